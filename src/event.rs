@@ -1,0 +1,79 @@
+//! The events of a provider's stream, the same for every provider.
+//!
+//! `wire` makes them from bytes, `harness` consumes them. Parts are numbered densely from 0 within a
+//! stream, in the order in which they open; `name` keeps what the provider calls them.
+
+use crate::{Channel, PartId};
+
+/// One event of one reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A part opens.
+    PartStart {
+        /// Its number in this stream.
+        part: PartId,
+        /// What the provider calls it (an id, an index, or both).
+        name: String,
+        /// What kind of part it is.
+        channel: Channel,
+        /// The tool's name, where it is known already.
+        tool: Option<String>,
+        /// The id of the tool call, where it is known already.
+        call: Option<String>,
+    },
+    /// The tool's name or call id, known only after the part opened.
+    Tool {
+        /// The part concerned.
+        part: PartId,
+        /// The tool's name.
+        tool: String,
+        /// The id of the tool call.
+        call: Option<String>,
+    },
+    /// A fragment of a part: at least one byte, cut anywhere.
+    Delta {
+        /// The part concerned.
+        part: PartId,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// The part is complete.
+    PartEnd {
+        /// The part concerned.
+        part: PartId,
+    },
+    /// The provider repeated a finished part whole.
+    Snapshot {
+        /// The part concerned.
+        part: PartId,
+        /// All of its bytes, as the provider has them.
+        bytes: Vec<u8>,
+    },
+    /// Strings in an event that no reader knows, or bytes that could not be read: counted, never hidden.
+    Unscanned {
+        /// How many bytes of string content were not scanned.
+        bytes: u64,
+        /// The kind of event, as the provider names it.
+        kind: String,
+    },
+    /// Tokens used, as the provider counts them.
+    Usage {
+        /// Tokens of the request.
+        input: u64,
+        /// Tokens of the reply.
+        output: u64,
+    },
+    /// The reply is complete.
+    Finish {
+        /// The provider's reason, as it names it.
+        reason: String,
+    },
+    /// The provider reported an error in the stream.
+    Error {
+        /// The provider's kind or code.
+        kind: String,
+        /// The provider's message.
+        message: String,
+    },
+}

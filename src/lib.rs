@@ -1,0 +1,22 @@
+//! A streaming-rules engine.
+
+#![warn(missing_docs)]
+#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr))]
+
+#[cfg(any(feature = "wire", feature = "harness"))]
+mod event;
+mod limits;
+mod matcher;
+mod pack;
+mod rule;
+mod verdict;
+mod view;
+#[cfg(feature = "wire")]
+pub mod wire;
+
+#[cfg(any(feature = "wire", feature = "harness"))]
+pub use event::Event;
+pub use limits::{Limits, OnLimit};
+pub use rule::{Action, Channel, Examples, Pattern, PatternKind, Rule, Severity};
+pub use verdict::{Decision, Hit, PartId, RuleId, Source, Verdict};

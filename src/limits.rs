@@ -1,0 +1,64 @@
+//! Every bound in one place. All are parameters, so that tests can set them to one.
+
+/// What to do when a bound is reached while a stream is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnLimit {
+    /// Cut the stream: a decision whose source is the limit.
+    #[default]
+    Abort,
+    /// Go on; what could not be matched is counted as unscanned.
+    Continue,
+}
+
+/// The bounds of a pack and of the streams read with it.
+///
+/// # Example: a smaller table
+/// ```
+/// let limits = ttsr::Limits { table_bytes: 1 << 20, ..ttsr::Limits::default() };
+/// assert!(limits.table_bytes < ttsr::Limits::default().table_bytes);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest pattern, in bytes of its text. Default 64 KiB.
+    pub pattern_bytes: usize,
+    /// Most automaton states one rule may need, estimated before anything is built. Default 65,536.
+    pub rule_states: usize,
+    /// Most automaton states all rules of a pack may need together. Default 4,194,304.
+    pub pack_states: usize,
+    /// Longest time a pack may take to load, in milliseconds. Default 30,000.
+    pub load_millis: u64,
+    /// Largest rule file, in bytes. Default 16 MiB.
+    pub file_bytes: u64,
+    /// Most rule files in a pack folder. Default 4,096.
+    pub files: usize,
+    /// Budget of one automaton's transition table and state sets, in bytes. Past it matching stays
+    /// exact and linear, and is slower. Default 64 MiB, of which only what is used is resident.
+    pub table_bytes: usize,
+    /// Most parts of one stream. Default 10,000.
+    pub parts: usize,
+    /// Deepest nesting of JSON tool input. Default 128.
+    pub json_depth: usize,
+    /// Longest argument path and file path kept, in bytes. Default 4,096.
+    pub path_bytes: usize,
+    /// What happens when `parts`, `json_depth` or `path_bytes` is reached in a stream.
+    pub on_limit: OnLimit,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            pattern_bytes: 64 << 10,
+            rule_states: 1 << 16,
+            pack_states: 1 << 22,
+            load_millis: 30_000,
+            file_bytes: 16 << 20,
+            files: 4096,
+            table_bytes: 64 << 20,
+            parts: 10_000,
+            json_depth: 128,
+            path_bytes: 4096,
+            on_limit: OnLimit::Abort,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! From the text of a pattern to a checked syntax tree, with an estimate of its cost.
+//!
+//! Nothing here does work proportional to what a pattern *expands* to: `(a{1000}){1000}` is refused
+//! from its syntax tree of three nodes.
+
+use std::ops::Range;
+
+use regex_syntax::hir::{Hir, HirKind};
+
+use crate::limits::Limits;
+
+/// Why a pattern cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Longer than [`Limits::pattern_bytes`].
+    TooLong { bytes: usize, limit: usize },
+    /// Not a regular expression; `span` counts bytes of its text.
+    Syntax { message: String, span: Range<usize> },
+    /// Look-around or a back-reference, which need the feature `lookaround`.
+    LookAround { what: &'static str, span: Range<usize> },
+    /// It matches the empty text, so it would hit everywhere.
+    MatchesEmpty,
+    /// More than [`Limits::rule_states`].
+    TooBig { states: usize, limit: usize },
+}
+
+/// Parses a regular expression as the `regex` crate would (Unicode on, arbitrary bytes allowed).
+pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Hir, Refused> {
+    if text.len() > limits.pattern_bytes {
+        return Err(Refused::TooLong { bytes: text.len(), limit: limits.pattern_bytes });
+    }
+    let hir = regex_syntax::ParserBuilder::new()
+        .utf8(false)
+        .build()
+        .parse(text)
+        .map_err(|error| syntax_error(&error))?;
+    if hir.properties().minimum_len() == Some(0) {
+        return Err(Refused::MatchesEmpty);
+    }
+    let states = states(&hir);
+    if states > limits.rule_states {
+        return Err(Refused::TooBig { states, limit: limits.rule_states });
+    }
+    Ok(hir)
+}
+
+/// Number of automaton states the tree needs: one a character class, saturating.
+pub(crate) fn states(hir: &Hir) -> usize {
+    match hir.kind() {
+        HirKind::Empty => 0,
+        HirKind::Literal(literal) => literal.0.len(),
+        HirKind::Class(_) | HirKind::Look(_) => 1,
+        HirKind::Capture(capture) => states(&capture.sub),
+        HirKind::Concat(subs) => subs.iter().map(states).fold(0, usize::saturating_add),
+        HirKind::Alternation(subs) => subs.iter().map(states).fold(1, usize::saturating_add),
+        HirKind::Repetition(repetition) => {
+            let copies = repetition.max.unwrap_or(repetition.min.max(1)) as usize;
+            let optional = copies.saturating_sub(repetition.min as usize);
+            states(&repetition.sub).saturating_mul(copies).saturating_add(optional)
+        }
+    }
+}
+
+fn syntax_error(error: &regex_syntax::Error) -> Refused {
+    use regex_syntax::ast::ErrorKind;
+    let (message, span) = match error {
+        regex_syntax::Error::Parse(error) => {
+            let span = error.span().start.offset..error.span().end.offset;
+            match error.kind() {
+                ErrorKind::UnsupportedLookAround => {
+                    return Refused::LookAround { what: "look-around", span };
+                }
+                ErrorKind::UnsupportedBackreference => {
+                    return Refused::LookAround { what: "a back-reference", span };
+                }
+                kind => (kind.to_string(), span),
+            }
+        }
+        regex_syntax::Error::Translate(error) => (
+            error.kind().to_string(),
+            error.span().start.offset..error.span().end.offset,
+        ),
+        other => (other.to_string(), 0..0),
+    };
+    Refused::Syntax { message, span }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> Refused {
+        parse(text, &Limits::default()).expect_err(text)
+    }
+
+    #[test]
+    fn hostile_patterns_are_refused_from_their_tree() {
+        let limit = Limits::default().rule_states;
+        assert_eq!(refused("(a{1000}){1000}"), Refused::TooBig { states: 1_000_000, limit });
+        assert_eq!(refused("(?:){4294967295}"), Refused::MatchesEmpty);
+        assert_eq!(refused(r"[\s\S]{0,10000}"), Refused::MatchesEmpty);
+        assert!(matches!(refused(&"(".repeat(100_000)), Refused::TooLong { bytes: 100_000, .. }));
+        assert!(matches!(refused(&"(".repeat(10_000)), Refused::Syntax { .. }));
+        assert!(matches!(refused("a(?=b)"), Refused::LookAround { what: "look-around", .. }));
+        assert!(matches!(refused(r"(a)\1"), Refused::LookAround { what: "a back-reference", .. }));
+    }
+
+    #[test]
+    fn big_but_honest_patterns_load() {
+        for text in ["a{5}{5}{5}{5}", r"\pL{1000}", "(a+)+$", "[01]*1[01]{20}"] {
+            parse(text, &Limits::default()).expect(text);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Packs: TOML in, [`Pack`] out.

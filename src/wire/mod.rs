@@ -1,0 +1,1 @@
+//! Wire readers: provider streams in, [`Event`](crate::Event)s out.
