@@ -10,6 +10,8 @@ mod limits;
 mod matcher;
 mod pack;
 mod rule;
+#[cfg(test)]
+mod testing;
 mod verdict;
 mod view;
 #[cfg(feature = "wire")]

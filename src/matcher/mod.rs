@@ -1,3 +1,131 @@
 //! The matcher: bytes in, pattern ids and offsets out. It knows nothing of rules or TOML.
+//!
+//! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
+//! `alphabet`, `look` and `nfa` build the automaton that `lazy` determinises while it is being
+//! stepped, into the `table` that all streams share. `decode` turns bytes into symbols.
 
+mod alphabet;
+mod decode;
+mod lazy;
+mod look;
+mod nfa;
 pub(crate) mod pattern;
+mod simplify;
+mod table;
+
+use regex_syntax::hir::Hir;
+
+use alphabet::Space;
+use lazy::Lazy;
+pub(crate) use lazy::Size;
+use nfa::Nfa;
+
+/// A pattern became certain to match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// Index of the pattern.
+    pub(crate) pattern: u32,
+    /// Index of the pushed byte that made it certain.
+    pub(crate) at: usize,
+    /// Number of bytes between the end of the match and the end of that byte.
+    pub(crate) back: usize,
+}
+
+/// Several patterns, compiled: immutable but for the append-only tables that all cursors share.
+///
+/// Each pattern is reported at least at the earliest end of a match, as soon as it is certain; and
+/// it may be reported again at later ends.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    chars: Option<Union>,
+    bytes: Option<Union>,
+}
+
+/// An automaton and which patterns it holds.
+#[derive(Debug)]
+struct Union {
+    lazy: Lazy,
+    patterns: Box<[u32]>,
+}
+
+/// The matching state of one haystack.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor {
+    chars: Option<lazy::Cursor>,
+    bytes: Option<lazy::Cursor>,
+}
+
+impl Matcher {
+    /// Compiles patterns that [`pattern::parse`] has accepted; each automaton may take `table_bytes`.
+    pub(crate) fn new(patterns: &[Hir], table_bytes: usize) -> Matcher {
+        let (bytes, chars): (Vec<usize>, Vec<usize>) =
+            (0..patterns.len()).partition(|&index| nfa::needs_bytes(&patterns[index]));
+        let union = |space, members: Vec<usize>| Union::new(space, patterns, &members, table_bytes);
+        Matcher { chars: union(Space::Chars, chars), bytes: union(Space::Bytes, bytes) }
+    }
+
+    /// A cursor at the start of a haystack.
+    #[inline]
+    pub(crate) fn start(&self) -> Cursor {
+        let start = |union: &Option<Union>| union.as_ref().map(|union| union.lazy.start());
+        Cursor { chars: start(&self.chars), bytes: start(&self.bytes) }
+    }
+
+    /// Steps the bytes, each once, and gives what becomes certain. The order is that of `at` within
+    /// the patterns that match whole characters, and then within those that match bytes.
+    #[inline]
+    pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(Event)) {
+        self.each(cursor, |union, cursor| {
+            union.lazy.push(cursor, bytes, &mut |event| on(union.event(event)));
+        });
+    }
+
+    /// Ends a run of bytes: what follows cannot complete a character that began in it.
+    pub(crate) fn flush(&self, cursor: &mut Cursor, mut on: impl FnMut(Event)) {
+        self.each(cursor, |union, cursor| {
+            union.lazy.flush(cursor, &mut |event| on(union.event(event)));
+        });
+    }
+
+    /// Ends the haystack; `Event::at` is 0 and `Event::back` counts from its end.
+    pub(crate) fn finish(&self, cursor: &mut Cursor, mut on: impl FnMut(Event)) {
+        self.each(cursor, |union, cursor| {
+            union.lazy.finish(cursor, &mut |event| on(union.event(event)));
+        });
+    }
+
+    /// Sizes of the automata in use.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = Size> {
+        [&self.chars, &self.bytes].into_iter().flatten().map(|union| union.lazy.size())
+    }
+
+    #[inline(always)]
+    fn each(&self, cursor: &mut Cursor, mut on: impl FnMut(&Union, &mut lazy::Cursor)) {
+        if let (Some(union), Some(cursor)) = (&self.chars, &mut cursor.chars) {
+            on(union, cursor);
+        }
+        if let (Some(union), Some(cursor)) = (&self.bytes, &mut cursor.bytes) {
+            on(union, cursor);
+        }
+    }
+}
+
+impl Union {
+    fn new(space: Space, patterns: &[Hir], members: &[usize], table_bytes: usize) -> Option<Union> {
+        if members.is_empty() {
+            return None;
+        }
+        let simplified: Vec<Hir> =
+            members.iter().map(|&index| simplify::simplify(&patterns[index])).collect();
+        let lazy = Lazy::new(Nfa::new(space, &simplified), table_bytes);
+        Some(Union { lazy, patterns: members.iter().map(|&index| index as u32).collect() })
+    }
+
+    #[inline]
+    fn event(&self, event: Event) -> Event {
+        Event { pattern: self.patterns[event.pattern as usize], ..event }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,433 @@
+//! The alphabet of an automaton: equivalence classes of symbols that no pattern tells apart.
+//!
+//! Symbols live in a space of *code points*: in [`Space::Chars`] the Unicode scalar values and two
+//! more for bytes that belong to no character; in [`Space::Bytes`] every byte, the non-ASCII ones
+//! once for each place they can have in or outside a character (so that a Unicode `\b` beside a
+//! byte pattern stays exact). Patterns that can match single non-ASCII bytes need the second, all
+//! others use the first, where `\w` is one class and not seven hundred byte sequences.
+//!
+//! A class is known to the table by its *column*. Column 0 is `STAY`; the columns of ASCII bytes come
+//! next, frequent ones first; then the column of bytes that need decoding; then all other classes.
+
+use std::collections::HashMap;
+
+use super::decode::Symbol;
+
+/// Ranges of code points, both ends included.
+pub(crate) type Ranges = Vec<(u32, u32)>;
+
+/// A bit set over the columns of the alphabet.
+pub(crate) type Columns = Box<[u64]>;
+
+/// What the code points of an alphabet stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// Unicode scalar values, and one code point each for raw and trailing bytes.
+    Chars,
+    /// Bytes with their place in a character.
+    Bytes,
+}
+
+/// The column that maps every state to itself.
+pub(crate) const STAY: usize = 0;
+
+const RAW: u32 = 0x11_0000;
+const TRAILING: u32 = 0x11_0001;
+const CHARS_END: u32 = 0x11_0002;
+
+/// Where a symbol of the alphabet stands in the bytes that are being pushed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Index of the byte that made the symbol certain.
+    pub(crate) at: usize,
+    /// Number of bytes between the end of the symbol and the end of that byte.
+    pub(crate) back: usize,
+    /// Number of bytes of the symbol.
+    pub(crate) width: usize,
+}
+
+impl Place {
+    /// The place of a whole character or byte.
+    fn whole(width: usize) -> Place {
+        Place { at: 0, back: 0, width }
+    }
+
+    /// The same, in a longer run of bytes.
+    pub(crate) fn after(self, at: usize, back: usize) -> Place {
+        Place { at: self.at + at, back: self.back + back, width: self.width }
+    }
+}
+
+/// Parts of a character that a non-ASCII byte can be; the code point is `128 + 128 * role + (byte - 128)`.
+#[derive(Clone, Copy)]
+enum Role {
+    Raw,
+    Trailing,
+    FirstOfOther,
+    FirstOfWord,
+    Middle,
+    LastOfOther,
+    LastOfWord,
+}
+
+const ROLES: [Role; 7] = [
+    Role::Raw,
+    Role::Trailing,
+    Role::FirstOfOther,
+    Role::FirstOfWord,
+    Role::Middle,
+    Role::LastOfOther,
+    Role::LastOfWord,
+];
+const BYTES_END: u32 = 128 + 128 * ROLES.len() as u32;
+
+fn placed(byte: u8, role: Role) -> u32 {
+    128 + 128 * role as u32 + (u32::from(byte) - 128)
+}
+
+/// What look-around asks about a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Flags(u8);
+
+impl Flags {
+    const WORD_AHEAD: u8 = 1;
+    const WORD_BEHIND: u8 = 2;
+    const ASCII_WORD: u8 = 4;
+    const LF: u8 = 8;
+    const CR: u8 = 16;
+    const INVALID_AHEAD: u8 = 32;
+    const INVALID_BEHIND: u8 = 64;
+    const TRAILING: u8 = 128;
+
+    fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+    /// A word character begins here.
+    pub(crate) fn is_word_ahead(self) -> bool {
+        self.has(Self::WORD_AHEAD)
+    }
+    /// A word character ends here.
+    pub(crate) fn is_word_behind(self) -> bool {
+        self.has(Self::WORD_BEHIND)
+    }
+    pub(crate) fn is_ascii_word(self) -> bool {
+        self.has(Self::ASCII_WORD)
+    }
+    pub(crate) fn is_lf(self) -> bool {
+        self.has(Self::LF)
+    }
+    pub(crate) fn is_cr(self) -> bool {
+        self.has(Self::CR)
+    }
+    /// No character begins here.
+    pub(crate) fn is_invalid_ahead(self) -> bool {
+        self.has(Self::INVALID_AHEAD)
+    }
+    /// No character ends here.
+    pub(crate) fn is_invalid_behind(self) -> bool {
+        self.has(Self::INVALID_BEHIND)
+    }
+    pub(crate) fn is_trailing(self) -> bool {
+        self.has(Self::TRAILING)
+    }
+}
+
+/// Which properties of symbols the patterns of an automaton ask about.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) line: bool,
+    pub(crate) crlf: bool,
+    pub(crate) word: Words,
+}
+
+/// Which word boundaries are asked about.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Words {
+    pub(crate) ascii: bool,
+    pub(crate) unicode: bool,
+}
+
+/// Maps symbols to columns.
+#[derive(Debug)]
+pub(crate) struct Alphabet {
+    space: Space,
+    /// Column of each byte; bytes that need decoding have the column [`Alphabet::decode_column`].
+    bytes: [u8; 256],
+    /// Two-stage table of the columns of all code points: block of each 128 code points, then columns.
+    blocks: Box<[u16]>,
+    columns: Box<[u16]>,
+    flags: Box<[Flags]>,
+    decode_column: usize,
+}
+
+const BLOCK: usize = 128;
+
+impl Alphabet {
+    /// The coarsest alphabet over which every set of `sets` is a union of classes, and for each set
+    /// the columns it holds.
+    pub(crate) fn new(space: Space, sets: &[Ranges], asked: Asked) -> (Alphabet, Vec<Columns>) {
+        let end = match space {
+            Space::Chars => CHARS_END,
+            Space::Bytes => BYTES_END,
+        };
+        let flag_sets = flag_sets(space, asked);
+        let pieces = split(end, sets, &flag_sets);
+        let (column_of_piece, columns, decode_column) = number(space, &pieces);
+        let mut flags = vec![Flags::default(); columns];
+        let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); sets.len()];
+        for_each_piece(&pieces, sets, |set, piece| {
+            let column = column_of_piece[piece] as usize;
+            members[set][column / 64] |= 1 << (column % 64);
+        });
+        let flag_ranges: Vec<Ranges> = flag_sets.iter().map(|(_, ranges)| ranges.clone()).collect();
+        for_each_piece(&pieces, &flag_ranges, |set, piece| {
+            flags[column_of_piece[piece] as usize].0 |= flag_sets[set].0;
+        });
+        let (blocks, table) = two_stage(&pieces, &column_of_piece, end);
+        let mut alphabet = Alphabet {
+            space,
+            bytes: [decode_column as u8; 256],
+            blocks,
+            columns: table,
+            flags: flags.into_boxed_slice(),
+            decode_column,
+        };
+        for byte in 0..128u8 {
+            alphabet.bytes[usize::from(byte)] = alphabet.column(u32::from(byte)) as u8;
+        }
+        (alphabet, members)
+    }
+
+    /// Number of columns, `STAY` and the decoding one included.
+    pub(crate) fn len(&self) -> usize {
+        self.flags.len()
+    }
+
+    /// Column of each byte, as far as a byte alone can tell.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8; 256] {
+        &self.bytes
+    }
+
+    /// The column of bytes that a byte alone cannot tell; no state has a transition there.
+    pub(crate) fn decode_column(&self) -> usize {
+        self.decode_column
+    }
+
+    pub(crate) fn flags(&self, column: usize) -> Flags {
+        self.flags[column]
+    }
+
+    /// The columns of a symbol, one after the other.
+    #[inline]
+    pub(crate) fn symbol(&self, symbol: Symbol, mut on: impl FnMut(usize, Place)) {
+        let one = Place::whole(1);
+        match (self.space, symbol) {
+            (_, Symbol::Char(char)) if char.is_ascii() => on(self.column(u32::from(char)), one),
+            (Space::Chars, Symbol::Char(char)) => {
+                on(self.column(u32::from(char)), Place::whole(char.len_utf8()));
+            }
+            (Space::Chars, Symbol::Raw(_)) => on(self.column(RAW), one),
+            (Space::Chars, Symbol::Trailing(_)) => on(self.column(TRAILING), one),
+            (Space::Bytes, Symbol::Char(char)) => self.char_bytes(char, on),
+            (Space::Bytes, Symbol::Raw(byte)) => on(self.column(placed(byte, Role::Raw)), one),
+            (Space::Bytes, Symbol::Trailing(byte)) => {
+                on(self.column(placed(byte, Role::Trailing)), one);
+            }
+        }
+    }
+
+    fn char_bytes(&self, char: char, mut on: impl FnMut(usize, Place)) {
+        let mut buffer = [0; 4];
+        let bytes = char.encode_utf8(&mut buffer).as_bytes();
+        let word = is_word(char);
+        let last = bytes.len() - 1;
+        for (index, &byte) in bytes.iter().enumerate() {
+            let role = match (index, word) {
+                (0, true) => Role::FirstOfWord,
+                (0, false) => Role::FirstOfOther,
+                (_, true) if index == last => Role::LastOfWord,
+                (_, false) if index == last => Role::LastOfOther,
+                _ => Role::Middle,
+            };
+            let place = Place { at: 0, back: last - index, width: 1 };
+            on(self.column(placed(byte, role)), place);
+        }
+    }
+
+    #[inline(always)]
+    fn column(&self, code: u32) -> usize {
+        let block = usize::from(self.blocks[code as usize / BLOCK]);
+        usize::from(self.columns[block * BLOCK + code as usize % BLOCK])
+    }
+}
+
+/// The code points that a byte class matches in [`Space::Bytes`].
+pub(crate) fn byte_ranges(start: u8, end: u8, out: &mut Ranges) {
+    if start < 128 {
+        out.push((u32::from(start), u32::from(end.min(127))));
+    }
+    if end >= 128 {
+        for role in ROLES {
+            out.push((placed(start.max(128), role), placed(end, role)));
+        }
+    }
+}
+
+fn is_word(char: char) -> bool {
+    regex_syntax::try_is_word_character(char).expect("the Unicode word tables are compiled in")
+}
+
+fn word_ranges() -> Ranges {
+    let class = regex_syntax::parse(r"\w").expect("`\\w` is a valid pattern");
+    match class.kind() {
+        regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) => {
+            class.ranges().iter().map(|r| (u32::from(r.start()), u32::from(r.end()))).collect()
+        }
+        _ => unreachable!("`\\w` is a Unicode class"),
+    }
+}
+
+/// The sets of code points that have each flag which the patterns ask about.
+fn flag_sets(space: Space, asked: Asked) -> Vec<(u8, Ranges)> {
+    const ASCII_WORD: [(u32, u32); 4] = [(48, 57), (65, 90), (95, 95), (97, 122)];
+    let mut sets = Vec::new();
+    if asked.line || asked.crlf {
+        sets.push((Flags::LF, vec![(10, 10)]));
+    }
+    if asked.crlf {
+        sets.push((Flags::CR, vec![(13, 13)]));
+    }
+    if asked.word.ascii {
+        sets.push((Flags::ASCII_WORD, ASCII_WORD.to_vec()));
+    }
+    if !asked.word.unicode {
+        return sets;
+    }
+    let all = |role| (placed(128, role), placed(255, role));
+    match space {
+        Space::Chars => {
+            sets.push((Flags::WORD_AHEAD | Flags::WORD_BEHIND, word_ranges()));
+            sets.push((Flags::INVALID_AHEAD, vec![(RAW, TRAILING)]));
+            sets.push((Flags::INVALID_BEHIND, vec![(RAW, RAW)]));
+            sets.push((Flags::TRAILING, vec![(TRAILING, TRAILING)]));
+        }
+        Space::Bytes => {
+            let ascii = ASCII_WORD.to_vec();
+            sets.push((Flags::WORD_AHEAD | Flags::WORD_BEHIND, ascii));
+            sets.push((Flags::WORD_AHEAD, vec![all(Role::FirstOfWord)]));
+            sets.push((Flags::WORD_BEHIND, vec![all(Role::LastOfWord)]));
+            let no_start = [Role::Raw, Role::Trailing, Role::Middle, Role::LastOfOther, Role::LastOfWord];
+            sets.push((Flags::INVALID_AHEAD, no_start.map(all).to_vec()));
+            let no_end = [Role::Raw, Role::FirstOfOther, Role::FirstOfWord, Role::Middle];
+            sets.push((Flags::INVALID_BEHIND, no_end.map(all).to_vec()));
+            sets.push((Flags::TRAILING, vec![all(Role::Trailing)]));
+        }
+    }
+    sets
+}
+
+/// A piece of the code space that no set splits: its first code point and its signature (the sum of
+/// the hashes of the sets that hold it). Pieces with one signature are one class.
+struct Piece {
+    start: u32,
+    signature: u128,
+}
+
+fn split(end: u32, sets: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<Piece> {
+    let mut changes: Vec<(u32, u128)> = vec![(0, 0)];
+    let all = sets.iter().chain(flag_sets.iter().map(|(_, ranges)| ranges));
+    for (index, ranges) in all.enumerate() {
+        let hash = hash(index as u128 + 1);
+        for &(start, last) in ranges {
+            changes.push((start, hash));
+            changes.push((last + 1, hash.wrapping_neg()));
+        }
+    }
+    // ASCII and the rest never share a class: their columns differ in width.
+    changes.push((0, hash(0)));
+    changes.push((128, hash(0).wrapping_neg()));
+    changes.sort_unstable_by_key(|change| change.0);
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut signature = 0u128;
+    for (start, change) in changes {
+        signature = signature.wrapping_add(change);
+        if start >= end {
+            break;
+        }
+        match pieces.last_mut() {
+            Some(last) if last.start == start => last.signature = signature,
+            _ => pieces.push(Piece { start, signature }),
+        }
+    }
+    pieces
+}
+
+fn hash(value: u128) -> u128 {
+    let mixed = value.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+    let mixed = (mixed ^ mixed >> 67).wrapping_mul(0xDA94_2042_E4DD_58B5_D134_2543_DE82_EF95);
+    (mixed ^ mixed >> 61).wrapping_mul(0x2545_F491_4F6C_DD1D_9E37_79B9_7F4A_7C15) ^ mixed >> 71
+}
+
+/// Bytes by falling frequency in text and code, so that hot columns share cache lines.
+const BY_FREQUENCY: &[u8] = b" etaonirsldcu\nmpfhg_.\",b():y;=v-w/k*'0x>1<,TCSE{}&[]A#2RIN`qjDLPMOzFU!3B45\t8HV6G9W7|\\+?$@YKX%QJZ~^\r";
+
+/// A column for each piece; the number of columns; and the column of bytes that need decoding.
+fn number(space: Space, pieces: &[Piece]) -> (Vec<u16>, usize, usize) {
+    let mut of: HashMap<u128, u16> = HashMap::new();
+    let mut next = STAY as u16 + 1;
+    let mut give = |signature: u128, next: &mut u16| {
+        of.entry(signature).or_insert_with(|| {
+            *next += 1;
+            *next - 1
+        });
+    };
+    let piece_of = |code: u32| &pieces[pieces.partition_point(|p| p.start <= code) - 1];
+    for byte in BY_FREQUENCY.iter().copied().chain(0..128) {
+        give(piece_of(u32::from(byte)).signature, &mut next);
+    }
+    let decode_column = next as usize;
+    next += 1;
+    if space == Space::Chars {
+        // Invalid input is rare and asked about least: its columns go last.
+        pieces.iter().filter(|p| p.start >= 128 && p.start < RAW).for_each(|p| give(p.signature, &mut next));
+    }
+    pieces.iter().for_each(|p| give(p.signature, &mut next));
+    let columns = pieces.iter().map(|p| of[&p.signature]).collect();
+    (columns, next as usize, decode_column)
+}
+
+/// Calls `on` with each (set, piece) where the set holds the piece.
+fn for_each_piece(pieces: &[Piece], sets: &[Ranges], mut on: impl FnMut(usize, usize)) {
+    for (index, ranges) in sets.iter().enumerate() {
+        for &(start, last) in ranges {
+            let first = pieces.partition_point(|p| p.start < start);
+            let held = pieces[first..].iter().take_while(|p| p.start <= last).count();
+            (first..first + held).for_each(|piece| on(index, piece));
+        }
+    }
+}
+
+fn two_stage(pieces: &[Piece], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u16]>) {
+    let mut blocks = Vec::with_capacity(end as usize / BLOCK + 1);
+    let mut table: Vec<u16> = Vec::new();
+    let mut known: HashMap<[u16; BLOCK], u16> = HashMap::new();
+    let mut piece = 0;
+    let mut start = 0u32;
+    while start < end {
+        let mut block = [0u16; BLOCK];
+        for (offset, cell) in block.iter_mut().enumerate() {
+            while pieces.get(piece + 1).is_some_and(|p| p.start <= start + offset as u32) {
+                piece += 1;
+            }
+            *cell = columns[piece];
+        }
+        let id = *known.entry(block).or_insert_with(|| {
+            table.extend_from_slice(&block);
+            (table.len() / BLOCK - 1) as u16
+        });
+        blocks.push(id);
+        start += BLOCK as u32;
+    }
+    (blocks.into_boxed_slice(), table.into_boxed_slice())
+}

@@ -1,0 +1,165 @@
+//! UTF-8 arriving byte by byte, as the symbols of the automaton.
+//!
+//! A symbol is a whole character, or one byte that belongs to none. `regex` decides a Unicode word
+//! boundary by decoding backwards over at most four bytes, and counts stray continuation bytes to the
+//! character before them; so a stray byte within that window is a symbol of its own
+//! ([`Symbol::Trailing`]), which leaves the look-behind as it was.
+
+/// One symbol of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Symbol {
+    /// A character.
+    Char(char),
+    /// A byte that is not part of valid UTF-8.
+    Raw(u8),
+    /// A continuation byte after a complete character, still inside the window of four bytes.
+    Trailing(u8),
+}
+
+/// The bytes of an incomplete character (at most three), and the room left in the look-behind window.
+///
+/// Packed: bytes 0..24 the pending bytes, 24..26 their number, 26..28 the room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Decoder(u32);
+
+impl Decoder {
+    /// Whether a character is incomplete.
+    pub(crate) fn is_pending(self) -> bool {
+        self.pending() != 0
+    }
+
+    /// Number of bytes of the incomplete character, 0 to 3.
+    pub(crate) fn pending(self) -> usize {
+        (self.0 >> 24 & 3) as usize
+    }
+
+    /// Notes that an ASCII character went by outside the decoder; needs that nothing is pending.
+    #[inline(always)]
+    pub(crate) fn passed_ascii(&mut self) {
+        debug_assert!(!self.is_pending());
+        self.0 = 3 << 26;
+    }
+
+    /// Takes one byte; gives each symbol that is now certain with the number of bytes between its end
+    /// and the end of this byte.
+    pub(crate) fn push(&mut self, byte: u8, mut on: impl FnMut(Symbol, usize)) {
+        let count = self.pending();
+        let mut bytes = [self.0 as u8, (self.0 >> 8) as u8, (self.0 >> 16) as u8, 0];
+        bytes[count] = byte;
+        match classify(&bytes[..=count]) {
+            Sequence::Complete(char) => {
+                self.0 = (3 - count as u32) << 26;
+                on(Symbol::Char(char), 0);
+            }
+            Sequence::Incomplete => {
+                let packed = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
+                self.0 = packed | (count as u32 + 1) << 24 | self.0 & 3 << 26;
+            }
+            Sequence::Invalid if count == 0 => on(self.stray(byte), 0),
+            Sequence::Invalid => {
+                for (index, &raw) in bytes[..count].iter().enumerate() {
+                    on(Symbol::Raw(raw), count - index);
+                }
+                self.0 = 0;
+                self.push(byte, on);
+            }
+        }
+    }
+
+    /// Ends the input, or the run of bytes that could complete a character: what is pending is raw.
+    pub(crate) fn flush(&mut self, mut on: impl FnMut(Symbol, usize)) {
+        let count = self.pending();
+        if count == 0 {
+            return;
+        }
+        let bytes = self.0.to_le_bytes();
+        self.0 = 0;
+        for (index, &raw) in bytes[..count].iter().enumerate() {
+            on(Symbol::Raw(raw), count - 1 - index);
+        }
+    }
+
+    fn stray(&mut self, byte: u8) -> Symbol {
+        let room = self.0 >> 26 & 3;
+        if is_continuation(byte) && room > 0 {
+            self.0 = (room - 1) << 26;
+            Symbol::Trailing(byte)
+        } else {
+            self.0 = 0;
+            Symbol::Raw(byte)
+        }
+    }
+}
+
+enum Sequence {
+    Complete(char),
+    Incomplete,
+    Invalid,
+}
+
+fn is_continuation(byte: u8) -> bool {
+    byte & 0xC0 == 0x80
+}
+
+fn classify(bytes: &[u8]) -> Sequence {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => match text.chars().next() {
+            Some(char) => Sequence::Complete(char),
+            None => Sequence::Invalid,
+        },
+        Err(error) if error.valid_up_to() == 0 && error.error_len().is_none() => {
+            Sequence::Incomplete
+        }
+        Err(_) => Sequence::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbols(bytes: &[u8]) -> Vec<(Symbol, usize)> {
+        let mut decoder = Decoder::default();
+        let mut out = Vec::new();
+        for (at, &byte) in bytes.iter().enumerate() {
+            decoder.push(byte, |symbol, back| out.push((symbol, at + 1 - back)));
+        }
+        decoder.flush(|symbol, back| out.push((symbol, bytes.len() - back)));
+        out
+    }
+
+    #[test]
+    fn characters_end_at_their_last_byte() {
+        assert_eq!(
+            symbols("aé€😀".as_bytes()),
+            [(Symbol::Char('a'), 1), (Symbol::Char('é'), 3), (Symbol::Char('€'), 6), (Symbol::Char('😀'), 10)]
+        );
+    }
+
+    #[test]
+    fn bytes_of_no_character_are_raw_each_at_its_place() {
+        assert_eq!(
+            symbols(b"\xE2\x82A\xFF\xF0\x9F"),
+            [
+                (Symbol::Raw(0xE2), 1),
+                (Symbol::Raw(0x82), 2),
+                (Symbol::Char('A'), 3),
+                (Symbol::Raw(0xFF), 4),
+                (Symbol::Raw(0xF0), 5),
+                (Symbol::Raw(0x9F), 6),
+            ]
+        );
+    }
+
+    #[test]
+    fn stray_continuation_bytes_trail_within_four_bytes() {
+        use Symbol::{Char, Raw, Trailing};
+        let kinds = |bytes: &[u8]| symbols(bytes).into_iter().map(|s| s.0).collect::<Vec<_>>();
+        assert_eq!(
+            kinds(b"a\xA9\xA9\xA9\xA9"),
+            [Char('a'), Trailing(0xA9), Trailing(0xA9), Trailing(0xA9), Raw(0xA9)]
+        );
+        assert_eq!(kinds("€".as_bytes().iter().chain(b"\xA9\xA9").copied().collect::<Vec<_>>().as_slice()), [Char('€'), Trailing(0xA9), Raw(0xA9)]);
+        assert_eq!(kinds(b"\xC0\xAF"), [Raw(0xC0), Raw(0xAF)]);
+    }
+}

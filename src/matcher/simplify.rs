@@ -1,0 +1,92 @@
+//! Detection-equivalent rewrites: a smaller pattern with the same earliest end in every haystack.
+//!
+//! For the earliest end of an unanchored search, what may be left out at either edge does not matter:
+//! a match of `[\w.-]{0,50}key` ends where a match of `key` ends, and the first end of
+//! `sk_[a-z]{32,64}` is that of `sk_[a-z]{32}`. Most of the state blow-up of real secret rules goes
+//! with it. Look-around at an edge is kept, and what stands behind it is not touched. Spans are not
+//! preserved: whoever needs a start takes the pattern as written.
+
+use regex_syntax::hir::{Hir, HirKind, Repetition};
+
+/// The pattern without what both edges may leave out.
+pub(crate) fn simplify(hir: &Hir) -> Hir {
+    trim(&trim(hir, Edge::Front), Edge::Back)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    Front,
+    Back,
+}
+
+fn trim(hir: &Hir, edge: Edge) -> Hir {
+    match hir.kind() {
+        HirKind::Capture(capture) => trim(&capture.sub, edge),
+        HirKind::Repetition(repetition) if has_no_look(&repetition.sub) => shortest(repetition),
+        HirKind::Concat(subs) => trim_concat(subs, edge),
+        HirKind::Alternation(subs) => {
+            Hir::alternation(subs.iter().map(|sub| trim(sub, edge)).collect())
+        }
+        _ => hir.clone(),
+    }
+}
+
+fn trim_concat(subs: &[Hir], edge: Edge) -> Hir {
+    let mut subs = subs.to_vec();
+    if edge == Edge::Front {
+        subs.reverse();
+    }
+    while subs.last().is_some_and(is_optional) {
+        subs.pop();
+    }
+    if let Some(last) = subs.last_mut() {
+        *last = trim(last, edge);
+    }
+    if edge == Edge::Front {
+        subs.reverse();
+    }
+    Hir::concat(subs)
+}
+
+fn is_optional(hir: &Hir) -> bool {
+    has_no_look(hir) && hir.properties().minimum_len() == Some(0)
+}
+
+fn has_no_look(hir: &Hir) -> bool {
+    hir.properties().look_set().is_empty()
+}
+
+fn shortest(repetition: &Repetition) -> Hir {
+    if repetition.min == 0 {
+        return Hir::empty();
+    }
+    Hir::repetition(Repetition {
+        min: repetition.min,
+        max: Some(repetition.min),
+        greedy: true,
+        sub: repetition.sub.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_lose_what_they_may_leave_out_and_nothing_else() {
+        for (pattern, want) in [
+            (r"[\w.-]{0,50}?key", "key"),
+            (r"sk_[a-z]{32,64}", "sk_[a-z]{32}"),
+            (r"(?:a|b)?c+d*", "c"),
+            (r"\b\w*key", r"\b\w*key"),
+            (r"x?\bkey\b\w*", r"\bkey\b"),
+            (r"(a?b|c?d)e?", "b|d"),
+            (r"^a*b", "^a*b"),
+        ] {
+            let parse = |text: &str| regex_syntax::parse(text).unwrap();
+            // Printing flattens groups that trimming leaves behind.
+            let got = parse(&simplify(&parse(pattern)).to_string());
+            assert_eq!(got, parse(&parse(want).to_string()), "{pattern}");
+        }
+    }
+}

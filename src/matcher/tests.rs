@@ -1,0 +1,183 @@
+//! The promise, tested: the same hits as `regex` on the whole haystack, under every split.
+//!
+//! The oracle is regex-automata's PikeVM (`MatchKind::All`, `earliest(true)`) on the unsplit text.
+
+use std::collections::BTreeMap;
+
+use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
+use regex_automata::util::syntax;
+use regex_automata::{Input, MatchKind};
+
+use super::*;
+use crate::limits::Limits;
+use crate::testing::{Random, pattern_text, sample};
+
+/// First end of each pattern, and the number of bytes that had to be seen.
+type Firsts = BTreeMap<u32, (usize, usize)>;
+
+fn oracle(pattern: &str) -> PikeVM {
+    PikeVM::builder()
+        .syntax(syntax::Config::new().utf8(false))
+        .thompson(thompson::Config::new().utf8(false).nfa_size_limit(None))
+        .configure(PikeVM::config().match_kind(MatchKind::All))
+        .build(pattern)
+        .expect(pattern)
+}
+
+fn first_end(vm: &PikeVM, text: &[u8]) -> Option<usize> {
+    let mut slots = [None; 2];
+    let input = Input::new(text).earliest(true);
+    vm.search_slots(&mut vm.create_cache(), &input, &mut slots);
+    slots[1].map(|end| end.get())
+}
+
+fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {
+    let limits = Limits::default();
+    let hirs: Vec<Hir> =
+        patterns.iter().map(|text| pattern::parse(text, &limits).expect(text)).collect();
+    Matcher::new(&hirs, table_bytes)
+}
+
+/// Runs the text cut at `cuts` (offsets in rising order).
+fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
+    let mut found = Firsts::new();
+    let mut note = |pattern, end, decided| {
+        found.entry(pattern).or_insert((end, decided));
+    };
+    let mut cursor = matcher.start();
+    let mut from = 0;
+    for &to in cuts.iter().chain([&text.len()]) {
+        matcher.push(&mut cursor, &text[from..to], |event| {
+            let decided = from + event.at + 1;
+            note(event.pattern, decided - event.back, decided);
+        });
+        from = to;
+    }
+    matcher.finish(&mut cursor, |event| {
+        note(event.pattern, text.len() - event.back, text.len());
+    });
+    found
+}
+
+fn ends(firsts: &Firsts) -> Vec<(u32, usize)> {
+    firsts.iter().map(|(&pattern, &(end, _))| (pattern, end)).collect()
+}
+
+fn expected(vms: &[PikeVM], text: &[u8]) -> Vec<(u32, usize)> {
+    let ends = vms.iter().enumerate().filter_map(|(i, vm)| Some((i as u32, first_end(vm, text)?)));
+    ends.collect()
+}
+
+/// Whole, byte by byte, and at every two-way cut.
+fn check_all_cuts(patterns: &[&str], text: &[u8], table_bytes: usize) {
+    let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+    let matcher = matcher(patterns, table_bytes);
+    let whole = firsts(&matcher, text, &[]);
+    let shown = text.escape_ascii().to_string();
+    assert_eq!(ends(&whole), expected(&vms, text), "{patterns:?} on {shown}");
+    let bytes: Vec<usize> = (1..text.len()).collect();
+    assert_eq!(firsts(&matcher, text, &bytes), whole, "{patterns:?} on {shown}, byte by byte");
+    for cut in 0..=text.len() {
+        assert_eq!(firsts(&matcher, text, &[cut]), whole, "{patterns:?} on {shown}, cut at {cut}");
+    }
+}
+
+#[test]
+fn first_ends_are_those_of_regex_under_every_cut() {
+    let cases: &[(&[&str], &[u8])] = &[
+        (&["abc", "b", "c$", "^a"], b"xabcabc"),
+        (&[r"\brm\b", r"rm\b", r"\Brm"], "rm arm rmé érm rm".as_bytes()),
+        (&[r"(?m)^x$", r"(?m)x$", r"^x$", r"x$"], b"y\nx\nx"),
+        (&[r"(?mR)^x$", r"(?mR)x$", r"(?m)x$"], b"x\r\nx\rx\n\rx"),
+        (&[r"a.*b", r"a[^x]*b", r"(?s)a.*b"], b"a\n--xb ab"),
+        (&[r"\w{3}", r"\d+€", r"\pL\b"], "ж1жж 42€ é".as_bytes()),
+        (&[r"(?i)kelvin", r"(?i)straße", r"(?i)ſ"], "\u{212A}elvin STRAẞE S".as_bytes()),
+        (&["😀", r"[😀-😂]x", "."], "a😁x😀".as_bytes()),
+        (&[r"\bb", r"\Bb", r"b\B", r"b\b"], b"a\xA9b\xA9b\xFFb a\xA9\xA9\xA9\xA9b"),
+        (&[r"(?-u:\xE2)", r"(?-u:[^a])b", r"(?s-u:.)\b"], "a€b€".as_bytes()),
+        (&[r"(?-u:\xA9)\b", r"\b(?-u:\xC3)", r"(?-u:\b)é", r"(?-u:\B)\W"], "é é\u{a9}é".as_bytes()),
+        (&[r"\b{start}a", r"a\b{end}", r"\b{start-half}a", r"a\b{end-half}"], b"ab ba a\xFFa"),
+        (&["sk_[a-z]{3,5}", r"[\w.-]{0,9}?key", "(?:a|b)?c+d*"], b"my.key sk_abcdef ccd"),
+        (&[r"[a&&b]", "x"], b"abx"),
+        (&["\\x00", "a\\x00b"], b"a\0b"),
+        (&["é"], b"\xC3\xC3\xA9\xE2\x82"),
+    ];
+    for (patterns, text) in cases {
+        check_all_cuts(patterns, text, 1 << 20);
+        for pattern in *patterns {
+            check_all_cuts(&[pattern], text, 0);
+        }
+    }
+}
+
+#[test]
+fn a_plain_pattern_is_certain_at_its_last_byte_and_a_boundary_one_character_later() {
+    let decided = |pattern, text: &str| firsts(&matcher(&[pattern], 1 << 20), text.as_bytes(), &[])[&0];
+    assert_eq!(decided("needle", "a needle in"), (8, 8));
+    assert_eq!(decided(r"needle\b", "a needle in"), (8, 9));
+    assert_eq!(decided(r"needle\b", "a needle— in"), (8, 11));
+    assert_eq!(decided(r"needle\b", "a needle"), (8, 8));
+    assert_eq!(decided("sk_[a-z]{2,9}", "sk_abcdef"), (5, 5));
+}
+
+/// Random cuts of a text: offsets in rising order, some of them twice (an empty delta).
+fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
+    let mut cuts: Vec<usize> = (0..random.below(5)).map(|_| random.below(len + 1)).collect();
+    cuts.sort_unstable();
+    cuts
+}
+
+/// Texts that the patterns are likely to match: samples of them with noise around.
+fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
+    let mut text = random.noise(6);
+    for _ in 0..1 + random.below(2) {
+        let hir = &hirs[random.below(hirs.len())];
+        sample(random, hir, &mut text);
+        text.extend(random.noise(4));
+    }
+    text.truncate(40);
+    text
+}
+
+#[test]
+fn random_patterns_agree_with_regex_under_random_cuts() {
+    let groups = crate::testing::scale(9_000);
+    let mut random = Random::new(0x7455_7352);
+    let (mut pairs, mut matching, mut cases) = (0u64, 0u64, 0u64);
+    for group in 0..groups {
+        let limits = Limits::default();
+        let mut patterns = Vec::new();
+        let mut hirs = Vec::new();
+        while patterns.len() < 1 + group % 4 {
+            let text = pattern_text(&mut random);
+            if let Ok(hir) = pattern::parse(&text, &limits) {
+                patterns.push(text);
+                hirs.push(hir);
+            }
+        }
+        let budget = [0, 3000, 1 << 20][group % 3];
+        let matcher = Matcher::new(&hirs, budget);
+        let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+        for _ in 0..6 {
+            let text = text_for(&mut random, &hirs);
+            let want = expected(&vms, &text);
+            pairs += patterns.len() as u64;
+            matching += want.len() as u64;
+            let bytes: Vec<usize> = (1..text.len()).collect();
+            let whole = firsts(&matcher, &text, &[]);
+            let shown = text.escape_ascii().to_string();
+            assert_eq!(ends(&whole), want, "{patterns:?} on {shown}, budget {budget}");
+            let mut cuts = vec![bytes];
+            cuts.extend((0..16).map(|_| random_cuts(&mut random, text.len())));
+            for cuts in cuts {
+                cases += patterns.len() as u64;
+                assert_eq!(
+                    firsts(&matcher, &text, &cuts), whole,
+                    "{patterns:?} on {shown}, cut at {cuts:?}, budget {budget}"
+                );
+            }
+        }
+    }
+    println!("{cases} (pattern, text, cut) cases, {pairs} pairs, {:.1} % match", 100.0 * matching as f64 / pairs as f64);
+    assert!(matching * 2 >= pairs, "texts no longer grow from the patterns");
+}
