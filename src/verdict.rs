@@ -46,9 +46,16 @@ pub(crate) const NO_ARG: u32 = u32::MAX;
 #[non_exhaustive]
 pub enum Source {
     /// A rule was broken.
-    Rule(RuleId),
-    /// A bound of [`Limits`](crate::Limits) was reached; the text names the bound.
-    Limit(&'static str),
+    Rule(Hit),
+    /// A bound of [`Limits`](crate::Limits) was reached while a part was read.
+    Limit {
+        /// The bound, by its name in [`Limits`](crate::Limits).
+        name: &'static str,
+        /// The part concerned.
+        part: PartId,
+        /// Number of bytes of the part delivered then.
+        decided: u64,
+    },
 }
 
 /// What the harness must do, and why.
@@ -57,14 +64,47 @@ pub enum Source {
 pub struct Decision {
     /// What to do.
     pub action: Action,
-    /// The rule or limit that decided.
+    /// The hit or the limit that it rests on.
     pub source: Source,
-    /// The hit it rests on; for a limit, where the limit was reached.
-    pub hit: Hit,
     /// The attempt it was made in, counted from 1 within a turn.
     pub attempt: u32,
-    /// The policy kept this one silent: nothing to do, but worth a line in a log.
+    /// The policy keeps this one silent: nothing to do, but worth a line in a log.
     pub suppressed: bool,
+}
+
+impl Decision {
+    /// The hit it rests on, unless a limit decided.
+    #[must_use]
+    pub fn hit(&self) -> Option<Hit> {
+        match self.source {
+            Source::Rule(hit) => Some(hit),
+            Source::Limit { .. } => None,
+        }
+    }
+
+    /// The rule that was broken, unless a limit decided.
+    #[must_use]
+    pub fn rule(&self) -> Option<RuleId> {
+        self.hit().map(|hit| hit.rule)
+    }
+
+    /// The part it was decided in.
+    #[must_use]
+    pub fn part(&self) -> PartId {
+        match self.source {
+            Source::Rule(hit) => hit.part,
+            Source::Limit { part, .. } => part,
+        }
+    }
+
+    /// Number of bytes of the part delivered when it was decided.
+    #[must_use]
+    pub fn decided(&self) -> u64 {
+        match self.source {
+            Source::Rule(hit) => hit.decided,
+            Source::Limit { decided, .. } => decided,
+        }
+    }
 }
 
 /// What to do after a delta: nothing, or one decision.

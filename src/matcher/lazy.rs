@@ -14,7 +14,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::alphabet::Place;
-use super::decode::Decoder;
+use super::decode::{Decoder, Symbol};
 use super::look::{After, Before, holds};
 use super::nfa::{Nfa, State};
 use super::table::{Rows, StateId, Table};
@@ -35,8 +35,22 @@ pub(crate) struct Lazy {
 pub(crate) struct Cursor {
     state: StateId,
     decoder: Decoder,
+    invalid_bytes: u32,
     /// NFA states of its own, while the table is full.
     over: Option<Box<Live>>,
+}
+
+impl Cursor {
+    /// Number of bytes so far that belong to no character; saturates.
+    pub(crate) fn invalid_bytes(&self) -> u32 {
+        self.invalid_bytes
+    }
+
+    fn count(&mut self, symbol: Symbol) {
+        if !matches!(symbol, Symbol::Char(_)) {
+            self.invalid_bytes = self.invalid_bytes.saturating_add(1);
+        }
+    }
 }
 
 /// What a state of the automaton stands for.
@@ -85,7 +99,7 @@ impl Lazy {
     /// A cursor at the start of a haystack.
     #[inline]
     pub(crate) fn start(&self) -> Cursor {
-        Cursor { state: self.start, decoder: Decoder::default(), over: None }
+        Cursor { state: self.start, decoder: Decoder::default(), invalid_bytes: 0, over: None }
     }
 
     /// Steps the bytes; gives each pattern that becomes certain to match.
@@ -129,6 +143,7 @@ impl Lazy {
     pub(crate) fn flush(&self, cursor: &mut Cursor, on: &mut impl FnMut(Event)) {
         let mut decoder = std::mem::take(&mut cursor.decoder);
         decoder.flush(|symbol, back| {
+ cursor.count(symbol);
             self.nfa.alphabet.symbol(symbol, |column, place| {
                 self.step(cursor, column, place.after(0, back), on);
             });
@@ -189,6 +204,7 @@ impl Lazy {
             }
             let mut decoder = cursor.decoder;
             decoder.push(byte, |symbol, back| {
+ cursor.count(symbol);
                 self.nfa.alphabet.symbol(symbol, |column, place| {
                     self.step(cursor, column, place.after(at, back), on);
                 });
@@ -212,6 +228,7 @@ impl Lazy {
         while at < end && cursor.over.is_some() {
             let mut decoder = cursor.decoder;
             decoder.push(bytes[at], |symbol, back| {
+ cursor.count(symbol);
                 self.nfa.alphabet.symbol(symbol, |column, place| {
                     self.step_locked(&mut builder, cursor, column, place.after(at, back), on);
                 });

@@ -2,7 +2,8 @@
 //!
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
 //! `alphabet`, `look` and `nfa` build the automaton that `lazy` determinises while it is being
-//! stepped, into the `table` that all streams share. `decode` turns bytes into symbols.
+//! stepped, into the `table` that all streams share. `decode` turns bytes into symbols. `span` finds
+//! where a match began.
 
 mod alphabet;
 mod decode;
@@ -11,6 +12,7 @@ mod look;
 mod nfa;
 pub(crate) mod pattern;
 mod simplify;
+mod span;
 mod table;
 
 use regex_syntax::hir::Hir;
@@ -19,6 +21,7 @@ use alphabet::Space;
 use lazy::Lazy;
 pub(crate) use lazy::Size;
 use nfa::Nfa;
+pub(crate) use span::Span;
 
 /// A pattern became certain to match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,12 @@ impl Matcher {
     /// Sizes of the automata in use.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = Size> {
         [&self.chars, &self.bytes].into_iter().flatten().map(|union| union.lazy.size())
+    }
+
+    /// Number of bytes of this haystack that belong to no character.
+    pub(crate) fn invalid_bytes(cursor: &Cursor) -> u64 {
+        let unions = [&cursor.chars, &cursor.bytes].into_iter().flatten();
+        unions.map(|cursor| u64::from(cursor.invalid_bytes())).max().unwrap_or(0)
     }
 
     #[inline(always)]

@@ -1,0 +1,345 @@
+//! One reply, as it arrives: routes deltas to views and matchers, applies scopes, yields hits.
+//!
+//! It knows nothing of policy (what happens after a hit, and how often): that is `session`.
+
+mod part;
+mod window;
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::limits::OnLimit;
+use crate::pack::{MessageValues, Pack, render_message};
+use crate::rule::Channel;
+use crate::verdict::{Decision, Hit, NO_ARG, PartId, Source};
+use part::Part;
+
+/// The mutable state of one attempt: feed it deltas, it gives hits.
+///
+/// It owns what it needs. Each byte is read once; between deltas a part of text is a matching state
+/// of a few words and a window of its last bytes, whatever its length.
+///
+/// Misuse is never an error, and never silent: an unknown part opens as text, a second open keeps the
+/// first, bytes after the close are not scanned, and each is [counted](Stream::counters).
+///
+/// # Example: the same hit under every split
+/// ```
+/// use ttsr::{Channel, Pack, PartId};
+/// let pack = Pack::from_toml(r#"
+/// schema = 1
+/// [pack]
+/// name = "demo"
+/// [rule.no-rm]
+/// description = "No recursive deletes"
+/// match.any = [{ regex = 'rm -rf\b' }]
+/// examples.match = ["rm -rf /"]
+/// "#)?;
+/// for deltas in [&["run rm -rf / now"][..], &["run r", "m -r", "f", " / now"]] {
+///     let mut stream = pack.stream();
+///     stream.open(PartId(0), Channel::Text);
+///     let mut hits = Vec::new();
+///     for delta in deltas {
+///         hits.extend_from_slice(&stream.push(PartId(0), delta.as_bytes()));
+///     }
+///     assert_eq!((hits.len(), hits[0].end, hits[0].decided), (1, 10, 11));
+/// }
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
+pub struct Stream {
+    pack: Pack,
+    parts: Vec<Part>,
+    /// Index of the part that was pushed to last.
+    latest: usize,
+    found: Found,
+    attempt: u32,
+    is_cut: bool,
+}
+
+/// The hits of one call, in the order in which they became certain.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Hits<'a>(&'a [Hit]);
+
+impl Deref for Hits<'_> {
+    type Target = [Hit];
+    fn deref(&self) -> &[Hit] {
+        self.0
+    }
+}
+
+impl<'a> IntoIterator for Hits<'a> {
+    type Item = &'a Hit;
+    type IntoIter = std::slice::Iter<'a, Hit>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// What a stream met that was not a plain delta of an open part. All zero on a well-behaved stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Deltas of parts that were never opened; each opens its part as text.
+    pub unknown_parts: u64,
+    /// Second opens of a part; the first one counts.
+    pub duplicate_opens: u64,
+    /// Closes of parts that were not open.
+    pub stray_closes: u64,
+    /// Bytes that were not matched: after the close, after a cut, past a limit.
+    pub unscanned_bytes: u64,
+    /// Bytes that belong to no character; they are matched all the same.
+    pub invalid_utf8: u64,
+    /// Tool inputs that are not a JSON object: matched as they are.
+    pub raw_inputs: u64,
+    /// Places where tool input stopped being JSON: matched as it is from there.
+    pub malformed_json: u64,
+    /// Halves of a surrogate pair in JSON escapes: matched as U+FFFD.
+    pub lone_surrogates: u64,
+    /// Tool inputs nested deeper than [`Limits::json_depth`](crate::Limits::json_depth).
+    pub too_deep: u64,
+    /// Argument or file paths longer than [`Limits::path_bytes`](crate::Limits::path_bytes).
+    pub long_paths: u64,
+    /// Matches that were dropped because the file or the tool they need never became known.
+    pub unscoped: u64,
+}
+
+/// What the parts of a stream found: the hits of the current call, and text kept for each hit.
+#[derive(Debug, Default)]
+struct Found {
+    hits: Vec<Hit>,
+    /// Text of every hit of this stream, by (rule, part).
+    quotes: Vec<Quote>,
+    args: Vec<Box<str>>,
+    counters: Counters,
+    limit: Option<Source>,
+}
+
+/// The text of a hit, copied while it was at hand.
+#[derive(Clone, Debug)]
+struct Quote {
+    hit: Hit,
+    /// Up to [`window::WINDOW`] bytes that end where the hit became certain.
+    text: Box<str>,
+    /// The match inside `text`, in bytes.
+    matched: std::ops::Range<usize>,
+}
+
+impl Stream {
+    pub(crate) fn new(pack: Pack, attempt: u32) -> Stream {
+        Stream { pack, parts: Vec::new(), latest: 0, found: Found::default(), attempt, is_cut: false }
+    }
+
+    /// Opens a part. Parts may interleave; their numbers are the caller's.
+    pub fn open(&mut self, part: PartId, channel: Channel) {
+        if self.index(part).is_some() {
+            self.found.counters.duplicate_opens += 1;
+        } else {
+            self.add(part, channel);
+        }
+    }
+
+    /// Names the tool of a part, and its call; any time before the close, for names may come late.
+    ///
+    /// Gives the hits that waited for the name.
+    pub fn tool(&mut self, part: PartId, name: &str, call: &str) -> Hits<'_> {
+        self.found.hits.clear();
+        if let Some(index) = self.index_or_open(part) {
+            self.parts[index].name_tool(&self.pack, name, call, &mut self.found);
+        }
+        self.hits()
+    }
+
+    /// Reads a delta; gives the hits that became certain with it.
+    ///
+    /// # Complexity
+    /// Linear in the delta, whatever was read before. Nothing is allocated while nothing hits, once
+    /// the part is open and the automaton is warm.
+    #[inline]
+    pub fn push(&mut self, part: PartId, bytes: &[u8]) -> Hits<'_> {
+        self.found.hits.clear();
+        if bytes.is_empty() {
+            return self.hits();
+        }
+        match self.index_or_open(part) {
+            Some(index) if !self.is_cut => {
+                self.parts[index].push(&self.pack, bytes, &mut self.found);
+            }
+            _ => self.found.counters.unscanned_bytes += bytes.len() as u64,
+        }
+        self.hits()
+    }
+
+    /// Ends a part, which can decide: `$`, `\b`, a path that never came.
+    pub fn close(&mut self, part: PartId) -> Hits<'_> {
+        self.found.hits.clear();
+        match self.index(part) {
+            Some(index) if !self.parts[index].is_closed() => {
+                if !self.is_cut {
+                    self.parts[index].close(&self.pack, &mut self.found);
+                }
+            }
+            _ => self.found.counters.stray_closes += 1,
+        }
+        self.hits()
+    }
+
+    /// Parts that are open, in the order in which they were opened.
+    pub fn open_parts(&self) -> impl Iterator<Item = PartId> {
+        self.parts.iter().filter(|part| !part.is_closed()).map(Part::id)
+    }
+
+    /// The channel of a part.
+    #[must_use]
+    pub fn channel(&self, part: PartId) -> Option<Channel> {
+        self.part(part).map(Part::channel)
+    }
+
+    /// The name of a part's tool, once it is known.
+    #[must_use]
+    pub fn tool_name(&self, part: PartId) -> Option<&str> {
+        self.part(part)?.tool()
+    }
+
+    /// The id of a part's tool call, once it is known.
+    #[must_use]
+    pub fn call(&self, part: PartId) -> Option<&str> {
+        self.part(part)?.call()
+    }
+
+    /// The file that a tool call is about, as far as it is known: normalised, relative to the root.
+    #[must_use]
+    pub fn path(&self, part: PartId) -> Option<&str> {
+        self.part(part)?.path()
+    }
+
+    /// Number of bytes of a part delivered so far.
+    #[must_use]
+    pub fn delivered(&self, part: PartId) -> u64 {
+        self.part(part).map_or(0, Part::delivered)
+    }
+
+    /// The dotted path of the argument that a hit is in (`$raw`: tool input that is not JSON).
+    #[must_use]
+    pub fn arg(&self, hit: &Hit) -> Option<&str> {
+        (hit.arg != NO_ARG).then(|| &*self.found.args[hit.arg as usize])
+    }
+
+    /// The text around a hit: at most 160 bytes, up to the byte at which it became certain.
+    /// Invalid UTF-8 is shown as U+FFFD. Empty for a hit of another stream.
+    #[must_use]
+    pub fn excerpt(&self, hit: &Hit) -> &str {
+        self.quote(hit).map_or("", |quote| &quote.text)
+    }
+
+    /// The text that matched, from the leftmost start inside the [excerpt](Self::excerpt).
+    #[must_use]
+    pub fn matched(&self, hit: &Hit) -> &str {
+        self.quote(hit).map_or("", |quote| &quote.text[quote.matched.clone()])
+    }
+
+    /// The rule's message, with what it refers to filled in. Empty for a decision of a limit.
+    #[must_use]
+    pub fn message(&self, decision: &Decision) -> String {
+        let Some(hit) = decision.hit() else { return String::new() };
+        let values = MessageValues {
+            match_text: self.matched(&hit),
+            path: self.path(hit.part),
+            tool: self.tool_name(hit.part),
+            arg: self.arg(&hit),
+        };
+        render_message(self.pack.rule(hit.rule), &values)
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.found.counters;
+        self.parts.iter().for_each(|part| part.count(&mut counters));
+        counters
+    }
+
+    /// The pack whose rules this stream is read with.
+    #[must_use]
+    pub fn pack(&self) -> &Pack {
+        &self.pack
+    }
+
+    /// The number of this attempt in its turn, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Nothing more is read: a verdict has cut the reply here.
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The limit that was reached since the last call, if reaching one is to cut.
+    pub(crate) fn take_limit(&mut self) -> Option<Source> {
+        let limit = self.found.limit.take();
+        limit.filter(|_| self.pack.limits().on_limit == OnLimit::Abort)
+    }
+
+    pub(crate) fn hits(&mut self) -> Hits<'_> {
+        if self.found.hits.len() > 1 {
+            self.found.hits.sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
+        }
+        Hits(&self.found.hits)
+    }
+
+    fn part(&self, part: PartId) -> Option<&Part> {
+        self.index(part).map(|index| &self.parts[index])
+    }
+
+    #[inline]
+    fn index(&self, part: PartId) -> Option<usize> {
+        match self.parts.get(self.latest) {
+            Some(latest) if latest.id() == part => Some(self.latest),
+            _ => self.parts.iter().rposition(|other| other.id() == part),
+        }
+    }
+
+    #[inline]
+    fn index_or_open(&mut self, part: PartId) -> Option<usize> {
+        let index = match self.index(part) {
+            Some(index) => index,
+            None => {
+                self.found.counters.unknown_parts += 1;
+                self.add(part, Channel::Text)?
+            }
+        };
+        self.latest = index;
+        Some(index)
+    }
+
+    fn add(&mut self, part: PartId, channel: Channel) -> Option<usize> {
+        if self.parts.len() >= self.pack.limits().parts {
+            self.found.limit = Some(Source::Limit { name: "parts", part, decided: 0 });
+            return None;
+        }
+        self.parts.push(Part::new(&self.pack, part, channel));
+        self.latest = self.parts.len() - 1;
+        Some(self.latest)
+    }
+
+    fn quote(&self, hit: &Hit) -> Option<&Quote> {
+        self.found.quotes.iter().find(|quote| quote.hit == *hit)
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // No text of the reply: it may hold what a rule was made to keep out of logs.
+        f.debug_struct("Stream")
+            .field("parts", &self.parts.len())
+            .field("attempt", &self.attempt)
+            .field("is_cut", &self.is_cut)
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,479 @@
+//! One part of a reply: its view, its matching state, and the scope of what it finds.
+
+use std::ops::Range;
+
+use super::window::{WINDOW, Window};
+use super::{Counters, Found, Quote};
+use crate::matcher::{Cursor, Event, Matcher};
+use crate::pack::{ChannelRules, Pack, Scope};
+use crate::rule::Channel;
+use crate::verdict::{Hit, NO_ARG, PartId, RuleId, Source};
+use crate::view::json::{ArgPath, Decoder, Sink};
+use crate::view::path::{is_path_key, normalise};
+
+/// Most bytes of an excerpt before the match, and of a match that is shown.
+const BEFORE: usize = 40;
+const EXCERPT: usize = 160;
+
+/// A part, from its opening to its close.
+#[derive(Debug)]
+pub(super) struct Part {
+    id: PartId,
+    channel: Channel,
+    delivered: u64,
+    view: View,
+    scoped: Scoped,
+}
+
+/// What patterns see of the part.
+#[derive(Debug)]
+enum View {
+    /// No rule can fire here: nothing is read.
+    Unwatched,
+    /// The bytes as they are: one haystack.
+    Text(Haystack),
+    /// The values of a JSON object, each a haystack.
+    Json(Box<Json>),
+    Closed,
+}
+
+/// A haystack that is being read.
+#[derive(Debug)]
+struct Haystack {
+    cursor: Cursor,
+    window: Window,
+}
+
+/// Tool input that is being decoded.
+#[derive(Debug)]
+struct Json {
+    decoder: Decoder,
+    haystack: Haystack,
+    /// Where the current value stands.
+    arg: ArgPath,
+    /// The current value, where it names the file that the call is about.
+    file: Option<Vec<u8>>,
+}
+
+/// What is known of a part's scope, and what waits for it.
+#[derive(Debug)]
+struct Scoped {
+    tool: Option<Box<str>>,
+    call: Option<Box<str>>,
+    /// Every file path that the part has named, in order.
+    paths: Vec<Box<str>>,
+    is_closed: bool,
+    /// Rules that have hit, sorted: one hit per rule and part.
+    hit: Vec<RuleId>,
+    /// The first match of each rule whose scope is not known yet.
+    waiting: Vec<Quote>,
+}
+
+impl Part {
+    pub(super) fn new(pack: &Pack, id: PartId, channel: Channel) -> Part {
+        let view = match pack.channel(channel) {
+            None => View::Unwatched,
+            Some(rules) if channel == Channel::ToolInput => View::Json(Box::new(Json {
+                decoder: Decoder::new(pack.limits().json_depth, pack.limits().path_bytes),
+                haystack: Haystack::new(&rules.matcher),
+                arg: ArgPath::new(pack.limits().path_bytes),
+                file: None,
+            })),
+            Some(rules) => View::Text(Haystack::new(&rules.matcher)),
+        };
+        let scoped = Scoped {
+            tool: None,
+            call: None,
+            paths: Vec::new(),
+            is_closed: false,
+            hit: Vec::new(),
+            waiting: Vec::new(),
+        };
+        Part { id, channel, delivered: 0, view, scoped }
+    }
+
+    #[inline]
+    pub(super) fn id(&self) -> PartId {
+        self.id
+    }
+
+    pub(super) fn channel(&self) -> Channel {
+        self.channel
+    }
+
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.scoped.is_closed
+    }
+
+    pub(super) fn tool(&self) -> Option<&str> {
+        self.scoped.tool.as_deref()
+    }
+
+    pub(super) fn call(&self) -> Option<&str> {
+        self.scoped.call.as_deref()
+    }
+
+    pub(super) fn path(&self) -> Option<&str> {
+        self.scoped.paths.first().map(|path| &**path)
+    }
+
+    /// Adds what this part counted itself.
+    pub(super) fn count(&self, counters: &mut Counters) {
+        match &self.view {
+            View::Text(haystack) => haystack.count(counters),
+            View::Json(json) => json.count(counters),
+            View::Unwatched | View::Closed => {}
+        }
+    }
+
+    pub(super) fn name_tool(&mut self, pack: &Pack, name: &str, call: &str, found: &mut Found) {
+        if self.scoped.tool.is_none() && !name.is_empty() {
+            self.scoped.tool = Some(name.into());
+        }
+        if self.scoped.call.is_none() && !call.is_empty() {
+            self.scoped.call = Some(call.into());
+        }
+        self.scoped.settle(pack, self.delivered, found);
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, pack: &Pack, bytes: &[u8], found: &mut Found) {
+        let at = self.delivered;
+        self.delivered += bytes.len() as u64;
+        match &mut self.view {
+            View::Unwatched => {}
+            View::Text(haystack) => {
+                let Some(rules) = pack.channel(self.channel) else { return };
+                let mut judge = Judge { pack, rules, part: self.id, scoped: &mut self.scoped, found };
+                haystack.run(&mut judge, None, bytes, at);
+            }
+            View::Json(json) => {
+                let Some(rules) = pack.channel(self.channel) else { return };
+                let judge = Judge { pack, rules, part: self.id, scoped: &mut self.scoped, found };
+                json.push(judge, bytes, self.delivered);
+            }
+            View::Closed => found.counters.unscanned_bytes += bytes.len() as u64,
+        }
+    }
+
+    pub(super) fn close(&mut self, pack: &Pack, found: &mut Found) {
+        let at = self.delivered;
+        let mut view = std::mem::replace(&mut self.view, View::Closed);
+        if let Some(rules) = pack.channel(self.channel) {
+            let mut judge = Judge { pack, rules, part: self.id, scoped: &mut self.scoped, found };
+            match &mut view {
+                View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
+                View::Json(json) => json.finish(judge),
+                View::Unwatched | View::Closed => {}
+            }
+        }
+        match view {
+            View::Text(haystack) => haystack.count(&mut found.counters),
+            View::Json(json) => json.count(&mut found.counters),
+            View::Unwatched | View::Closed => {}
+        }
+        self.scoped.is_closed = true;
+        self.scoped.settle(pack, at, found);
+    }
+}
+
+impl Haystack {
+    fn new(matcher: &Matcher) -> Haystack {
+        Haystack { cursor: matcher.start(), window: Window::default() }
+    }
+
+    fn restart(&mut self, matcher: &Matcher) {
+        self.cursor = matcher.start();
+        self.window.clear();
+    }
+
+    /// Reads bytes that stand in the part as they are, from offset `at`.
+    #[inline]
+    fn run(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, bytes: &[u8], at: u64) {
+        let Haystack { cursor, window } = self;
+        judge.rules.matcher.push(cursor, bytes, |event| {
+            let seen = event.at + 1;
+            let decided = at + seen as u64;
+            judge.judge(arg, &event, decided - event.back as u64, decided, || {
+                Near::new(window, &bytes[..seen], event.back)
+            });
+        });
+        window.push(bytes);
+    }
+
+    /// Reads a character that is written as an escape.
+    fn escape(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, utf8: &[u8], at: Range<u64>, decided: u64) {
+        self.flush(judge, arg, at.start, decided);
+        let Haystack { cursor, window } = self;
+        judge.rules.matcher.push(cursor, utf8, |event| {
+            // Inside the escape there is nowhere to stand: a match ends before it or after it.
+            let behind = utf8.len() - (event.at + 1) + event.back;
+            let end = if behind >= utf8.len() { at.start } else { at.end };
+            judge.judge(arg, &event, end, decided, || Near::new(window, utf8, behind));
+        });
+        window.push(utf8);
+    }
+
+    /// What is pending cannot be completed: it ends at `end`.
+    fn flush(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, end: u64, decided: u64) {
+        let Haystack { cursor, window } = self;
+        judge.rules.matcher.flush(cursor, |event| {
+            let back = event.back;
+            judge.judge(arg, &event, end - back as u64, decided, || Near::new(window, &[], back));
+        });
+    }
+
+    /// Ends the haystack, whose last byte ends at `end`.
+    fn finish(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, end: u64, decided: u64) {
+        let Haystack { cursor, window } = self;
+        judge.rules.matcher.finish(cursor, |event| {
+            let back = event.back;
+            judge.judge(arg, &event, end - back as u64, decided, || Near::new(window, &[], back));
+        });
+    }
+
+    fn count(&self, counters: &mut Counters) {
+        counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
+    }
+}
+
+impl Json {
+    fn push(&mut self, judge: Judge<'_>, bytes: &[u8], delivered: u64) {
+        let was_deep = self.decoder.counters().too_deep;
+        let Json { decoder, haystack, arg, file } = self;
+        let part = judge.part;
+        let mut values = Values { judge, haystack, arg, file };
+        decoder.push(bytes, &mut values);
+        if decoder.counters().too_deep > was_deep {
+            values.judge.found.limit =
+                Some(Source::Limit { name: "json_depth", part, decided: delivered });
+        }
+    }
+
+    fn finish(&mut self, judge: Judge<'_>) {
+        let Json { decoder, haystack, arg, file } = self;
+        decoder.finish(&mut Values { judge, haystack, arg, file });
+    }
+
+    fn count(&self, counters: &mut Counters) {
+        let json = self.decoder.counters();
+        counters.raw_inputs += json.raw;
+        counters.malformed_json += json.malformed;
+        counters.lone_surrogates += json.lone_surrogates;
+        counters.too_deep += json.too_deep;
+        counters.long_paths += json.path_truncated;
+        self.haystack.count(counters);
+    }
+}
+
+/// Takes the values of a tool input, one haystack each.
+struct Values<'a, 'b> {
+    judge: Judge<'a>,
+    haystack: &'b mut Haystack,
+    arg: &'b mut ArgPath,
+    file: &'b mut Option<Vec<u8>>,
+}
+
+impl Sink for Values<'_, '_> {
+    fn open(&mut self, path: &ArgPath, _at: u64) {
+        self.haystack.restart(&self.judge.rules.matcher);
+        self.arg.clone_from(path);
+        let names_file = self.judge.rules.reads_paths && path.last().is_some_and(is_path_key);
+        *self.file = names_file.then(Vec::new);
+    }
+
+    fn run(&mut self, bytes: &[u8], at: u64) {
+        self.keep(bytes);
+        self.haystack.run(&mut self.judge, Some(self.arg), bytes, at);
+    }
+
+    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+        self.keep(utf8);
+        self.haystack.escape(&mut self.judge, Some(self.arg), utf8, start..end, decided);
+    }
+
+    fn close(&mut self, end: u64, decided: u64) {
+        self.haystack.finish(&mut self.judge, Some(self.arg), end, decided);
+        self.haystack.count(&mut self.judge.found.counters);
+        self.haystack.restart(&self.judge.rules.matcher);
+        if let Some(file) = self.file.take() {
+            let Judge { pack, scoped, found, .. } = &mut self.judge;
+            let path = normalise(&String::from_utf8_lossy(&file), pack.root());
+            scoped.paths.push(path.into_boxed_str());
+            scoped.settle(pack, decided, found);
+        }
+    }
+}
+
+impl Values<'_, '_> {
+    fn keep(&mut self, bytes: &[u8]) {
+        let Some(file) = self.file else { return };
+        let limit = self.judge.pack.limits().path_bytes;
+        if file.len() + bytes.len() <= limit {
+            file.extend_from_slice(bytes);
+        } else {
+            // A path that is not whole decides nothing.
+            *self.file = None;
+            self.judge.found.counters.long_paths += 1;
+        }
+    }
+}
+
+/// Turns matches into hits: scope first, one hit per rule and part.
+struct Judge<'a> {
+    pack: &'a Pack,
+    rules: &'a ChannelRules,
+    part: PartId,
+    scoped: &'a mut Scoped,
+    found: &'a mut Found,
+}
+
+impl Judge<'_> {
+    #[cold]
+    #[inline(never)]
+    fn judge(
+        &mut self,
+        arg: Option<&ArgPath>,
+        event: &Event,
+        end: u64,
+        decided: u64,
+        near: impl FnOnce() -> Near,
+    ) {
+        let pattern = &self.rules.patterns[event.pattern as usize];
+        let rule = pattern.rule;
+        let scope = self.pack.scope(rule);
+        let in_arg = match (&scope.args, arg) {
+            (Some(args), Some(arg)) => args.matches(arg),
+            _ => true,
+        };
+        if !in_arg || self.scoped.has(rule) || self.scoped.applies(scope) == Some(false) {
+            return;
+        }
+        let arg = arg.map_or(NO_ARG, |arg| self.found.arg(arg));
+        let hit = Hit { rule, part: self.part, end, decided, arg };
+        let near = near();
+        let start = pattern.span(self.pack.rules()).and_then(|span| near.start(span));
+        let quote = near.quote(hit, start);
+        if self.scoped.applies(scope).is_some() {
+            self.scoped.accept(quote, self.found);
+        } else if let Some(known) = self.scoped.waiting.iter_mut().find(|other| other.hit.rule == rule) {
+            // Patterns of one delta are not reported in order: the earliest is what counts.
+            if (decided, end) < (known.hit.decided, known.hit.end) {
+                *known = quote;
+            }
+        } else {
+            self.scoped.waiting.push(quote);
+        }
+    }
+}
+
+impl Scoped {
+    fn has(&self, rule: RuleId) -> bool {
+        self.hit.binary_search(&rule).is_ok()
+    }
+
+    /// Whether a rule with that scope applies to this part; `None` while that is not known.
+    fn applies(&self, scope: &Scope) -> Option<bool> {
+        let tool = match (&scope.tools, &self.tool) {
+            (None, _) => Some(true),
+            (Some(tools), Some(tool)) => Some(tools.applies(tool)),
+            (Some(_), None) => self.is_closed.then_some(scope.is_critical),
+        };
+        let path = match &scope.paths {
+            None => Some(true),
+            Some(paths) if self.paths.iter().any(|path| paths.applies(Some(path))) => Some(true),
+            Some(_) if !self.is_closed => None,
+            Some(paths) => {
+                Some(self.paths.is_empty() && (scope.is_critical || paths.applies(None)))
+            }
+        };
+        match (tool, path) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (Some(true), Some(true)) => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Judges again what waited, now that `decided` bytes are delivered and more is known.
+    fn settle(&mut self, pack: &Pack, decided: u64, found: &mut Found) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        for mut quote in std::mem::take(&mut self.waiting) {
+            match self.applies(pack.scope(quote.hit.rule)) {
+                None => self.waiting.push(quote),
+                Some(true) => {
+                    quote.hit.decided = quote.hit.decided.max(decided);
+                    self.accept(quote, found);
+                }
+                Some(false) => {
+                    let unknown = self.tool.is_none() || self.paths.is_empty();
+                    found.counters.unscoped += u64::from(self.is_closed && unknown);
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, quote: Quote, found: &mut Found) {
+        if let Err(place) = self.hit.binary_search(&quote.hit.rule) {
+            self.hit.insert(place, quote.hit.rule);
+            found.hits.push(quote.hit);
+            found.quotes.push(quote);
+        }
+    }
+}
+
+impl Found {
+    fn arg(&mut self, arg: &ArgPath) -> u32 {
+        let dotted = arg.dotted();
+        let known = self.args.iter().rposition(|known| **known == *dotted);
+        let index = known.unwrap_or_else(|| {
+            self.args.push(dotted.into());
+            self.args.len() - 1
+        });
+        index as u32
+    }
+}
+
+/// The haystack around the end of a match: bytes up to the deciding one.
+struct Near {
+    bytes: Vec<u8>,
+    begins_haystack: bool,
+    end: usize,
+}
+
+impl Near {
+    /// `more` follows the window; the match ends `back` bytes before its end.
+    fn new(window: &Window, more: &[u8], back: usize) -> Near {
+        let more = &more[more.len().saturating_sub(WINDOW)..];
+        let (bytes, begins_haystack) = window.with(more);
+        let end = bytes.len().saturating_sub(back);
+        Near { bytes, begins_haystack, end }
+    }
+
+    fn start(&self, span: &crate::matcher::Span) -> Option<usize> {
+        // Offset 0 of a window that does not begin the haystack must not look like its beginning.
+        span.start(&self.bytes, usize::from(!self.begins_haystack), self.end)
+    }
+
+    fn quote(&self, hit: Hit, start: Option<usize>) -> Quote {
+        let lossy = |range: Range<usize>| String::from_utf8_lossy(&self.bytes[range]).into_owned();
+        let start = start.unwrap_or(self.end).max(self.end.saturating_sub(EXCERPT - BEFORE));
+        let start = floor(&self.bytes, start);
+        let before = lossy(floor(&self.bytes, start.saturating_sub(BEFORE))..start);
+        let matched = lossy(start..self.end);
+        let text = before.clone() + &matched + &lossy(self.end..self.bytes.len());
+        let matched = before.len()..before.len() + matched.len();
+        Quote { hit, text: text.into_boxed_str(), matched }
+    }
+}
+
+/// The start of the character that `at` is in, as far as it is valid UTF-8.
+fn floor(bytes: &[u8], at: usize) -> usize {
+    let is_continuation = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
+    (at.saturating_sub(3)..=at).rev().find(|&at| !is_continuation(at)).unwrap_or(at)
+}
