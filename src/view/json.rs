@@ -1,0 +1,679 @@
+//! The push decoder for tool input: bytes of JSON, cut anywhere, in; one haystack for each value out.
+//!
+//! It owns the grammar, the escapes, the argument path and the offsets. It never refuses and never
+//! drops: what is not a JSON object, or stops being one, is handed on as it stands, as the haystack
+//! [`RAW`]. It knows nothing of rules, and it does not judge: numbers are never parsed, raw control
+//! characters and invalid UTF-8 inside strings go through as they are.
+//!
+//! Memory is bounded by the depth, the path and the blank limit, whatever arrives; once the buffers
+//! have grown to them, nothing is allocated.
+
+use std::fmt::Write;
+
+use memchr::memchr2;
+
+/// The path of a haystack that is not an argument: the whole input, or the rest of a broken one.
+pub(crate) const RAW: &str = "$raw";
+
+/// Most blanks held back while it is open whether the input is JSON.
+const LEADING_BLANKS: usize = 4096;
+
+/// `\ud83d\ude00`: the longest escape, of two halves.
+const ESCAPE: usize = 12;
+
+/// What takes the haystacks of a part. Calls come as `open (run | escape)* close`, in the order of
+/// the offsets, which all count bytes of the part as delivered.
+pub(crate) trait Sink {
+    /// A haystack begins; `at` is the offset of its first byte (of a string: after the quote).
+    fn open(&mut self, path: &ArgPath, at: u64);
+
+    /// Bytes that stand in the part as they are: `bytes[i]` at offset `at + i`, certain at once.
+    fn run(&mut self, bytes: &[u8], at: u64);
+
+    /// Bytes of the haystack that were held back and stand at `start..end`: one decoded character
+    /// (1 to 4 bytes of UTF-8), or one byte of what looked like an escape and was none, or one
+    /// leading blank. `decided` bytes of the part had been delivered when this became certain;
+    /// that is past `end` where only a later byte could tell, as for a lone surrogate.
+    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64);
+
+    /// The haystack ends at `end`; `decided` bytes of the part had been delivered when that became
+    /// certain (of a string: with its closing quote).
+    fn close(&mut self, end: u64, decided: u64);
+}
+
+/// Where a value stands: the keys and array indices that lead to it, such as `edits.0.new_text`.
+///
+/// A path over its limit keeps the first segments that fit as a whole, and says so.
+#[derive(Clone, Debug)]
+pub(crate) struct ArgPath {
+    /// The segments kept, joined by dots.
+    text: String,
+    /// Where each segment kept begins in `text`.
+    starts: Vec<u32>,
+    /// Innermost segments that did not fit.
+    dropped: usize,
+    limit: usize,
+    raw: bool,
+}
+
+impl ArgPath {
+    pub(crate) fn new(limit: usize) -> ArgPath {
+        ArgPath {
+            text: String::new(),
+            starts: Vec::new(),
+            dropped: 0,
+            limit: limit.min(u32::MAX as usize),
+            raw: false,
+        }
+    }
+
+    /// The segments joined by dots. For people: a key may hold a dot itself.
+    pub(crate) fn dotted(&self) -> &str {
+        &self.text
+    }
+
+    /// The number of segments kept.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// A segment, counted from the outermost.
+    pub(crate) fn segment(&self, index: usize) -> Option<&str> {
+        let start = *self.starts.get(index)? as usize;
+        let end = match self.starts.get(index + 1) {
+            Some(&next) => next as usize - 1,
+            None => self.text.len(),
+        };
+        Some(&self.text[start..end])
+    }
+
+    /// The segments kept, outermost first.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).filter_map(|index| self.segment(index))
+    }
+
+    /// The key or index of the value itself; none if it did not fit.
+    pub(crate) fn last(&self) -> Option<&str> {
+        if self.is_truncated() { None } else { self.segment(self.len().checked_sub(1)?) }
+    }
+
+    /// Whether inner segments are missing because the path is over its limit.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.dropped > 0
+    }
+
+    /// Whether this is [`RAW`], not an argument (a key may be spelled `$raw` too).
+    pub(crate) fn is_raw(&self) -> bool {
+        self.raw
+    }
+
+    pub(super) fn push(&mut self, segment: &str) {
+        self.push_with(|text| text.push_str(segment));
+    }
+
+    fn push_index(&mut self, index: u32) {
+        self.push_with(|text| write!(text, "{index}").expect("a String takes any text"));
+    }
+
+    fn push_with(&mut self, append: impl FnOnce(&mut String)) {
+        let before = self.text.len();
+        if self.dropped == 0 && !self.starts.is_empty() {
+            self.text.push('.');
+        }
+        let start = self.text.len();
+        append(&mut self.text);
+        if self.dropped > 0 || self.text.len() > self.limit {
+            self.text.truncate(before);
+            self.dropped += 1;
+        } else {
+            // The limit keeps offsets within 32 bits.
+            self.starts.push(start as u32);
+        }
+    }
+
+    fn pop(&mut self) {
+        if self.dropped > 0 {
+            self.dropped -= 1;
+        } else if let Some(start) = self.starts.pop() {
+            // Without the dot before it, which the first segment does not have.
+            self.text.truncate((start as usize).saturating_sub(1));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        self.starts.clear();
+        self.dropped = 0;
+        self.raw = false;
+    }
+
+    /// The path of the raw haystack, whatever the limit.
+    pub(super) fn set_raw(&mut self) {
+        self.clear();
+        self.text.push_str(RAW);
+        self.starts.push(0);
+        self.raw = true;
+    }
+}
+
+/// What was odd about one part's input. Nothing counted here was dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JsonCounters {
+    /// Inputs that were no JSON object from the first byte: 0 or 1.
+    pub(crate) raw: u64,
+    /// Escapes that are none, and places where the grammar broke.
+    pub(crate) malformed: u64,
+    /// Halves of a surrogate pair alone, read as U+FFFD.
+    pub(crate) lone_surrogates: u64,
+    /// Containers deeper than the limit; the input is raw from there.
+    pub(crate) too_deep: u64,
+    /// Values whose path was over its limit.
+    pub(crate) path_truncated: u64,
+}
+
+/// The decoder of one part.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoder {
+    state: State,
+    /// Bytes of the part taken so far.
+    offset: u64,
+    /// The open containers, outermost first. While a value is open the path has a segment for each.
+    frames: Vec<Frame>,
+    path: ArgPath,
+    /// The key being read; in [`State::Start`] the blanks held back.
+    scratch: Vec<u8>,
+    /// An escape that is not complete.
+    held: [u8; ESCAPE],
+    held_len: u8,
+    depth: usize,
+    counters: JsonCounters,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing or blanks; held back.
+    Start,
+    /// More blanks than are held: a raw haystack is open, of blanks only.
+    Blanks,
+    /// After `{`: a key or `}`.
+    FirstKey,
+    /// After `,` in an object: a key.
+    NextKey,
+    /// Inside a key.
+    Key,
+    Colon,
+    Value,
+    /// After `[`: a value or `]`.
+    FirstElement,
+    /// Inside a string that is a value.
+    Text,
+    Number,
+    /// Inside `true`, `false` or `null`; what is left of it.
+    Word(&'static [u8]),
+    /// After a value inside a container.
+    After,
+    /// After the object: blanks only.
+    Done,
+    /// No JSON any more: a raw haystack is open.
+    Raw,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Frame {
+    Object,
+    /// With the index of the current element.
+    Array(u32),
+}
+
+impl Decoder {
+    /// `depth`: most containers open at once; `path_bytes`: longest path kept.
+    pub(crate) fn new(depth: usize, path_bytes: usize) -> Decoder {
+        Decoder {
+            state: State::Start,
+            offset: 0,
+            frames: Vec::new(),
+            path: ArgPath::new(path_bytes),
+            scratch: Vec::new(),
+            held: [0; ESCAPE],
+            held_len: 0,
+            depth,
+            counters: JsonCounters::default(),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> JsonCounters {
+        self.counters
+    }
+
+    /// Takes the next bytes of the part. However the part is cut, the sink gets the same bytes with
+    /// the same offsets; only its runs are cut with the part.
+    ///
+    /// # Complexity
+    /// Linear, no backtracking, at most [`ESCAPE`] bytes of a string held back.
+    pub(crate) fn push(&mut self, bytes: &[u8], sink: &mut impl Sink) {
+        let mut rest = bytes;
+        while let Some(&byte) = rest.first() {
+            // Some steps take nothing and change the state; at most three in a row, as they only go
+            // from a scalar to what follows it and from there to raw.
+            let used = match self.state {
+                State::Text => self.text(rest, sink),
+                State::Raw => self.raw(rest, sink),
+                State::Key => self.key(rest),
+                State::Number => self.number(rest, sink),
+                State::Word(left) => self.word(left, rest, sink),
+                State::Start => self.start(rest, sink),
+                State::Blanks => self.blanks(rest, sink),
+                _ => self.structure(byte, sink),
+            };
+            self.offset += used as u64;
+            rest = &rest[used..];
+        }
+    }
+
+    /// Ends the part: what is held back is handed on, an open haystack is closed.
+    pub(crate) fn finish(&mut self, sink: &mut impl Sink) {
+        let end = self.offset;
+        match self.state {
+            State::Start if !self.scratch.is_empty() => {
+                self.counters.raw += 1;
+                self.release_blanks(end, sink);
+                sink.close(end, end);
+            }
+            State::Text => {
+                self.release_escape(end, sink);
+                sink.close(end, end);
+            }
+            State::Key => self.release_escape(end, &mut KeyText { bytes: Vec::new(), room: 0 }),
+            State::Number | State::Word(_) | State::Raw | State::Blanks => sink.close(end, end),
+            _ => {}
+        }
+        self.state = State::Done;
+    }
+
+    fn raw(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+        sink.run(rest, self.offset);
+        rest.len()
+    }
+
+    fn start(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+        if rest[0] == b'{' {
+            self.scratch.clear();
+            return self.enter(Frame::Object, sink);
+        }
+        let room = LEADING_BLANKS - self.scratch.len();
+        let blanks = rest.iter().take(room).take_while(|&&byte| is_blank(byte)).count();
+        self.scratch.extend_from_slice(&rest[..blanks]);
+        if blanks == 0 {
+            // Past the room for blanks it is still open what follows them, so that no amount of
+            // blanks keeps an argument from being decoded.
+            let more = is_blank(rest[0]);
+            self.counters.raw += u64::from(!more);
+            self.release_blanks(self.offset + 1, sink);
+            self.state = if more { State::Blanks } else { State::Raw };
+        }
+        blanks
+    }
+
+    fn blanks(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+        let blanks = rest.iter().take_while(|&&byte| is_blank(byte)).count();
+        if blanks > 0 {
+            sink.run(&rest[..blanks], self.offset);
+        } else if rest[0] == b'{' {
+            sink.close(self.offset, self.offset + 1);
+            self.path.clear();
+            return self.enter(Frame::Object, sink);
+        } else {
+            self.counters.raw += 1;
+            self.state = State::Raw;
+        }
+        blanks
+    }
+
+    fn structure(&mut self, byte: u8, sink: &mut impl Sink) -> usize {
+        if is_blank(byte) {
+            return 1;
+        }
+        match (self.state, byte) {
+            (State::FirstKey | State::NextKey, b'"') => {
+                self.scratch.clear();
+                self.state = State::Key;
+            }
+            (State::Colon, b':') => self.state = State::Value,
+            (State::FirstKey, b'}') => self.leave(),
+            (State::FirstElement, b']') | (State::After, b',' | b'}' | b']') => {
+                return self.after(byte, sink);
+            }
+            (State::FirstElement | State::Value, _) => return self.value(byte, sink),
+            _ => return self.broken(self.offset, sink),
+        }
+        1
+    }
+
+    fn after(&mut self, byte: u8, sink: &mut impl Sink) -> usize {
+        match (self.frames.last_mut(), byte) {
+            (Some(Frame::Object), b',') => {
+                self.path.pop();
+                self.state = State::NextKey;
+            }
+            (Some(Frame::Array(index)), b',') => {
+                *index = index.saturating_add(1);
+                self.path.pop();
+                self.path.push_index(*index);
+                self.state = State::Value;
+            }
+            (Some(Frame::Object), b'}') | (Some(Frame::Array(_)), b']') => {
+                self.path.pop();
+                self.leave();
+            }
+            _ => return self.broken(self.offset, sink),
+        }
+        1
+    }
+
+    fn value(&mut self, byte: u8, sink: &mut impl Sink) -> usize {
+        let scalar = match byte {
+            b'"' => {
+                self.open(self.offset + 1, sink);
+                self.state = State::Text;
+                return 1;
+            }
+            b'{' => return self.enter(Frame::Object, sink),
+            b'[' => return self.enter(Frame::Array(0), sink),
+            b'-' | b'0'..=b'9' => State::Number,
+            b't' => State::Word(b"true"),
+            b'f' => State::Word(b"false"),
+            b'n' => State::Word(b"null"),
+            _ => return self.broken(self.offset, sink),
+        };
+        self.open(self.offset, sink);
+        self.state = scalar;
+        0
+    }
+
+    fn enter(&mut self, frame: Frame, sink: &mut impl Sink) -> usize {
+        if self.frames.len() >= self.depth {
+            self.counters.too_deep += 1;
+            self.open_raw(self.offset, sink);
+            return 0;
+        }
+        self.state = match frame {
+            Frame::Object => State::FirstKey,
+            Frame::Array(index) => {
+                self.path.push_index(index);
+                State::FirstElement
+            }
+        };
+        self.frames.push(frame);
+        1
+    }
+
+    fn leave(&mut self) {
+        self.frames.pop();
+        self.state = if self.frames.is_empty() { State::Done } else { State::After };
+    }
+
+    /// A number, as it is written: lenient about its grammar (`01`, `1.2.3`), as its digits are
+    /// better searched together than torn apart.
+    fn number(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+        let is_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+        let digits = rest.iter().take_while(|byte| is_number(byte)).count();
+        let end = self.offset + digits as u64;
+        if digits > 0 {
+            sink.run(&rest[..digits], self.offset);
+        }
+        if digits < rest.len() {
+            sink.close(end, end + 1);
+            self.state = State::After;
+        }
+        digits
+    }
+
+    fn word(&mut self, left: &'static [u8], rest: &[u8], sink: &mut impl Sink) -> usize {
+        let same = left.iter().zip(rest).take_while(|(a, b)| a == b).count();
+        let end = self.offset + same as u64;
+        if same > 0 {
+            sink.run(&rest[..same], self.offset);
+        }
+        self.state = State::Word(&left[same..]);
+        if same == left.len() {
+            sink.close(end, end);
+            self.state = State::After;
+        } else if same < rest.len() {
+            sink.close(end, end + 1);
+            self.broken(end, sink);
+        }
+        same
+    }
+
+    fn text(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+        let (used, closed) = self.string(rest, sink);
+        if !closed {
+            return used;
+        }
+        let end = self.offset + used as u64;
+        sink.close(end, end + 1);
+        self.state = State::After;
+        used + 1
+    }
+
+    fn key(&mut self, rest: &[u8]) -> usize {
+        // One byte over the limit is kept, to tell a key that fits from one that does not.
+        let mut key = KeyText { bytes: std::mem::take(&mut self.scratch), room: self.path.limit.saturating_add(1) };
+        let (used, closed) = self.string(rest, &mut key);
+        self.scratch = key.bytes;
+        if !closed {
+            return used;
+        }
+        self.path.push(&String::from_utf8_lossy(&self.scratch));
+        self.state = State::Colon;
+        used + 1
+    }
+
+    /// Reads on in a string; returns how much of `rest` belongs to it, and whether a closing quote
+    /// stands there.
+    fn string<S: Sink>(&mut self, rest: &[u8], sink: &mut S) -> (usize, bool) {
+        let mut i = 0;
+        while i < rest.len() {
+            let at = self.offset + i as u64;
+            if self.held_len > 0 {
+                i += usize::from(self.escaped(rest[i], at, sink));
+                continue;
+            }
+            let plain = memchr2(b'"', b'\\', &rest[i..]).unwrap_or(rest.len() - i);
+            if plain > 0 {
+                sink.run(&rest[i..i + plain], at);
+                i += plain;
+            } else if rest[i] == b'"' {
+                return (i, true);
+            } else if let Some(byte) = rest.get(i + 1).and_then(|&name| short_escape(name)) {
+                sink.escape(&[byte], at, at + 2, at + 2);
+                i += 2;
+            } else {
+                self.hold(b'\\');
+                i += 1;
+            }
+        }
+        (i, false)
+    }
+
+    /// A byte after the beginning of an escape; whether it was taken. If not, nothing is held any
+    /// more and it is an ordinary byte of the string.
+    fn escaped(&mut self, byte: u8, at: u64, sink: &mut impl Sink) -> bool {
+        let place = usize::from(self.held_len) % (ESCAPE / 2);
+        if self.holds_high() && !fits_low(place, byte) {
+            self.release_high(at, at + 1, sink);
+        }
+        if self.held_len == 0 {
+            return false;
+        }
+        if let (1, Some(decoded)) = (place, short_escape(byte)) {
+            self.held_len = 0;
+            sink.escape(&[decoded], at - 1, at + 1, at + 1);
+            return true;
+        }
+        let fits = match place {
+            // The backslash of a low surrogate: anything else has released the high one.
+            0 => true,
+            1 => byte == b'u',
+            _ => byte.is_ascii_hexdigit(),
+        };
+        if !fits {
+            self.release_escape_bytes(at, at + 1, sink);
+            return false;
+        }
+        self.hold(byte);
+        if place == 5 {
+            self.unit(at + 1, sink);
+        }
+        true
+    }
+
+    /// The last of four hex digits has come, at `end`.
+    fn unit(&mut self, end: u64, sink: &mut impl Sink) {
+        let half = (ESCAPE / 2) as u64;
+        let last = hex(&self.held[usize::from(self.held_len) - 4..usize::from(self.held_len)]);
+        let (start, scalar) = if usize::from(self.held_len) == ESCAPE {
+            let high = hex(&self.held[2..6]);
+            (end - 2 * half, 0x1_0000 + ((high - 0xD800) << 10) + (last - 0xDC00))
+        } else if (0xD800..0xDC00).contains(&last) {
+            return;
+        } else {
+            (end - half, last)
+        };
+        self.held_len = 0;
+        // What is no scalar value here is a low surrogate without a high one.
+        self.counters.lone_surrogates += u64::from(char::from_u32(scalar).is_none());
+        let decoded = char::from_u32(scalar).unwrap_or(char::REPLACEMENT_CHARACTER);
+        sink.escape(decoded.encode_utf8(&mut [0; 4]).as_bytes(), start, end, end);
+    }
+
+    fn hold(&mut self, byte: u8) {
+        self.held[usize::from(self.held_len)] = byte;
+        self.held_len += 1;
+    }
+
+    /// A complete escape is held only if it is a high surrogate.
+    fn holds_high(&self) -> bool {
+        usize::from(self.held_len) >= ESCAPE / 2
+    }
+
+    /// The high surrogate held is alone. `at`: the offset after what is held.
+    fn release_high(&mut self, at: u64, decided: u64, sink: &mut impl Sink) {
+        let half = ESCAPE / 2;
+        let start = at - u64::from(self.held_len);
+        self.counters.lone_surrogates += 1;
+        self.held.copy_within(half.., 0);
+        self.held_len -= half as u8;
+        let mut utf8 = [0; 4];
+        let replacement = char::REPLACEMENT_CHARACTER.encode_utf8(&mut utf8);
+        sink.escape(replacement.as_bytes(), start, start + half as u64, decided);
+    }
+
+    /// What is held is no escape: its bytes stand for themselves. `at`: the offset after them.
+    fn release_escape_bytes(&mut self, at: u64, decided: u64, sink: &mut impl Sink) {
+        self.counters.malformed += 1;
+        let held = &self.held[..usize::from(self.held_len)];
+        release(held, at - held.len() as u64, decided, sink);
+        self.held_len = 0;
+    }
+
+    /// The part ends inside a string.
+    fn release_escape(&mut self, end: u64, sink: &mut impl Sink) {
+        if self.holds_high() {
+            self.release_high(end, end, sink);
+        }
+        if self.held_len > 0 {
+            self.release_escape_bytes(end, end, sink);
+        }
+    }
+
+    /// The leading blanks are not before an object, or too many to hold: a raw haystack from byte 0.
+    fn release_blanks(&mut self, decided: u64, sink: &mut impl Sink) {
+        let start = self.offset - self.scratch.len() as u64;
+        self.open_raw(start, sink);
+        release(&self.scratch, start, decided, sink);
+        self.scratch.clear();
+    }
+
+    fn open(&mut self, at: u64, sink: &mut impl Sink) {
+        self.counters.path_truncated += u64::from(self.path.is_truncated());
+        sink.open(&self.path, at);
+    }
+
+    fn open_raw(&mut self, at: u64, sink: &mut impl Sink) {
+        self.path.set_raw();
+        sink.open(&self.path, at);
+        self.state = State::Raw;
+    }
+
+    /// The byte at `at` cannot stand there: all from it on is raw.
+    fn broken(&mut self, at: u64, sink: &mut impl Sink) -> usize {
+        self.counters.malformed += 1;
+        self.open_raw(at, sink);
+        0
+    }
+}
+
+/// Takes a decoded key, as much of it as there is room for. It sees no haystack open or close.
+struct KeyText {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Sink for KeyText {
+    fn open(&mut self, _: &ArgPath, _: u64) {}
+
+    fn run(&mut self, bytes: &[u8], _: u64) {
+        let room = self.room.saturating_sub(self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn escape(&mut self, utf8: &[u8], start: u64, _: u64, _: u64) {
+        self.run(utf8, start);
+    }
+
+    fn close(&mut self, _: u64, _: u64) {}
+}
+
+/// Hands on bytes held back, one by one: each stands at its own offset.
+fn release(held: &[u8], start: u64, decided: u64, sink: &mut impl Sink) {
+    for (byte, at) in held.iter().zip(start..) {
+        sink.escape(std::slice::from_ref(byte), at, at + 1, decided);
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// What an escape of two bytes stands for, by its second.
+fn short_escape(name: u8) -> Option<u8> {
+    match name {
+        b'"' | b'\\' | b'/' => Some(name),
+        b'n' => Some(b'\n'),
+        b't' => Some(b'\t'),
+        b'r' => Some(b'\r'),
+        b'b' => Some(0x08),
+        b'f' => Some(0x0C),
+        _ => None,
+    }
+}
+
+/// Whether `byte` may stand at that place of an escape that is a low surrogate.
+fn fits_low(place: usize, byte: u8) -> bool {
+    match place {
+        0 => byte == b'\\',
+        1 => byte == b'u',
+        2 => matches!(byte, b'd' | b'D'),
+        3 => matches!(byte, b'c'..=b'f' | b'C'..=b'F'),
+        _ => byte.is_ascii_hexdigit(),
+    }
+}
+
+fn hex(digits: &[u8]) -> u32 {
+    let digit = |&byte: &u8| (byte as char).to_digit(16).expect("only hex digits are held here");
+    digits.iter().map(digit).fold(0, |unit, digit| unit << 4 | digit)
+}
+
+#[cfg(test)]
+mod tests;
