@@ -2,7 +2,10 @@
 
 #![warn(missing_docs)]
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)
+)]
 
 #[cfg(any(feature = "wire", feature = "harness"))]
 mod event;
@@ -10,6 +13,8 @@ mod limits;
 mod matcher;
 mod pack;
 mod rule;
+mod session;
+mod stream;
 #[cfg(test)]
 mod testing;
 mod verdict;
@@ -20,5 +25,8 @@ pub mod wire;
 #[cfg(any(feature = "wire", feature = "harness"))]
 pub use event::Event;
 pub use limits::{Limits, OnLimit};
+pub use pack::{Diagnostic, Level, LoadError, LoadErrorKind, Pack, PackBuilder, check};
 pub use rule::{Action, Channel, Examples, Pattern, PatternKind, Rule, Severity};
+pub use session::Session;
+pub use stream::{Counters, Hits, Stream};
 pub use verdict::{Decision, Hit, PartId, RuleId, Source, Verdict};

@@ -36,7 +36,9 @@ impl Channel {
     /// The channel with that [`name`](Self::name).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Channel> {
-        Channel::ALL.into_iter().find(|channel| channel.name() == name)
+        Channel::ALL
+            .into_iter()
+            .find(|channel| channel.name() == name)
     }
 }
 
@@ -57,8 +59,12 @@ pub enum Severity {
 
 impl Severity {
     /// Every severity, weakest first.
-    pub const ALL: [Severity; 4] =
-        [Severity::Info, Severity::Warning, Severity::Error, Severity::Critical];
+    pub const ALL: [Severity; 4] = [
+        Severity::Info,
+        Severity::Warning,
+        Severity::Error,
+        Severity::Critical,
+    ];
 
     /// The name used in rules: `info`, `warning`, `error` or `critical`.
     #[must_use]
@@ -74,7 +80,9 @@ impl Severity {
     /// The severity with that [`name`](Self::name).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Severity> {
-        Severity::ALL.into_iter().find(|severity| severity.name() == name)
+        Severity::ALL
+            .into_iter()
+            .find(|severity| severity.name() == name)
     }
 
     /// What a rule of this severity does when it does not say.
@@ -108,8 +116,13 @@ pub enum Action {
 
 impl Action {
     /// Every action, weakest first.
-    pub const ALL: [Action; 5] =
-        [Action::Observe, Action::Warn, Action::Inject, Action::Retry, Action::Abort];
+    pub const ALL: [Action; 5] = [
+        Action::Observe,
+        Action::Warn,
+        Action::Inject,
+        Action::Retry,
+        Action::Abort,
+    ];
 
     /// The name used in rules and in every output.
     #[must_use]
@@ -172,7 +185,10 @@ impl Pattern {
         match self.kind {
             PatternKind::Literal => regex_syntax::escape(&self.text),
             PatternKind::Word => {
-                format!(r"\b{{start-half}}{}\b{{end-half}}", regex_syntax::escape(&self.text))
+                format!(
+                    r"\b{{start-half}}{}\b{{end-half}}",
+                    regex_syntax::escape(&self.text)
+                )
             }
             PatternKind::Regex => self.text.clone(),
         }

@@ -69,7 +69,13 @@ struct Acted {
 impl Session {
     pub(crate) fn new(pack: Pack) -> Session {
         let rules = vec![Acted::default(); pack.rules().len()];
-        Session { pack, rules, attempts: 0, retries: 0, decisions: Vec::new() }
+        Session {
+            pack,
+            rules,
+            attempts: 0,
+            retries: 0,
+            decisions: Vec::new(),
+        }
     }
 
     /// A new prompt of the user: attempts and retries count from zero again.
@@ -161,7 +167,9 @@ impl Session {
         let mut hits = stream.hits().to_vec();
         hits.sort_by(|a, b| {
             let rule = |hit: &Hit| self.pack.rule(hit.rule);
-            a.decided.cmp(&b.decided).then_with(|| rank(rule(a), rule(b)))
+            a.decided
+                .cmp(&b.decided)
+                .then_with(|| rank(rule(a), rule(b)))
         });
         let attempt = stream.attempt();
         let mut verdict = Verdict::Continue;
@@ -171,7 +179,12 @@ impl Session {
             self.note(decision, &mut verdict, stream);
         }
         if let (Some(source), false) = (stream.take_limit(), stream.is_cut()) {
-            let decision = Decision { action: Action::Abort, source, attempt, suppressed: false };
+            let decision = Decision {
+                action: Action::Abort,
+                source,
+                attempt,
+                suppressed: false,
+            };
             self.note(decision, &mut verdict, stream);
         }
         verdict
@@ -211,7 +224,12 @@ impl Session {
         };
         let every_time = is_critical || action.cuts() || rule.action == Action::Retry;
         let suppressed = !every_time && acted.in_session > 0;
-        Decision { action, source: Source::Rule(hit), attempt, suppressed }
+        Decision {
+            action,
+            source: Source::Rule(hit),
+            attempt,
+            suppressed,
+        }
     }
 }
 

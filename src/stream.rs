@@ -126,7 +126,14 @@ struct Quote {
 
 impl Stream {
     pub(crate) fn new(pack: Pack, attempt: u32) -> Stream {
-        Stream { pack, parts: Vec::new(), latest: 0, found: Found::default(), attempt, is_cut: false }
+        Stream {
+            pack,
+            parts: Vec::new(),
+            latest: 0,
+            found: Found::default(),
+            attempt,
+            is_cut: false,
+        }
     }
 
     /// Opens a part. Parts may interleave; their numbers are the caller's.
@@ -185,7 +192,10 @@ impl Stream {
 
     /// Parts that are open, in the order in which they were opened.
     pub fn open_parts(&self) -> impl Iterator<Item = PartId> {
-        self.parts.iter().filter(|part| !part.is_closed()).map(Part::id)
+        self.parts
+            .iter()
+            .filter(|part| !part.is_closed())
+            .map(Part::id)
     }
 
     /// The channel of a part.
@@ -234,13 +244,16 @@ impl Stream {
     /// The text that matched, from the leftmost start inside the [excerpt](Self::excerpt).
     #[must_use]
     pub fn matched(&self, hit: &Hit) -> &str {
-        self.quote(hit).map_or("", |quote| &quote.text[quote.matched.clone()])
+        self.quote(hit)
+            .map_or("", |quote| &quote.text[quote.matched.clone()])
     }
 
     /// The rule's message, with what it refers to filled in. Empty for a decision of a limit.
     #[must_use]
     pub fn message(&self, decision: &Decision) -> String {
-        let Some(hit) = decision.hit() else { return String::new() };
+        let Some(hit) = decision.hit() else {
+            return String::new();
+        };
         let values = MessageValues {
             match_text: self.matched(&hit),
             path: self.path(hit.part),
@@ -279,6 +292,11 @@ impl Stream {
         self.is_cut
     }
 
+    /// Whether a limit was reached since the last [`Stream::take_limit`].
+    pub(crate) fn has_limit(&self) -> bool {
+        self.found.limit.is_some()
+    }
+
     /// The limit that was reached since the last call, if reaching one is to cut.
     pub(crate) fn take_limit(&mut self) -> Option<Source> {
         let limit = self.found.limit.take();
@@ -287,7 +305,9 @@ impl Stream {
 
     pub(crate) fn hits(&mut self) -> Hits<'_> {
         if self.found.hits.len() > 1 {
-            self.found.hits.sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
+            self.found
+                .hits
+                .sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
         }
         Hits(&self.found.hits)
     }
@@ -319,7 +339,11 @@ impl Stream {
 
     fn add(&mut self, part: PartId, channel: Channel) -> Option<usize> {
         if self.parts.len() >= self.pack.limits().parts {
-            self.found.limit = Some(Source::Limit { name: "parts", part, decided: 0 });
+            self.found.limit = Some(Source::Limit {
+                name: "parts",
+                part,
+                decided: 0,
+            });
             return None;
         }
         self.parts.push(Part::new(&self.pack, part, channel));

@@ -4,7 +4,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// How much a test should do: `full` unless `TTSR_TEST_SCALE` (a percentage) says otherwise.
 pub(crate) fn scale(full: usize) -> usize {
-    let percent = std::env::var("TTSR_TEST_SCALE").ok().and_then(|text| text.parse().ok());
+    let percent = std::env::var("TTSR_TEST_SCALE")
+        .ok()
+        .and_then(|text| text.parse().ok());
     (full * percent.unwrap_or(100) / 100).max(1)
 }
 
@@ -35,11 +37,30 @@ impl Random {
     /// Up to `most` pieces of text, a few of them not valid UTF-8.
     pub(crate) fn noise(&mut self, most: usize) -> Vec<u8> {
         const PIECES: [&[u8]; 20] = [
-            b"a", b"b", b"c", b"ab", b" ", b"\n", b"\r", b"\r\n", b"_", b"1", b"-", b"x",
-            "é".as_bytes(), "€".as_bytes(), "ж".as_bytes(), "😀".as_bytes(), "\u{212A}".as_bytes(),
-            b"\xA9", b"\xE2\x82", b"\xFF",
+            b"a",
+            b"b",
+            b"c",
+            b"ab",
+            b" ",
+            b"\n",
+            b"\r",
+            b"\r\n",
+            b"_",
+            b"1",
+            b"-",
+            b"x",
+            "é".as_bytes(),
+            "€".as_bytes(),
+            "ж".as_bytes(),
+            "😀".as_bytes(),
+            "\u{212A}".as_bytes(),
+            b"\xA9",
+            b"\xE2\x82",
+            b"\xFF",
         ];
-        (0..self.below(most + 1)).flat_map(|_| self.pick(&PIECES).to_vec()).collect()
+        (0..self.below(most + 1))
+            .flat_map(|_| self.pick(&PIECES).to_vec())
+            .collect()
     }
 }
 
@@ -78,13 +99,52 @@ fn push_pattern(random: &mut Random, depth: usize, out: &mut String) {
 }
 
 const ATOMS: [&str; 27] = [
-    "a", "b", "c", "ab", "x", "1", "_", "é", "€", "[ab]", "[^a]", "[a-c]", r"\w", r"\W", r"\d", r"\s", ".",
-    "(?s:.)", "(?i:k)", "(?i:s)", r"\pL", r"[^\n]", "😀", "(?-u:[a-c])", r"(?-u:\xA9)", r"(?s-u:.)", r"\n",
+    "a",
+    "b",
+    "c",
+    "ab",
+    "x",
+    "1",
+    "_",
+    "é",
+    "€",
+    "[ab]",
+    "[^a]",
+    "[a-c]",
+    r"\w",
+    r"\W",
+    r"\d",
+    r"\s",
+    ".",
+    "(?s:.)",
+    "(?i:k)",
+    "(?i:s)",
+    r"\pL",
+    r"[^\n]",
+    "😀",
+    "(?-u:[a-c])",
+    r"(?-u:\xA9)",
+    r"(?s-u:.)",
+    r"\n",
 ];
 const REPEATS: [&str; 9] = ["*", "+", "?", "*?", "{2}", "{1,3}", "{2,}", "{0,2}", "+?"];
 const LOOKS: [&str; 16] = [
-    r"\b", r"\B", "^", "$", "(?m:^)", "(?m:$)", "(?mR:^)", "(?mR:$)", r"\b{start}", r"\b{end}", r"\b{start-half}",
-    r"\b{end-half}", r"(?-u:\b)", r"(?-u:\B)", r"\z", r"\A",
+    r"\b",
+    r"\B",
+    "^",
+    "$",
+    "(?m:^)",
+    "(?m:$)",
+    "(?mR:^)",
+    "(?mR:$)",
+    r"\b{start}",
+    r"\b{end}",
+    r"\b{start-half}",
+    r"\b{end-half}",
+    r"(?-u:\b)",
+    r"(?-u:\B)",
+    r"\z",
+    r"\A",
 ];
 
 /// Appends a text that the pattern matches, look-around aside.
@@ -100,8 +160,12 @@ pub(crate) fn sample(random: &mut Random, hir: &Hir, out: &mut Vec<u8>) {
             sample(random, &subs[chosen], out);
         }
         HirKind::Repetition(repetition) => {
-            let most = repetition.max.unwrap_or(repetition.min + 3).min(repetition.min + 3);
-            let times = repetition.min as usize + random.below((most - repetition.min) as usize + 1);
+            let most = repetition
+                .max
+                .unwrap_or(repetition.min + 3)
+                .min(repetition.min + 3);
+            let times =
+                repetition.min as usize + random.below((most - repetition.min) as usize + 1);
             (0..times).for_each(|_| sample(random, &repetition.sub, out));
         }
     }
@@ -110,8 +174,15 @@ pub(crate) fn sample(random: &mut Random, hir: &Hir, out: &mut Vec<u8>) {
 fn sample_class(random: &mut Random, class: &Class, out: &mut Vec<u8>) {
     match class {
         Class::Unicode(class) => {
-            let likely = ['a', 'b', 'c', 'x', '1', '_', ' ', '\n', 'é', '€', 'ж', 'k', 's', '\u{212A}'];
-            let held = |char: char| class.ranges().iter().any(|r| r.start() <= char && char <= r.end());
+            let likely = [
+                'a', 'b', 'c', 'x', '1', '_', ' ', '\n', 'é', '€', 'ж', 'k', 's', '\u{212A}',
+            ];
+            let held = |char: char| {
+                class
+                    .ranges()
+                    .iter()
+                    .any(|r| r.start() <= char && char <= r.end())
+            };
             let held: Vec<char> = likely.into_iter().filter(|&char| held(char)).collect();
             let char = match (held.as_slice(), class.ranges().first()) {
                 ([], Some(range)) => range.start(),

@@ -49,12 +49,20 @@ pub(crate) struct Place {
 impl Place {
     /// The place of a whole character or byte.
     fn whole(width: usize) -> Place {
-        Place { at: 0, back: 0, width }
+        Place {
+            at: 0,
+            back: 0,
+            width,
+        }
     }
 
     /// The same, in a longer run of bytes.
     pub(crate) fn after(self, at: usize, back: usize) -> Place {
-        Place { at: self.at + at, back: self.back + back, width: self.width }
+        Place {
+            at: self.at + at,
+            back: self.back + back,
+            width: self.width,
+        }
     }
 }
 
@@ -250,7 +258,11 @@ impl Alphabet {
                 (_, false) if index == last => Role::LastOfOther,
                 _ => Role::Middle,
             };
-            let place = Place { at: 0, back: last - index, width: 1 };
+            let place = Place {
+                at: 0,
+                back: last - index,
+                width: 1,
+            };
             on(self.column(placed(byte, role)), place);
         }
     }
@@ -281,9 +293,11 @@ fn is_word(char: char) -> bool {
 fn word_ranges() -> Ranges {
     let class = regex_syntax::parse(r"\w").expect("`\\w` is a valid pattern");
     match class.kind() {
-        regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) => {
-            class.ranges().iter().map(|r| (u32::from(r.start()), u32::from(r.end()))).collect()
-        }
+        regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) => class
+            .ranges()
+            .iter()
+            .map(|r| (u32::from(r.start()), u32::from(r.end())))
+            .collect(),
         _ => unreachable!("`\\w` is a Unicode class"),
     }
 }
@@ -317,9 +331,20 @@ fn flag_sets(space: Space, asked: Asked) -> Vec<(u8, Ranges)> {
             sets.push((Flags::WORD_AHEAD | Flags::WORD_BEHIND, ascii));
             sets.push((Flags::WORD_AHEAD, vec![all(Role::FirstOfWord)]));
             sets.push((Flags::WORD_BEHIND, vec![all(Role::LastOfWord)]));
-            let no_start = [Role::Raw, Role::Trailing, Role::Middle, Role::LastOfOther, Role::LastOfWord];
+            let no_start = [
+                Role::Raw,
+                Role::Trailing,
+                Role::Middle,
+                Role::LastOfOther,
+                Role::LastOfWord,
+            ];
             sets.push((Flags::INVALID_AHEAD, no_start.map(all).to_vec()));
-            let no_end = [Role::Raw, Role::FirstOfOther, Role::FirstOfWord, Role::Middle];
+            let no_end = [
+                Role::Raw,
+                Role::FirstOfOther,
+                Role::FirstOfWord,
+                Role::Middle,
+            ];
             sets.push((Flags::INVALID_BEHIND, no_end.map(all).to_vec()));
             sets.push((Flags::TRAILING, vec![all(Role::Trailing)]));
         }
@@ -336,7 +361,9 @@ struct Piece {
 
 fn split(end: u32, sets: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<Piece> {
     let mut changes: Vec<(u32, u128)> = vec![(0, 0)];
-    let all = sets.iter().chain(flag_sets.iter().map(|(_, ranges)| ranges));
+    let all = sets
+        .iter()
+        .chain(flag_sets.iter().map(|(_, ranges)| ranges));
     for (index, ranges) in all.enumerate() {
         let hash = hash(index as u128 + 1);
         for &(start, last) in ranges {
@@ -390,7 +417,10 @@ fn number(space: Space, pieces: &[Piece]) -> (Vec<u16>, usize, usize) {
     next += 1;
     if space == Space::Chars {
         // Invalid input is rare and asked about least: its columns go last.
-        pieces.iter().filter(|p| p.start >= 128 && p.start < RAW).for_each(|p| give(p.signature, &mut next));
+        pieces
+            .iter()
+            .filter(|p| p.start >= 128 && p.start < RAW)
+            .for_each(|p| give(p.signature, &mut next));
     }
     pieces.iter().for_each(|p| give(p.signature, &mut next));
     let columns = pieces.iter().map(|p| of[&p.signature]).collect();
@@ -402,7 +432,10 @@ fn for_each_piece(pieces: &[Piece], sets: &[Ranges], mut on: impl FnMut(usize, u
     for (index, ranges) in sets.iter().enumerate() {
         for &(start, last) in ranges {
             let first = pieces.partition_point(|p| p.start < start);
-            let held = pieces[first..].iter().take_while(|p| p.start <= last).count();
+            let held = pieces[first..]
+                .iter()
+                .take_while(|p| p.start <= last)
+                .count();
             (first..first + held).for_each(|piece| on(index, piece));
         }
     }
@@ -417,7 +450,10 @@ fn two_stage(pieces: &[Piece], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u
     while start < end {
         let mut block = [0u16; BLOCK];
         for (offset, cell) in block.iter_mut().enumerate() {
-            while pieces.get(piece + 1).is_some_and(|p| p.start <= start + offset as u32) {
+            while pieces
+                .get(piece + 1)
+                .is_some_and(|p| p.start <= start + offset as u32)
+            {
                 piece += 1;
             }
             *cell = columns[piece];

@@ -132,7 +132,12 @@ mod tests {
     fn characters_end_at_their_last_byte() {
         assert_eq!(
             symbols("aé€😀".as_bytes()),
-            [(Symbol::Char('a'), 1), (Symbol::Char('é'), 3), (Symbol::Char('€'), 6), (Symbol::Char('😀'), 10)]
+            [
+                (Symbol::Char('a'), 1),
+                (Symbol::Char('é'), 3),
+                (Symbol::Char('€'), 6),
+                (Symbol::Char('😀'), 10)
+            ]
         );
     }
 
@@ -157,9 +162,26 @@ mod tests {
         let kinds = |bytes: &[u8]| symbols(bytes).into_iter().map(|s| s.0).collect::<Vec<_>>();
         assert_eq!(
             kinds(b"a\xA9\xA9\xA9\xA9"),
-            [Char('a'), Trailing(0xA9), Trailing(0xA9), Trailing(0xA9), Raw(0xA9)]
+            [
+                Char('a'),
+                Trailing(0xA9),
+                Trailing(0xA9),
+                Trailing(0xA9),
+                Raw(0xA9)
+            ]
         );
-        assert_eq!(kinds("€".as_bytes().iter().chain(b"\xA9\xA9").copied().collect::<Vec<_>>().as_slice()), [Char('€'), Trailing(0xA9), Raw(0xA9)]);
+        assert_eq!(
+            kinds(
+                "€"
+                    .as_bytes()
+                    .iter()
+                    .chain(b"\xA9\xA9")
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .as_slice()
+            ),
+            [Char('€'), Trailing(0xA9), Raw(0xA9)]
+        );
         assert_eq!(kinds(b"\xC0\xAF"), [Raw(0xC0), Raw(0xAF)]);
     }
 }

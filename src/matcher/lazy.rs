@@ -13,12 +13,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Event;
 use super::alphabet::Place;
 use super::decode::{Decoder, Symbol};
 use super::look::{After, Before, holds};
 use super::nfa::{Nfa, State};
 use super::table::{Rows, StateId, Table};
-use super::Event;
 
 /// The automaton of several patterns.
 #[derive(Debug)]
@@ -93,13 +93,23 @@ impl Lazy {
         let start = builder
             .start(&table)
             .expect("a new table has room for the states that matching begins in");
-        Lazy { nfa, table, start, builder: Mutex::new(builder) }
+        Lazy {
+            nfa,
+            table,
+            start,
+            builder: Mutex::new(builder),
+        }
     }
 
     /// A cursor at the start of a haystack.
     #[inline]
     pub(crate) fn start(&self) -> Cursor {
-        Cursor { state: self.start, decoder: Decoder::default(), invalid_bytes: 0, over: None }
+        Cursor {
+            state: self.start,
+            decoder: Decoder::default(),
+            invalid_bytes: 0,
+            over: None,
+        }
     }
 
     /// Steps the bytes; gives each pattern that becomes certain to match.
@@ -115,7 +125,9 @@ impl Lazy {
             let mut state = cursor.state;
             let mut bits = 0;
             for &byte in block {
-                state = self.table.next(state, usize::from(columns[usize::from(byte)]));
+                state = self
+                    .table
+                    .next(state, usize::from(columns[usize::from(byte)]));
                 bits |= state.bits();
             }
             if self.table.any_special(bits) {
@@ -126,7 +138,9 @@ impl Lazy {
             }
         }
         while let Some(&byte) = bytes.get(at) {
-            let state = self.table.next(cursor.state, usize::from(columns[usize::from(byte)]));
+            let state = self
+                .table
+                .next(cursor.state, usize::from(columns[usize::from(byte)]));
             if self.table.is_special(state) {
                 at = self.push_slow(cursor, bytes, at, on);
             } else {
@@ -143,7 +157,7 @@ impl Lazy {
     pub(crate) fn flush(&self, cursor: &mut Cursor, on: &mut impl FnMut(Event)) {
         let mut decoder = std::mem::take(&mut cursor.decoder);
         decoder.flush(|symbol, back| {
- cursor.count(symbol);
+            cursor.count(symbol);
             self.nfa.alphabet.symbol(symbol, |column, place| {
                 self.step(cursor, column, place.after(0, back), on);
             });
@@ -163,7 +177,11 @@ impl Lazy {
             None => builder.live(&self.table, cursor.state).clone(),
         };
         for pattern in builder.at_end(&self.nfa, &live) {
-            on(Event { pattern, at: 0, back: 0 });
+            on(Event {
+                pattern,
+                at: 0,
+                back: 0,
+            });
         }
     }
 
@@ -204,7 +222,7 @@ impl Lazy {
             }
             let mut decoder = cursor.decoder;
             decoder.push(byte, |symbol, back| {
- cursor.count(symbol);
+                cursor.count(symbol);
                 self.nfa.alphabet.symbol(symbol, |column, place| {
                     self.step(cursor, column, place.after(at, back), on);
                 });
@@ -228,7 +246,7 @@ impl Lazy {
         while at < end && cursor.over.is_some() {
             let mut decoder = cursor.decoder;
             decoder.push(bytes[at], |symbol, back| {
- cursor.count(symbol);
+                cursor.count(symbol);
                 self.nfa.alphabet.symbol(symbol, |column, place| {
                     self.step_locked(&mut builder, cursor, column, place.after(at, back), on);
                 });
@@ -289,10 +307,18 @@ impl Lazy {
 impl Place {
     fn report(self, accept: &Accept, on: &mut impl FnMut(Event)) {
         for &pattern in &accept.late {
-            on(Event { pattern, at: self.at, back: self.back + self.width });
+            on(Event {
+                pattern,
+                at: self.at,
+                back: self.back + self.width,
+            });
         }
         for &pattern in &accept.now {
-            on(Event { pattern, at: self.at, back: self.back });
+            on(Event {
+                pattern,
+                at: self.at,
+                back: self.back,
+            });
         }
     }
 }
@@ -368,7 +394,11 @@ impl Builder {
     fn key(&self, table: &Table, state: StateId) -> &Key {
         let row = table.row(state);
         // Row 0 above the match bit is `UNKNOWN`, which stands for nothing.
-        if table.is_special(state) { &self.match_keys[row - 1] } else { &self.keys[row] }
+        if table.is_special(state) {
+            &self.match_keys[row - 1]
+        } else {
+            &self.keys[row]
+        }
     }
 
     fn live(&self, table: &Table, state: StateId) -> &Live {
@@ -407,7 +437,10 @@ impl Builder {
         }
         let after = before.after(nfa.alphabet.flags(column), nfa.asked);
         let states = std::mem::take(&mut self.base[before as usize].states);
-        let live = Live { before, extra: states };
+        let live = Live {
+            before,
+            extra: states,
+        };
         self.step.run(nfa, &live, column, after);
         self.base[before as usize].states = live.extra;
         self.step.outcome.extra.retain({
@@ -455,8 +488,17 @@ impl Builder {
         let is_match = accept != Accept::default();
         let state = self.rows.add(table, is_match)?;
         self.set_bytes += self.step.bytes() + size_of::<Key>();
-        let key = Key { live: self.step.live(), accept: Arc::new(accept), same_hash };
-        if is_match { &mut self.match_keys } else { &mut self.keys }.push(key);
+        let key = Key {
+            live: self.step.live(),
+            accept: Arc::new(accept),
+            same_hash,
+        };
+        if is_match {
+            &mut self.match_keys
+        } else {
+            &mut self.keys
+        }
+        .push(key);
         self.by_hash.insert(hash, state);
         Some(state)
     }
@@ -464,7 +506,11 @@ impl Builder {
     /// Patterns that match because the haystack ends here.
     fn at_end(&mut self, nfa: &Nfa, live: &Live) -> Vec<u32> {
         let base = &self.base[live.before as usize].states;
-        self.step.at_end(nfa, live.before, live.extra.iter().chain(base.iter()).copied())
+        self.step.at_end(
+            nfa,
+            live.before,
+            live.extra.iter().chain(base.iter()).copied(),
+        )
     }
 }
 
@@ -502,7 +548,10 @@ impl Step {
         for &state in &states {
             holds[state as usize / 64] |= 1 << (state % 64);
         }
-        Base { states: states.into_boxed_slice(), holds }
+        Base {
+            states: states.into_boxed_slice(),
+            holds,
+        }
     }
 
     fn begin_round(&mut self) {
@@ -540,7 +589,13 @@ impl Step {
         outcome.clear();
         resolved.clear();
         let flags = After::Symbol(nfa.alphabet.flags(column));
-        self.resolve(nfa, live.extra.iter().copied(), live.before, flags, &mut resolved);
+        self.resolve(
+            nfa,
+            live.extra.iter().copied(),
+            live.before,
+            flags,
+            &mut resolved,
+        );
         self.begin_round();
         for &state in &resolved {
             match nfa.states[state as usize] {
@@ -551,13 +606,15 @@ impl Step {
                 _ => {}
             }
         }
-        outcome.extra.retain(|&state| match nfa.states[state as usize] {
-            State::Match(pattern) => {
-                outcome.now.push(pattern);
-                false
-            }
-            _ => true,
-        });
+        outcome
+            .extra
+            .retain(|&state| match nfa.states[state as usize] {
+                State::Match(pattern) => {
+                    outcome.now.push(pattern);
+                    false
+                }
+                _ => true,
+            });
         self.resolved = resolved;
         self.outcome = outcome;
         self.after = after;
@@ -608,11 +665,17 @@ impl Step {
     }
 
     fn live(&self) -> Live {
-        Live { before: self.after, extra: self.outcome.extra.as_slice().into() }
+        Live {
+            before: self.after,
+            extra: self.outcome.extra.as_slice().into(),
+        }
     }
 
     fn accept(&self) -> Accept {
-        Accept { now: self.outcome.now.as_slice().into(), late: self.outcome.late.as_slice().into() }
+        Accept {
+            now: self.outcome.now.as_slice().into(),
+            late: self.outcome.late.as_slice().into(),
+        }
     }
 
     fn is(&self, key: &Key) -> bool {
@@ -655,7 +718,9 @@ impl Hasher for Identity {
         self.0
     }
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
+        bytes
+            .iter()
+            .for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
     }
     fn write_u64(&mut self, value: u64) {
         self.0 = value;

@@ -64,14 +64,20 @@ impl Matcher {
         let (bytes, chars): (Vec<usize>, Vec<usize>) =
             (0..patterns.len()).partition(|&index| nfa::needs_bytes(&patterns[index]));
         let union = |space, members: Vec<usize>| Union::new(space, patterns, &members, table_bytes);
-        Matcher { chars: union(Space::Chars, chars), bytes: union(Space::Bytes, bytes) }
+        Matcher {
+            chars: union(Space::Chars, chars),
+            bytes: union(Space::Bytes, bytes),
+        }
     }
 
     /// A cursor at the start of a haystack.
     #[inline]
     pub(crate) fn start(&self) -> Cursor {
         let start = |union: &Option<Union>| union.as_ref().map(|union| union.lazy.start());
-        Cursor { chars: start(&self.chars), bytes: start(&self.bytes) }
+        Cursor {
+            chars: start(&self.chars),
+            bytes: start(&self.bytes),
+        }
     }
 
     /// Steps the bytes, each once, and gives what becomes certain. The order is that of `at` within
@@ -79,33 +85,45 @@ impl Matcher {
     #[inline]
     pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(Event)) {
         self.each(cursor, |union, cursor| {
-            union.lazy.push(cursor, bytes, &mut |event| on(union.event(event)));
+            union
+                .lazy
+                .push(cursor, bytes, &mut |event| on(union.event(event)));
         });
     }
 
     /// Ends a run of bytes: what follows cannot complete a character that began in it.
     pub(crate) fn flush(&self, cursor: &mut Cursor, mut on: impl FnMut(Event)) {
         self.each(cursor, |union, cursor| {
-            union.lazy.flush(cursor, &mut |event| on(union.event(event)));
+            union
+                .lazy
+                .flush(cursor, &mut |event| on(union.event(event)));
         });
     }
 
     /// Ends the haystack; `Event::at` is 0 and `Event::back` counts from its end.
     pub(crate) fn finish(&self, cursor: &mut Cursor, mut on: impl FnMut(Event)) {
         self.each(cursor, |union, cursor| {
-            union.lazy.finish(cursor, &mut |event| on(union.event(event)));
+            union
+                .lazy
+                .finish(cursor, &mut |event| on(union.event(event)));
         });
     }
 
     /// Sizes of the automata in use.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = Size> {
-        [&self.chars, &self.bytes].into_iter().flatten().map(|union| union.lazy.size())
+        [&self.chars, &self.bytes]
+            .into_iter()
+            .flatten()
+            .map(|union| union.lazy.size())
     }
 
     /// Number of bytes of this haystack that belong to no character.
     pub(crate) fn invalid_bytes(cursor: &Cursor) -> u64 {
         let unions = [&cursor.chars, &cursor.bytes].into_iter().flatten();
-        unions.map(|cursor| u64::from(cursor.invalid_bytes())).max().unwrap_or(0)
+        unions
+            .map(|cursor| u64::from(cursor.invalid_bytes()))
+            .max()
+            .unwrap_or(0)
     }
 
     #[inline(always)]
@@ -124,15 +142,23 @@ impl Union {
         if members.is_empty() {
             return None;
         }
-        let simplified: Vec<Hir> =
-            members.iter().map(|&index| simplify::simplify(&patterns[index])).collect();
+        let simplified: Vec<Hir> = members
+            .iter()
+            .map(|&index| simplify::simplify(&patterns[index]))
+            .collect();
         let lazy = Lazy::new(Nfa::new(space, &simplified), table_bytes);
-        Some(Union { lazy, patterns: members.iter().map(|&index| index as u32).collect() })
+        Some(Union {
+            lazy,
+            patterns: members.iter().map(|&index| index as u32).collect(),
+        })
     }
 
     #[inline]
     fn event(&self, event: Event) -> Event {
-        Event { pattern: self.patterns[event.pattern as usize], ..event }
+        Event {
+            pattern: self.patterns[event.pattern as usize],
+            ..event
+        }
     }
 }
 

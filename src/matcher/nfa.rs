@@ -42,7 +42,12 @@ impl Nfa {
     /// Builds the NFA of patterns that [`super::pattern::parse`] has accepted; `Match` holds the
     /// index of the pattern in `patterns`.
     pub(crate) fn new(space: Space, patterns: &[Hir]) -> Nfa {
-        let mut builder = Builder { space, states: Vec::new(), sets: Vec::new(), ids: HashMap::new() };
+        let mut builder = Builder {
+            space,
+            states: Vec::new(),
+            sets: Vec::new(),
+            ids: HashMap::new(),
+        };
         let mut asked = Asked::default();
         let mut has_look = false;
         let mut starts = Vec::with_capacity(patterns.len());
@@ -55,7 +60,14 @@ impl Nfa {
             starts.push(builder.compile(pattern, end));
         }
         let (alphabet, sets) = Alphabet::new(space, &builder.sets, asked);
-        Nfa { states: builder.states, sets, starts, alphabet, asked, has_look }
+        Nfa {
+            states: builder.states,
+            sets,
+            starts,
+            alphabet,
+            asked,
+            has_look,
+        }
     }
 
     /// Whether the set holds the column.
@@ -132,9 +144,10 @@ impl Builder {
             HirKind::Class(class) => self.class(class, next),
             HirKind::Look(look) => self.add(State::Look { look: *look, next }),
             HirKind::Capture(capture) => self.compile(&capture.sub, next),
-            HirKind::Concat(subs) => {
-                subs.iter().rev().fold(next, |next, sub| self.compile(sub, next))
-            }
+            HirKind::Concat(subs) => subs
+                .iter()
+                .rev()
+                .fold(next, |next, sub| self.compile(sub, next)),
             HirKind::Alternation(subs) => {
                 let entries = subs.iter().map(|sub| self.compile(sub, next)).collect();
                 self.add(State::Split(entries))
@@ -148,7 +161,11 @@ impl Builder {
             (Space::Chars, Ok(text)) => text.chars().rev().fold(next, |next, char| {
                 self.add_set(vec![(u32::from(char), u32::from(char))], next)
             }),
-            _ => literal.0.iter().rev().fold(next, |next, &byte| self.byte(byte, byte, next)),
+            _ => literal
+                .0
+                .iter()
+                .rev()
+                .fold(next, |next, &byte| self.byte(byte, byte, next)),
         }
     }
 
@@ -162,12 +179,20 @@ impl Builder {
         match (class, self.space) {
             (Class::Bytes(class), _) => {
                 let mut ranges = Ranges::new();
-                class.ranges().iter().for_each(|r| byte_ranges(r.start(), r.end(), &mut ranges));
+                class
+                    .ranges()
+                    .iter()
+                    .for_each(|r| byte_ranges(r.start(), r.end(), &mut ranges));
                 self.add_set(ranges, next)
             }
             (Class::Unicode(class), Space::Chars) => {
                 let ranges = class.ranges().iter();
-                self.add_set(ranges.map(|r| (u32::from(r.start()), u32::from(r.end()))).collect(), next)
+                self.add_set(
+                    ranges
+                        .map(|r| (u32::from(r.start()), u32::from(r.end())))
+                        .collect(),
+                    next,
+                )
             }
             (Class::Unicode(class), Space::Bytes) => {
                 let mut entries = Vec::new();

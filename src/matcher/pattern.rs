@@ -17,7 +17,10 @@ pub(crate) enum Refused {
     /// Not a regular expression; `span` counts bytes of its text.
     Syntax { message: String, span: Range<usize> },
     /// Look-around or a back-reference, which need the feature `lookaround`.
-    LookAround { what: &'static str, span: Range<usize> },
+    LookAround {
+        what: &'static str,
+        span: Range<usize>,
+    },
     /// It matches the empty text, so it would hit everywhere.
     MatchesEmpty,
     /// More than [`Limits::rule_states`].
@@ -27,7 +30,10 @@ pub(crate) enum Refused {
 /// Parses a regular expression as the `regex` crate would (Unicode on, arbitrary bytes allowed).
 pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Hir, Refused> {
     if text.len() > limits.pattern_bytes {
-        return Err(Refused::TooLong { bytes: text.len(), limit: limits.pattern_bytes });
+        return Err(Refused::TooLong {
+            bytes: text.len(),
+            limit: limits.pattern_bytes,
+        });
     }
     let hir = regex_syntax::ParserBuilder::new()
         .utf8(false)
@@ -39,7 +45,10 @@ pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Hir, Refused> {
     }
     let states = states(&hir);
     if states > limits.rule_states {
-        return Err(Refused::TooBig { states, limit: limits.rule_states });
+        return Err(Refused::TooBig {
+            states,
+            limit: limits.rule_states,
+        });
     }
     Ok(hir)
 }
@@ -56,7 +65,9 @@ pub(crate) fn states(hir: &Hir) -> usize {
         HirKind::Repetition(repetition) => {
             let copies = repetition.max.unwrap_or(repetition.min.max(1)) as usize;
             let optional = copies.saturating_sub(repetition.min as usize);
-            states(&repetition.sub).saturating_mul(copies).saturating_add(optional)
+            states(&repetition.sub)
+                .saturating_mul(copies)
+                .saturating_add(optional)
         }
     }
 }
@@ -68,10 +79,16 @@ fn syntax_error(error: &regex_syntax::Error) -> Refused {
             let span = error.span().start.offset..error.span().end.offset;
             match error.kind() {
                 ErrorKind::UnsupportedLookAround => {
-                    return Refused::LookAround { what: "look-around", span };
+                    return Refused::LookAround {
+                        what: "look-around",
+                        span,
+                    };
                 }
                 ErrorKind::UnsupportedBackreference => {
-                    return Refused::LookAround { what: "a back-reference", span };
+                    return Refused::LookAround {
+                        what: "a back-reference",
+                        span,
+                    };
                 }
                 kind => (kind.to_string(), span),
             }
@@ -96,13 +113,37 @@ mod tests {
     #[test]
     fn hostile_patterns_are_refused_from_their_tree() {
         let limit = Limits::default().rule_states;
-        assert_eq!(refused("(a{1000}){1000}"), Refused::TooBig { states: 1_000_000, limit });
+        assert_eq!(
+            refused("(a{1000}){1000}"),
+            Refused::TooBig {
+                states: 1_000_000,
+                limit
+            }
+        );
         assert_eq!(refused("(?:){4294967295}"), Refused::MatchesEmpty);
         assert_eq!(refused(r"[\s\S]{0,10000}"), Refused::MatchesEmpty);
-        assert!(matches!(refused(&"(".repeat(100_000)), Refused::TooLong { bytes: 100_000, .. }));
-        assert!(matches!(refused(&"(".repeat(10_000)), Refused::Syntax { .. }));
-        assert!(matches!(refused("a(?=b)"), Refused::LookAround { what: "look-around", .. }));
-        assert!(matches!(refused(r"(a)\1"), Refused::LookAround { what: "a back-reference", .. }));
+        assert!(matches!(
+            refused(&"(".repeat(100_000)),
+            Refused::TooLong { bytes: 100_000, .. }
+        ));
+        assert!(matches!(
+            refused(&"(".repeat(10_000)),
+            Refused::Syntax { .. }
+        ));
+        assert!(matches!(
+            refused("a(?=b)"),
+            Refused::LookAround {
+                what: "look-around",
+                ..
+            }
+        ));
+        assert!(matches!(
+            refused(r"(a)\1"),
+            Refused::LookAround {
+                what: "a back-reference",
+                ..
+            }
+        ));
     }
 
     #[test]

@@ -14,7 +14,11 @@ impl Span {
     pub(crate) fn new(regex: &str) -> Option<Span> {
         pikevm::PikeVM::builder()
             .syntax(syntax::Config::new().utf8(false))
-            .thompson(thompson::Config::new().utf8(false).nfa_size_limit(Some(32 << 20)))
+            .thompson(
+                thompson::Config::new()
+                    .utf8(false)
+                    .nfa_size_limit(Some(32 << 20)),
+            )
             .configure(pikevm::PikeVM::config().match_kind(MatchKind::All))
             .build(regex)
             .ok()
@@ -41,11 +45,17 @@ mod tests {
     #[test]
     fn the_start_is_the_leftmost_one_of_a_match_with_that_end() {
         let start = |regex, window: &str, from, end| {
-            Span::new(regex).unwrap().start(window.as_bytes(), from, end)
+            Span::new(regex)
+                .unwrap()
+                .start(window.as_bytes(), from, end)
         };
         assert_eq!(start(r"\w+key", "my sub_key here", 0, 10), Some(3));
         assert_eq!(start(r"key\b", "my sub_key here", 0, 10), Some(7));
         assert_eq!(start(r"\bkey", "my sub_key here", 0, 10), None);
-        assert_eq!(start(r"^b+", "abb", 1, 3), None, "the window does not begin a haystack");
+        assert_eq!(
+            start(r"^b+", "abb", 1, 3),
+            None,
+            "the window does not begin a haystack"
+        );
     }
 }

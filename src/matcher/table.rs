@@ -49,7 +49,12 @@ impl Table {
         let room = (bytes / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         let match_bit = room.next_power_of_two();
         let cells = reserve(match_bit + room);
-        let table = Table { cells, columns, stride, match_bit: match_bit as u32 };
+        let table = Table {
+            cells,
+            columns,
+            stride,
+            match_bit: match_bit as u32,
+        };
         table.fill(table.unknown());
         table.set(table.unknown(), STAY, table.unknown());
         table
@@ -119,7 +124,10 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub(crate) fn new(table: &Table) -> Rows {
-        Rows { free: 0, free_match: table.match_bit as usize + table.stride }
+        Rows {
+            free: 0,
+            free_match: table.match_bit as usize + table.stride,
+        }
     }
 
     /// A new row whose transitions are all unknown, but that of column `STAY`; `None` where the table

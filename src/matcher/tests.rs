@@ -33,8 +33,10 @@ fn first_end(vm: &PikeVM, text: &[u8]) -> Option<usize> {
 
 fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {
     let limits = Limits::default();
-    let hirs: Vec<Hir> =
-        patterns.iter().map(|text| pattern::parse(text, &limits).expect(text)).collect();
+    let hirs: Vec<Hir> = patterns
+        .iter()
+        .map(|text| pattern::parse(text, &limits).expect(text))
+        .collect();
     Matcher::new(&hirs, table_bytes)
 }
 
@@ -60,11 +62,17 @@ fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
 }
 
 fn ends(firsts: &Firsts) -> Vec<(u32, usize)> {
-    firsts.iter().map(|(&pattern, &(end, _))| (pattern, end)).collect()
+    firsts
+        .iter()
+        .map(|(&pattern, &(end, _))| (pattern, end))
+        .collect()
 }
 
 fn expected(vms: &[PikeVM], text: &[u8]) -> Vec<(u32, usize)> {
-    let ends = vms.iter().enumerate().filter_map(|(i, vm)| Some((i as u32, first_end(vm, text)?)));
+    let ends = vms
+        .iter()
+        .enumerate()
+        .filter_map(|(i, vm)| Some((i as u32, first_end(vm, text)?)));
     ends.collect()
 }
 
@@ -74,11 +82,23 @@ fn check_all_cuts(patterns: &[&str], text: &[u8], table_bytes: usize) {
     let matcher = matcher(patterns, table_bytes);
     let whole = firsts(&matcher, text, &[]);
     let shown = text.escape_ascii().to_string();
-    assert_eq!(ends(&whole), expected(&vms, text), "{patterns:?} on {shown}");
+    assert_eq!(
+        ends(&whole),
+        expected(&vms, text),
+        "{patterns:?} on {shown}"
+    );
     let bytes: Vec<usize> = (1..text.len()).collect();
-    assert_eq!(firsts(&matcher, text, &bytes), whole, "{patterns:?} on {shown}, byte by byte");
+    assert_eq!(
+        firsts(&matcher, text, &bytes),
+        whole,
+        "{patterns:?} on {shown}, byte by byte"
+    );
     for cut in 0..=text.len() {
-        assert_eq!(firsts(&matcher, text, &[cut]), whole, "{patterns:?} on {shown}, cut at {cut}");
+        assert_eq!(
+            firsts(&matcher, text, &[cut]),
+            whole,
+            "{patterns:?} on {shown}, cut at {cut}"
+        );
     }
 }
 
@@ -86,18 +106,49 @@ fn check_all_cuts(patterns: &[&str], text: &[u8], table_bytes: usize) {
 fn first_ends_are_those_of_regex_under_every_cut() {
     let cases: &[(&[&str], &[u8])] = &[
         (&["abc", "b", "c$", "^a"], b"xabcabc"),
-        (&[r"\brm\b", r"rm\b", r"\Brm"], "rm arm rmé érm rm".as_bytes()),
+        (
+            &[r"\brm\b", r"rm\b", r"\Brm"],
+            "rm arm rmé érm rm".as_bytes(),
+        ),
         (&[r"(?m)^x$", r"(?m)x$", r"^x$", r"x$"], b"y\nx\nx"),
         (&[r"(?mR)^x$", r"(?mR)x$", r"(?m)x$"], b"x\r\nx\rx\n\rx"),
         (&[r"a.*b", r"a[^x]*b", r"(?s)a.*b"], b"a\n--xb ab"),
         (&[r"\w{3}", r"\d+€", r"\pL\b"], "ж1жж 42€ é".as_bytes()),
-        (&[r"(?i)kelvin", r"(?i)straße", r"(?i)ſ"], "\u{212A}elvin STRAẞE S".as_bytes()),
+        (
+            &[r"(?i)kelvin", r"(?i)straße", r"(?i)ſ"],
+            "\u{212A}elvin STRAẞE S".as_bytes(),
+        ),
         (&["😀", r"[😀-😂]x", "."], "a😁x😀".as_bytes()),
-        (&[r"\bb", r"\Bb", r"b\B", r"b\b"], b"a\xA9b\xA9b\xFFb a\xA9\xA9\xA9\xA9b"),
-        (&[r"(?-u:\xE2)", r"(?-u:[^a])b", r"(?s-u:.)\b"], "a€b€".as_bytes()),
-        (&[r"(?-u:\xA9)\b", r"\b(?-u:\xC3)", r"(?-u:\b)é", r"(?-u:\B)\W"], "é é\u{a9}é".as_bytes()),
-        (&[r"\b{start}a", r"a\b{end}", r"\b{start-half}a", r"a\b{end-half}"], b"ab ba a\xFFa"),
-        (&["sk_[a-z]{3,5}", r"[\w.-]{0,9}?key", "(?:a|b)?c+d*"], b"my.key sk_abcdef ccd"),
+        (
+            &[r"\bb", r"\Bb", r"b\B", r"b\b"],
+            b"a\xA9b\xA9b\xFFb a\xA9\xA9\xA9\xA9b",
+        ),
+        (
+            &[r"(?-u:\xE2)", r"(?-u:[^a])b", r"(?s-u:.)\b"],
+            "a€b€".as_bytes(),
+        ),
+        (
+            &[
+                r"(?-u:\xA9)\b",
+                r"\b(?-u:\xC3)",
+                r"(?-u:\b)é",
+                r"(?-u:\B)\W",
+            ],
+            "é é\u{a9}é".as_bytes(),
+        ),
+        (
+            &[
+                r"\b{start}a",
+                r"a\b{end}",
+                r"\b{start-half}a",
+                r"a\b{end-half}",
+            ],
+            b"ab ba a\xFFa",
+        ),
+        (
+            &["sk_[a-z]{3,5}", r"[\w.-]{0,9}?key", "(?:a|b)?c+d*"],
+            b"my.key sk_abcdef ccd",
+        ),
         (&[r"[a&&b]", "x"], b"abx"),
         (&["\\x00", "a\\x00b"], b"a\0b"),
         (&["é"], b"\xC3\xC3\xA9\xE2\x82"),
@@ -112,7 +163,8 @@ fn first_ends_are_those_of_regex_under_every_cut() {
 
 #[test]
 fn a_plain_pattern_is_certain_at_its_last_byte_and_a_boundary_one_character_later() {
-    let decided = |pattern, text: &str| firsts(&matcher(&[pattern], 1 << 20), text.as_bytes(), &[])[&0];
+    let decided =
+        |pattern, text: &str| firsts(&matcher(&[pattern], 1 << 20), text.as_bytes(), &[])[&0];
     assert_eq!(decided("needle", "a needle in"), (8, 8));
     assert_eq!(decided(r"needle\b", "a needle in"), (8, 9));
     assert_eq!(decided(r"needle\b", "a needle— in"), (8, 11));
@@ -122,7 +174,9 @@ fn a_plain_pattern_is_certain_at_its_last_byte_and_a_boundary_one_character_late
 
 /// Random cuts of a text: offsets in rising order, some of them twice (an empty delta).
 fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
-    let mut cuts: Vec<usize> = (0..random.below(5)).map(|_| random.below(len + 1)).collect();
+    let mut cuts: Vec<usize> = (0..random.below(5))
+        .map(|_| random.below(len + 1))
+        .collect();
     cuts.sort_unstable();
     cuts
 }
@@ -166,18 +220,29 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
             let bytes: Vec<usize> = (1..text.len()).collect();
             let whole = firsts(&matcher, &text, &[]);
             let shown = text.escape_ascii().to_string();
-            assert_eq!(ends(&whole), want, "{patterns:?} on {shown}, budget {budget}");
+            assert_eq!(
+                ends(&whole),
+                want,
+                "{patterns:?} on {shown}, budget {budget}"
+            );
             let mut cuts = vec![bytes];
             cuts.extend((0..16).map(|_| random_cuts(&mut random, text.len())));
             for cuts in cuts {
                 cases += patterns.len() as u64;
                 assert_eq!(
-                    firsts(&matcher, &text, &cuts), whole,
+                    firsts(&matcher, &text, &cuts),
+                    whole,
                     "{patterns:?} on {shown}, cut at {cuts:?}, budget {budget}"
                 );
             }
         }
     }
-    println!("{cases} (pattern, text, cut) cases, {pairs} pairs, {:.1} % match", 100.0 * matching as f64 / pairs as f64);
-    assert!(matching * 2 >= pairs, "texts no longer grow from the patterns");
+    println!(
+        "{cases} (pattern, text, cut) cases, {pairs} pairs, {:.1} % match",
+        100.0 * matching as f64 / pairs as f64
+    );
+    assert!(
+        matching * 2 >= pairs,
+        "texts no longer grow from the patterns"
+    );
 }

@@ -1,15 +1,13 @@
 //! The last step of loading: checked rules become automata and scopes.
 
-use std::path::Path;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use regex_syntax::hir::Hir;
 
 use crate::limits::Limits;
-use crate::matcher::pattern::{self, Refused};
+use crate::matcher::pattern;
 use crate::matcher::{Matcher, Span};
-use crate::rule::{Channel, Rule, Severity};
+use crate::rule::{Channel, Pattern, Rule, Severity};
 use crate::verdict::RuleId;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
 
@@ -51,80 +49,49 @@ pub(crate) struct Scope {
     pub(crate) is_critical: bool,
 }
 
-/// Why a rule cannot be compiled.
+/// The rules need more automaton states together than [`Limits::pack_states`].
 #[derive(Debug)]
-pub(crate) struct Problem {
-    /// Index of the rule.
+pub(crate) struct TooBig {
+    /// States of the rules up to the one that is too many.
+    pub(crate) states: usize,
+    /// Index of that rule.
     pub(crate) rule: usize,
-    pub(crate) kind: ProblemKind,
 }
 
-/// See [`Problem`].
-#[derive(Debug)]
-pub(crate) enum ProblemKind {
-    /// The pattern with this index.
-    Pattern { index: usize, refused: Refused },
-    /// A glob of `tools`, `args` or `paths`.
-    Glob(globset::Error),
-    /// The patterns of all rules up to this one need more states than [`Limits::pack_states`].
-    PackTooBig { states: usize },
-    /// [`Limits::load_millis`] is over.
-    TooSlow,
-}
-
-/// Compiles rules, which keep their order: a [`RuleId`] is an index.
-pub(crate) fn compile(rules: &[Rule], limits: &Limits, root: Option<&Path>) -> Result<Compiled, Vec<Problem>> {
-    let root = root.map(|root| root.to_string_lossy());
-    let mut problems = Vec::new();
-    let mut scopes = Vec::with_capacity(rules.len());
-    let parsed = parse(rules, limits, &mut problems);
-    for (index, rule) in rules.iter().enumerate() {
-        match Scope::new(rule, root.as_deref()) {
-            Ok(scope) => scopes.push(scope),
-            Err(error) => problems.push(Problem { rule: index, kind: ProblemKind::Glob(error) }),
-        }
-    }
-    if !problems.is_empty() {
-        return Err(problems);
-    }
-    let channels = Channel::ALL.map(|channel| ChannelRules::new(channel, rules, &parsed, limits));
-    Ok(Compiled { channels, scopes })
-}
-
-/// The syntax trees of each rule's patterns.
-fn parse(rules: &[Rule], limits: &Limits, problems: &mut Vec<Problem>) -> Vec<Vec<Hir>> {
-    let deadline = Instant::now() + Duration::from_millis(limits.load_millis);
+/// Compiles rules that are checked and final; they keep their order: a [`RuleId`] is an index.
+pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBig> {
     let mut states = 0usize;
     let mut parsed = Vec::with_capacity(rules.len());
     for (rule, Rule { any, .. }) in rules.iter().enumerate() {
-        let mut hirs = Vec::with_capacity(any.len());
-        for (index, pattern) in any.iter().enumerate() {
-            match pattern::parse(&pattern.to_regex(), limits) {
-                Ok(hir) => {
-                    states = states.saturating_add(pattern::states(&hir));
-                    hirs.push(hir);
-                }
-                Err(refused) => {
-                    let kind = ProblemKind::Pattern { index, refused };
-                    problems.push(Problem { rule, kind });
-                }
-            }
+        let hirs: Vec<Hir> = any.iter().map(|pattern| parse(pattern, limits)).collect();
+        states = hirs
+            .iter()
+            .map(pattern::states)
+            .fold(states, usize::saturating_add);
+        if states > limits.pack_states {
+            return Err(TooBig { states, rule });
         }
         parsed.push(hirs);
-        if states > limits.pack_states {
-            problems.push(Problem { rule, kind: ProblemKind::PackTooBig { states } });
-            break;
-        }
-        if Instant::now() > deadline {
-            problems.push(Problem { rule, kind: ProblemKind::TooSlow });
-            break;
-        }
     }
-    parsed
+    let channels = Channel::ALL.map(|channel| ChannelRules::new(channel, rules, &parsed, limits));
+    Ok(Compiled {
+        channels,
+        scopes: rules.iter().map(Scope::new).collect(),
+    })
+}
+
+fn parse(pattern: &Pattern, limits: &Limits) -> Hir {
+    pattern::parse(&pattern.to_regex(), limits)
+        .expect("every pattern was parsed when it was checked")
 }
 
 impl ChannelRules {
-    fn new(channel: Channel, rules: &[Rule], parsed: &[Vec<Hir>], limits: &Limits) -> Option<ChannelRules> {
+    fn new(
+        channel: Channel,
+        rules: &[Rule],
+        parsed: &[Vec<Hir>],
+        limits: &Limits,
+    ) -> Option<ChannelRules> {
         let mut hirs = Vec::new();
         let mut patterns = Vec::new();
         let mut reads_paths = false;
@@ -135,14 +102,22 @@ impl ChannelRules {
             reads_paths |= !paths.is_empty();
             for (index, hir) in parsed[rule].iter().enumerate() {
                 hirs.push(hir.clone());
-                patterns.push(PatternOf { rule: RuleId(rule as u32), index, span: OnceLock::new() });
+                patterns.push(PatternOf {
+                    rule: RuleId(rule as u32),
+                    index,
+                    span: OnceLock::new(),
+                });
             }
         }
         if hirs.is_empty() {
             return None;
         }
         let matcher = Matcher::new(&hirs, limits.table_bytes);
-        Some(ChannelRules { matcher, patterns: patterns.into_boxed_slice(), reads_paths })
+        Some(ChannelRules {
+            matcher,
+            patterns: patterns.into_boxed_slice(),
+            reads_paths,
+        })
     }
 }
 
@@ -155,15 +130,19 @@ impl PatternOf {
 }
 
 impl Scope {
-    fn new(rule: &Rule, root: Option<&str>) -> Result<Scope, globset::Error> {
-        fn given(globs: &[String]) -> Option<&[String]> {
-            (!globs.is_empty()).then_some(globs)
+    fn new(rule: &Rule) -> Scope {
+        fn given<T>(
+            globs: &[String],
+            new: impl Fn(&[String]) -> Result<T, globset::Error>,
+        ) -> Option<T> {
+            (!globs.is_empty())
+                .then(|| new(globs).expect("every glob was parsed when it was checked"))
         }
-        Ok(Scope {
-            tools: given(&rule.tools).map(ToolScope::new).transpose()?,
-            args: given(&rule.args).map(ArgScope::new).transpose()?,
-            paths: given(&rule.paths).map(PathScope::new).transpose()?,
+        Scope {
+            tools: given(&rule.tools, ToolScope::new),
+            args: given(&rule.args, ArgScope::new),
+            paths: given(&rule.paths, PathScope::new),
             is_critical: rule.severity == Severity::Critical,
-        })
+        }
     }
 }

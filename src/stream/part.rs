@@ -89,7 +89,13 @@ impl Part {
             hit: Vec::new(),
             waiting: Vec::new(),
         };
-        Part { id, channel, delivered: 0, view, scoped }
+        Part {
+            id,
+            channel,
+            delivered: 0,
+            view,
+            scoped,
+        }
     }
 
     #[inline]
@@ -147,13 +153,29 @@ impl Part {
         match &mut self.view {
             View::Unwatched => {}
             View::Text(haystack) => {
-                let Some(rules) = pack.channel(self.channel) else { return };
-                let mut judge = Judge { pack, rules, part: self.id, scoped: &mut self.scoped, found };
+                let Some(rules) = pack.channel(self.channel) else {
+                    return;
+                };
+                let mut judge = Judge {
+                    pack,
+                    rules,
+                    part: self.id,
+                    scoped: &mut self.scoped,
+                    found,
+                };
                 haystack.run(&mut judge, None, bytes, at);
             }
             View::Json(json) => {
-                let Some(rules) = pack.channel(self.channel) else { return };
-                let judge = Judge { pack, rules, part: self.id, scoped: &mut self.scoped, found };
+                let Some(rules) = pack.channel(self.channel) else {
+                    return;
+                };
+                let judge = Judge {
+                    pack,
+                    rules,
+                    part: self.id,
+                    scoped: &mut self.scoped,
+                    found,
+                };
                 json.push(judge, bytes, self.delivered);
             }
             View::Closed => found.counters.unscanned_bytes += bytes.len() as u64,
@@ -164,7 +186,13 @@ impl Part {
         let at = self.delivered;
         let mut view = std::mem::replace(&mut self.view, View::Closed);
         if let Some(rules) = pack.channel(self.channel) {
-            let mut judge = Judge { pack, rules, part: self.id, scoped: &mut self.scoped, found };
+            let mut judge = Judge {
+                pack,
+                rules,
+                part: self.id,
+                scoped: &mut self.scoped,
+                found,
+            };
             match &mut view {
                 View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
                 View::Json(json) => json.finish(judge),
@@ -183,7 +211,10 @@ impl Part {
 
 impl Haystack {
     fn new(matcher: &Matcher) -> Haystack {
-        Haystack { cursor: matcher.start(), window: Window::default() }
+        Haystack {
+            cursor: matcher.start(),
+            window: Window::default(),
+        }
     }
 
     fn restart(&mut self, matcher: &Matcher) {
@@ -205,17 +236,34 @@ impl Haystack {
         window.push(bytes);
     }
 
-    /// Reads a character that is written as an escape.
-    fn escape(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, utf8: &[u8], at: Range<u64>, decided: u64) {
-        self.flush(judge, arg, at.start, decided);
+    /// Reads bytes that were held back and stand at `at`: a character written as an escape, or bytes
+    /// that turned out to stand for themselves.
+    fn held(
+        &mut self,
+        judge: &mut Judge<'_>,
+        arg: Option<&ArgPath>,
+        bytes: &[u8],
+        at: Range<u64>,
+        decided: u64,
+    ) {
+        let is_escape = bytes.len() as u64 != at.end - at.start;
+        if is_escape {
+            self.flush(judge, arg, at.start, decided);
+        }
         let Haystack { cursor, window } = self;
-        judge.rules.matcher.push(cursor, utf8, |event| {
-            // Inside the escape there is nowhere to stand: a match ends before it or after it.
-            let behind = utf8.len() - (event.at + 1) + event.back;
-            let end = if behind >= utf8.len() { at.start } else { at.end };
-            judge.judge(arg, &event, end, decided, || Near::new(window, utf8, behind));
+        judge.rules.matcher.push(cursor, bytes, |event| {
+            let behind = bytes.len() - (event.at + 1) + event.back;
+            let end = match behind {
+                _ if !is_escape => at.end - behind as u64,
+                // Inside an escape there is nowhere to stand: a match ends before it or after it.
+                _ if behind >= bytes.len() => at.start,
+                _ => at.end,
+            };
+            judge.judge(arg, &event, end, decided, || {
+                Near::new(window, bytes, behind)
+            });
         });
-        window.push(utf8);
+        window.push(bytes);
     }
 
     /// What is pending cannot be completed: it ends at `end`.
@@ -223,7 +271,9 @@ impl Haystack {
         let Haystack { cursor, window } = self;
         judge.rules.matcher.flush(cursor, |event| {
             let back = event.back;
-            judge.judge(arg, &event, end - back as u64, decided, || Near::new(window, &[], back));
+            judge.judge(arg, &event, end - back as u64, decided, || {
+                Near::new(window, &[], back)
+            });
         });
     }
 
@@ -232,7 +282,9 @@ impl Haystack {
         let Haystack { cursor, window } = self;
         judge.rules.matcher.finish(cursor, |event| {
             let back = event.back;
-            judge.judge(arg, &event, end - back as u64, decided, || Near::new(window, &[], back));
+            judge.judge(arg, &event, end - back as u64, decided, || {
+                Near::new(window, &[], back)
+            });
         });
     }
 
@@ -244,19 +296,42 @@ impl Haystack {
 impl Json {
     fn push(&mut self, judge: Judge<'_>, bytes: &[u8], delivered: u64) {
         let was_deep = self.decoder.counters().too_deep;
-        let Json { decoder, haystack, arg, file } = self;
+        let Json {
+            decoder,
+            haystack,
+            arg,
+            file,
+        } = self;
         let part = judge.part;
-        let mut values = Values { judge, haystack, arg, file };
+        let mut values = Values {
+            judge,
+            haystack,
+            arg,
+            file,
+        };
         decoder.push(bytes, &mut values);
         if decoder.counters().too_deep > was_deep {
-            values.judge.found.limit =
-                Some(Source::Limit { name: "json_depth", part, decided: delivered });
+            values.judge.found.limit = Some(Source::Limit {
+                name: "json_depth",
+                part,
+                decided: delivered,
+            });
         }
     }
 
     fn finish(&mut self, judge: Judge<'_>) {
-        let Json { decoder, haystack, arg, file } = self;
-        decoder.finish(&mut Values { judge, haystack, arg, file });
+        let Json {
+            decoder,
+            haystack,
+            arg,
+            file,
+        } = self;
+        decoder.finish(&mut Values {
+            judge,
+            haystack,
+            arg,
+            file,
+        });
     }
 
     fn count(&self, counters: &mut Counters) {
@@ -288,20 +363,28 @@ impl Sink for Values<'_, '_> {
 
     fn run(&mut self, bytes: &[u8], at: u64) {
         self.keep(bytes);
-        self.haystack.run(&mut self.judge, Some(self.arg), bytes, at);
+        self.haystack
+            .run(&mut self.judge, Some(self.arg), bytes, at);
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.keep(utf8);
-        self.haystack.escape(&mut self.judge, Some(self.arg), utf8, start..end, decided);
+        self.haystack
+            .held(&mut self.judge, Some(self.arg), utf8, start..end, decided);
     }
 
     fn close(&mut self, end: u64, decided: u64) {
-        self.haystack.finish(&mut self.judge, Some(self.arg), end, decided);
+        self.haystack
+            .finish(&mut self.judge, Some(self.arg), end, decided);
         self.haystack.count(&mut self.judge.found.counters);
         self.haystack.restart(&self.judge.rules.matcher);
         if let Some(file) = self.file.take() {
-            let Judge { pack, scoped, found, .. } = &mut self.judge;
+            let Judge {
+                pack,
+                scoped,
+                found,
+                ..
+            } = &mut self.judge;
             let path = normalise(&String::from_utf8_lossy(&file), pack.root());
             scoped.paths.push(path.into_boxed_str());
             scoped.settle(pack, decided, found);
@@ -354,13 +437,26 @@ impl Judge<'_> {
             return;
         }
         let arg = arg.map_or(NO_ARG, |arg| self.found.arg(arg));
-        let hit = Hit { rule, part: self.part, end, decided, arg };
+        let hit = Hit {
+            rule,
+            part: self.part,
+            end,
+            decided,
+            arg,
+        };
         let near = near();
-        let start = pattern.span(self.pack.rules()).and_then(|span| near.start(span));
+        let start = pattern
+            .span(self.pack.rules())
+            .and_then(|span| near.start(span));
         let quote = near.quote(hit, start);
         if self.scoped.applies(scope).is_some() {
             self.scoped.accept(quote, self.found);
-        } else if let Some(known) = self.scoped.waiting.iter_mut().find(|other| other.hit.rule == rule) {
+        } else if let Some(known) = self
+            .scoped
+            .waiting
+            .iter_mut()
+            .find(|other| other.hit.rule == rule)
+        {
             // Patterns of one delta are not reported in order: the earliest is what counts.
             if (decided, end) < (known.hit.decided, known.hit.end) {
                 *known = quote;
@@ -452,7 +548,11 @@ impl Near {
         let more = &more[more.len().saturating_sub(WINDOW)..];
         let (bytes, begins_haystack) = window.with(more);
         let end = bytes.len().saturating_sub(back);
-        Near { bytes, begins_haystack, end }
+        Near {
+            bytes,
+            begins_haystack,
+            end,
+        }
     }
 
     fn start(&self, span: &crate::matcher::Span) -> Option<usize> {
@@ -462,18 +562,27 @@ impl Near {
 
     fn quote(&self, hit: Hit, start: Option<usize>) -> Quote {
         let lossy = |range: Range<usize>| String::from_utf8_lossy(&self.bytes[range]).into_owned();
-        let start = start.unwrap_or(self.end).max(self.end.saturating_sub(EXCERPT - BEFORE));
+        let start = start
+            .unwrap_or(self.end)
+            .max(self.end.saturating_sub(EXCERPT - BEFORE));
         let start = floor(&self.bytes, start);
         let before = lossy(floor(&self.bytes, start.saturating_sub(BEFORE))..start);
         let matched = lossy(start..self.end);
         let text = before.clone() + &matched + &lossy(self.end..self.bytes.len());
         let matched = before.len()..before.len() + matched.len();
-        Quote { hit, text: text.into_boxed_str(), matched }
+        Quote {
+            hit,
+            text: text.into_boxed_str(),
+            matched,
+        }
     }
 }
 
 /// The start of the character that `at` is in, as far as it is valid UTF-8.
 fn floor(bytes: &[u8], at: usize) -> usize {
     let is_continuation = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
-    (at.saturating_sub(3)..=at).rev().find(|&at| !is_continuation(at)).unwrap_or(at)
+    (at.saturating_sub(3)..=at)
+        .rev()
+        .find(|&at| !is_continuation(at))
+        .unwrap_or(at)
 }

@@ -64,7 +64,11 @@ mod tests {
                 window.push(bytes);
                 seen += bytes.len();
                 let (kept, whole) = window.with(&[]);
-                assert_eq!(kept, text[seen.saturating_sub(WINDOW)..seen], "pieces of {piece}");
+                assert_eq!(
+                    kept,
+                    text[seen.saturating_sub(WINDOW)..seen],
+                    "pieces of {piece}"
+                );
                 assert_eq!(whole, seen <= WINDOW, "pieces of {piece}");
                 assert!(window.bytes.capacity() <= 2 * WINDOW);
             }
