@@ -458,7 +458,10 @@ impl Decoder {
 
     fn key(&mut self, rest: &[u8]) -> usize {
         // One byte over the limit is kept, to tell a key that fits from one that does not.
-        let mut key = KeyText { bytes: std::mem::take(&mut self.scratch), room: self.path.limit.saturating_add(1) };
+        let mut key = KeyText {
+            bytes: std::mem::take(&mut self.scratch),
+            room: self.path.limit.saturating_add(1),
+        };
         let (used, closed) = self.string(rest, &mut key);
         self.scratch = key.bytes;
         if !closed {
