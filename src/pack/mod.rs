@@ -1,1 +1,192 @@
 //! Packs: TOML in, [`Pack`] out.
+//!
+//! `source` finds and reads files, `check` turns their text into rules and problems, `diagnostic` shows
+//! the problems, `message` renders what a rule says. How rules are matched is not known here.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+mod builder;
+mod builtin;
+mod check;
+mod diagnostic;
+mod error;
+mod escape;
+pub(crate) mod message;
+mod nearest;
+mod source;
+
+pub use builder::PackBuilder;
+pub use diagnostic::{Diagnostic, Level};
+pub use error::{LoadError, LoadErrorKind};
+
+use crate::limits::Limits;
+use crate::rule::Rule;
+use crate::verdict::RuleId;
+use check::Check;
+use diagnostic::Report;
+
+/// A checked, immutable set of rules. Cloning is cheap: clones share everything.
+///
+/// Rules are ordered by their full ids, so the order in which files were loaded never matters.
+///
+/// # Example: one rule from a text
+/// ```
+/// let pack = ttsr::Pack::from_toml(r#"
+/// schema = 1
+/// [pack]
+/// name = "demo"
+/// [rule.no-leak]
+/// description = "Box::leak keeps memory for ever"
+/// severity = "error"
+/// match.any = [{ regex = '\bBox\s*::\s*leak\b' }]
+/// examples.match = ["Box::leak(x)"]
+/// "#)?;
+/// assert_eq!(pack.rules()[0].id, "demo/no-leak");
+/// assert_eq!(pack.rules()[0].action, ttsr::Action::Retry);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
+#[derive(Clone)]
+pub struct Pack {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    rules: Vec<Rule>,
+    warnings: Vec<Diagnostic>,
+    limits: Limits,
+    root: Option<PathBuf>,
+}
+
+impl Pack {
+    /// The rules of a file, or of every `*.toml` below a folder.
+    ///
+    /// Links are followed only inside the folder. Only regular files are opened.
+    ///
+    /// # Errors
+    /// Every problem of every file: see [`LoadError::diagnostics`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Pack, LoadError> {
+        Pack::builder().file(path.as_ref()).build()
+    }
+
+    /// The rules of one text.
+    ///
+    /// # Errors
+    /// Every problem of the text: see [`LoadError::diagnostics`].
+    pub fn from_toml(text: &str) -> Result<Pack, LoadError> {
+        Pack::builder().toml("<toml>", text).build()
+    }
+
+    /// A pack that comes with the crate: one of [`builtins`](Self::builtins).
+    ///
+    /// # Errors
+    /// [`LoadErrorKind::UnknownPack`] if there is none of that name.
+    pub fn builtin(name: &str) -> Result<Pack, LoadError> {
+        Pack::builder().builtin(name).build()
+    }
+
+    /// The names of all packs that come with the crate, sorted.
+    pub fn builtins() -> impl Iterator<Item = &'static str> {
+        builtin::PACKS.iter().map(|(name, _)| *name)
+    }
+
+    /// A pack put together from several sources, or with limits of its own.
+    pub fn builder() -> PackBuilder {
+        PackBuilder::default()
+    }
+
+    /// Every rule, ordered by full id.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.inner.rules
+    }
+
+    /// The rule with that id.
+    ///
+    /// # Panics
+    /// If the id is of another pack and out of range here.
+    #[must_use]
+    pub fn rule(&self, id: RuleId) -> &Rule {
+        &self.inner.rules[id.index()]
+    }
+
+    /// The rule with that full id, `pack/rule`.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<RuleId> {
+        let found = self
+            .inner
+            .rules
+            .binary_search_by(|rule| rule.id.as_str().cmp(id));
+        found.ok().map(|place| {
+            RuleId(u32::try_from(place).expect("packs are limited far below 2^32 rules"))
+        })
+    }
+
+    /// What was odd but no reason not to load.
+    #[must_use]
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.inner.warnings
+    }
+
+    /// The bounds of this pack and of the streams read with it.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.inner.limits
+    }
+
+    /// The folder that absolute paths of tool calls are taken relative to.
+    #[must_use]
+    pub fn root(&self) -> Option<&Path> {
+        self.inner.root.as_deref()
+    }
+}
+
+impl fmt::Debug for Pack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pack")
+            .field("rules", &self.inner.rules.len())
+            .field("warnings", &self.inner.warnings.len())
+            .field("root", &self.inner.root)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Every problem of the files at `paths` and of the files below the folders among them, sorted by file,
+/// line and column. Rules of all of them must have different full ids.
+///
+/// Past 1,000 problems the last one says how many more there are.
+#[must_use]
+pub fn check(paths: &[impl AsRef<Path>], limits: &Limits) -> Vec<Diagnostic> {
+    let builder = Pack::builder().limits(limits.clone());
+    match paths
+        .iter()
+        .fold(builder, |builder, path| builder.file(path.as_ref()))
+        .build()
+    {
+        Ok(pack) => pack.warnings().to_vec(),
+        Err(error) => error.diagnostics().to_vec(),
+    }
+}
+
+/// The last step of every load: from checked rules to a pack.
+fn finish(
+    rules: Vec<Rule>,
+    report: Report,
+    limits: Limits,
+    root: Option<PathBuf>,
+) -> Result<Pack, LoadError> {
+    if report.has_errors() {
+        return Err(LoadError::new(report.into_diagnostics()));
+    }
+    // Compiling belongs here: the rules are checked, ordered and final.
+    let warnings = report.into_diagnostics();
+    Ok(Pack {
+        inner: Arc::new(Inner {
+            rules,
+            warnings,
+            limits,
+            root,
+        }),
+    })
+}

@@ -1,0 +1,37 @@
+//! What is wrong with a value, wherever the value came from.
+
+use std::ops::Range;
+
+use crate::pack::diagnostic::Code;
+
+/// A problem without a place: TOML gives it one, a rule made in code has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pack) struct Fault {
+    pub(in crate::pack) code: &'static Code,
+    pub(in crate::pack) message: String,
+    pub(in crate::pack) help: Option<String>,
+    /// The bytes of the value it is about, if not all of it.
+    pub(in crate::pack) within: Option<Range<usize>>,
+}
+
+impl Fault {
+    pub(in crate::pack) fn new(code: &'static Code, message: impl Into<String>) -> Fault {
+        Fault {
+            code,
+            message: message.into(),
+            help: None,
+            within: None,
+        }
+    }
+
+    pub(in crate::pack) fn with_help(self, help: impl Into<String>) -> Fault {
+        Fault {
+            help: Some(help.into()),
+            ..self
+        }
+    }
+
+    pub(in crate::pack) fn within(self, within: Option<Range<usize>>) -> Fault {
+        Fault { within, ..self }
+    }
+}

@@ -1,0 +1,327 @@
+//! Everything of a rule file but its rules: schema, `[pack]`, `[defaults]`, `[lists]`.
+
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+
+use super::fault::Fault;
+use super::keys::{Text, Texts};
+use super::{Walk, rule};
+use crate::pack::diagnostic::code;
+use crate::pack::escape::quote;
+use crate::rule::{Action, Channel, Severity};
+
+/// The schema this version reads.
+const SCHEMA: &str = "1";
+
+/// Longest pack name and longest rule id, in bytes.
+const NAME_BYTES: usize = 128;
+
+const TOP: [&str; 5] = ["schema", "pack", "defaults", "lists", "rule"];
+const PACK: [&str; 7] = [
+    "name",
+    "version",
+    "description",
+    "engine",
+    "authors",
+    "license",
+    "docs",
+];
+const DEFAULTS: [&str; 7] = [
+    "on", "severity", "action", "tools", "args", "paths", "priority",
+];
+
+/// What a rule that does not say takes, and what `@name` stands for.
+#[derive(Debug, Default)]
+pub(super) struct Header<'v> {
+    /// The pack's name; empty where it could not be read.
+    pub(super) name: &'v str,
+    pub(super) on: Option<Vec<Channel>>,
+    pub(super) severity: Option<Severity>,
+    pub(super) action: Option<Action>,
+    pub(super) tools: Vec<String>,
+    pub(super) args: Vec<String>,
+    pub(super) paths: Vec<String>,
+    pub(super) priority: i32,
+    pub(super) lists: BTreeMap<&'v str, Texts<'v>>,
+}
+
+impl Walk<'_> {
+    /// Checks a whole file.
+    pub(super) fn root(&mut self, root: &DeTable<'_>) {
+        if !self.schema(root) {
+            return;
+        }
+        self.known(root, "a rule file", &TOP);
+        let mut header = Header {
+            name: self.pack(root),
+            ..Header::default()
+        };
+        header.lists = self.lists(root);
+        self.defaults(root, &mut header);
+        self.rules(root, &header);
+    }
+
+    /// Whether the rest can be read: another schema would make every other message wrong.
+    fn schema(&mut self, root: &DeTable<'_>) -> bool {
+        let Some(value) = root.get("schema") else {
+            self.missing(
+                "schema",
+                "a rule file",
+                "begin the file with `schema = 1`",
+                0..0,
+            );
+            return true;
+        };
+        let written = match value.get_ref() {
+            DeValue::Integer(number) => number.to_string(),
+            _ => self.text[value.span()].to_owned(),
+        };
+        if written != SCHEMA {
+            let message = format!("schema {} is not supported", quote(&written));
+            let fault = Fault::new(&code::UNSUPPORTED_SCHEMA, message)
+                .with_help("this version of ttsr reads `schema = 1`");
+            self.fault(fault, value.span());
+        }
+        written == SCHEMA
+    }
+
+    fn pack<'v>(&mut self, root: &'v DeTable<'_>) -> &'v str {
+        let Some(value) = root.get("pack") else {
+            let help = "add a table `[pack]` with `name = \"…\"`";
+            self.missing("pack", "a rule file", help, 0..0);
+            return "";
+        };
+        let Some(pack) = self.as_table(value, "pack") else {
+            return "";
+        };
+        self.known(pack, "`[pack]`", &PACK);
+        for key in ["description", "authors", "license", "docs"] {
+            self.string(pack, key);
+        }
+        for (key, fault) in [
+            ("version", version as fn(&str) -> Option<Fault>),
+            ("engine", engine),
+        ] {
+            if let Some(text) = self.string(pack, key)
+                && let Some(fault) = fault(text.value)
+            {
+                self.fault_in(fault, &text);
+            }
+        }
+        if !pack.contains_key("name") {
+            let help = "add `name = \"…\"`: rules are known as `name/rule`";
+            self.missing("name", "`[pack]`", help, value.span());
+        }
+        self.pack_name(pack).unwrap_or_default()
+    }
+
+    fn pack_name<'v>(&mut self, pack: &'v DeTable<'_>) -> Option<&'v str> {
+        let text = self.string(pack, "name")?;
+        match pack_name(text.value) {
+            Some(fault) => {
+                self.fault_in(fault, &text);
+                None
+            }
+            None => Some(text.value),
+        }
+    }
+
+    fn lists<'v>(&mut self, root: &'v DeTable<'_>) -> BTreeMap<&'v str, Texts<'v>> {
+        let mut lists = BTreeMap::new();
+        let Some(table) = self.table(root, "lists") else {
+            return lists;
+        };
+        for (key, value) in table.iter() {
+            let name = key.get_ref().as_ref();
+            let Some(texts) = self.texts(value, name) else {
+                // Kept without entries, so that rules that use it are not told that it does not exist.
+                lists.insert(
+                    name,
+                    Texts {
+                        items: Vec::new(),
+                        span: value.span(),
+                    },
+                );
+                continue;
+            };
+            if texts.items.is_empty() {
+                let fault =
+                    Fault::new(&code::EMPTY_VALUE, format!("list {} is empty", quote(name)));
+                self.fault(fault, value.span());
+            }
+            for item in &texts.items {
+                self.list_entry(item);
+            }
+            lists.insert(name, texts);
+        }
+        lists
+    }
+
+    fn list_entry(&mut self, item: &Text<'_>) {
+        if item.value.starts_with('@') {
+            let message = format!("{}: a list cannot name another list", quote(item.value));
+            let fault = Fault::new(&code::BAD_VALUE, message)
+                .with_help("write out its entries; a glob that begins with `@` is written `[@]…`");
+            self.fault(fault, item.span.clone());
+        }
+    }
+
+    fn defaults<'v>(&mut self, root: &'v DeTable<'_>, header: &mut Header<'v>) {
+        let Some(table) = self.table(root, "defaults") else {
+            return;
+        };
+        self.known(table, "`[defaults]`", &DEFAULTS);
+        header.on = self.on(table);
+        header.severity = self.severity(table);
+        header.action = self.action(table);
+        header.priority = self.integer(table, "priority").unwrap_or_default();
+        header.tools = self.scope(table, "tools", header).unwrap_or_default();
+        header.args = self.scope(table, "args", header).unwrap_or_default();
+        header.paths = self.scope(table, "paths", header).unwrap_or_default();
+    }
+
+    fn rules(&mut self, root: &DeTable<'_>, header: &Header<'_>) {
+        let Some(rules) = self.table(root, "rule").filter(|rules| !rules.is_empty()) else {
+            if !root.contains_key("rule") || self.errors == 0 {
+                let fault = Fault::new(&code::NO_RULES, "this file defines no rule")
+                    .with_help("a rule begins with `[rule.its-id]`");
+                self.fault(fault, 0..0);
+            }
+            return;
+        };
+        for (key, value) in rules.iter() {
+            if self.is_late() {
+                return;
+            }
+            let before = self.errors;
+            let rule = rule::read(self, key, value, header);
+            self.rule = None;
+            self.rules.extend(rule.filter(|_| self.errors == before));
+        }
+    }
+}
+
+/// What is wrong with a pack name, if something is.
+pub(super) fn pack_name(name: &str) -> Option<Fault> {
+    let is_segment = |segment: &str| {
+        !segment.is_empty() && segment.bytes().all(|b| is_name_byte(b) || b == b'-')
+    };
+    let message = if name.len() > NAME_BYTES {
+        format!("pack name is {} bytes, limit is {NAME_BYTES}", name.len())
+    } else if name.split('/').all(is_segment) {
+        return None;
+    } else {
+        format!("pack name {} is of the wrong form", quote(name))
+    };
+    Some(
+        Fault::new(&code::PACK_NAME, message).with_help(
+            "lower-case letters, digits and `-`, in segments joined by `/`: `std/secrets`",
+        ),
+    )
+}
+
+/// What is wrong with the id of a rule inside its pack, if something is.
+pub(super) fn rule_id(id: &str) -> Option<Fault> {
+    let message = if id.len() > NAME_BYTES {
+        format!("rule id is {} bytes, limit is {NAME_BYTES}", id.len())
+    } else if id.bytes().next().is_some_and(is_name_byte)
+        && id.bytes().all(|b| is_name_byte(b) || b == b'-')
+    {
+        return None;
+    } else {
+        format!("rule id {} is of the wrong form", quote(id))
+    };
+    Some(
+        Fault::new(&code::RULE_ID, message)
+            .with_help("lower-case letters, digits and `-`, not `-` first: `no-box-leak`"),
+    )
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+fn version(text: &str) -> Option<Fault> {
+    let plain = text.split(['-', '+']).next().unwrap_or_default();
+    let valid = numbers(plain).is_some_and(|numbers| numbers.len() == 3);
+    (!valid).then(|| {
+        let message = format!("{} is not a version", quote(text));
+        Fault::new(&code::BAD_VALUE, message).with_help("three numbers: `0.1.0`")
+    })
+}
+
+fn engine(text: &str) -> Option<Fault> {
+    let asked = text.strip_prefix(">=").map(str::trim).and_then(numbers);
+    let Some(mut asked) = asked.filter(|numbers| numbers.len() >= 2) else {
+        let message = format!(
+            "{} is not a requirement on the version of ttsr",
+            quote(text)
+        );
+        return Some(Fault::new(&code::BAD_VALUE, message).with_help("write `>=0.1` or `>=0.1.0`"));
+    };
+    asked.resize(3, 0);
+    let own = env!("CARGO_PKG_VERSION");
+    let plain = own.split(['-', '+']).next().unwrap_or_default();
+    let is_old = numbers(plain).is_some_and(|own| own < asked);
+    is_old.then(|| {
+        let message = format!("the pack asks for ttsr {}, this is {own}", quote(text));
+        Fault::new(&code::ENGINE_TOO_OLD, message).with_help("update ttsr, or take an older pack")
+    })
+}
+
+/// One to three numbers joined by dots.
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    let number = |part: &str| {
+        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| part.parse().ok()).flatten()
+    };
+    let numbers: Vec<u64> = text.splitn(4, '.').map(number).collect::<Option<_>>()?;
+    (numbers.len() <= 3).then_some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_ids_of_the_wrong_form_are_refused() {
+        let long = "a".repeat(NAME_BYTES + 1);
+        for name in [
+            "", "/", "a/", "/a", "a//b", "A", "a_b", "a b", "a\n", "ä", "..", &long,
+        ] {
+            assert!(pack_name(name).is_some(), "{name}");
+        }
+        for name in ["a", "a-b/c-1/d", "1", &long[1..]] {
+            assert_eq!(pack_name(name), None, "{name}");
+        }
+        for id in ["", "-a", "a/b", "A", "a\u{1b}[31m", "a\n", "a.b", &long] {
+            assert!(rule_id(id).is_some(), "{id}");
+        }
+        for id in ["a", "a-", "1-a", &long[1..]] {
+            assert_eq!(rule_id(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn engine_and_version_are_read_strictly() {
+        for text in [">=0.1", ">=0.1.0", ">= 0.0.9", ">=0.0"] {
+            assert_eq!(engine(text), None, "{text}");
+        }
+        for (text, code) in [
+            (">=99.0", "engine-too-old"),
+            (">=0.1.99999", "engine-too-old"),
+            ("0.1", "bad-value"),
+            ("^0.1", "bad-value"),
+            (">=1", "bad-value"),
+            (">=0.1.0.0", "bad-value"),
+            (">=0.x", "bad-value"),
+            (">=99999999999999999999.0", "bad-value"),
+        ] {
+            assert_eq!(engine(text).unwrap().code.name, code, "{text}");
+        }
+        assert_eq!(version("1.2.3-alpha.1"), None);
+        assert!(version("1.2").is_some());
+        assert!(version("v1.2.3").is_some());
+    }
+}

@@ -1,0 +1,168 @@
+//! `match.any`: the patterns of a rule.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::fault::Fault;
+use super::{Span, Walk};
+use crate::limits::Limits;
+use crate::matcher::pattern::{self, Refused};
+use crate::pack::diagnostic::code;
+use crate::pack::escape::{self, quote};
+use crate::rule::{Pattern, PatternKind};
+
+const MATCH: [&str; 1] = ["any"];
+const PATTERN: [&str; 3] = ["literal", "word", "regex"];
+
+/// What to write, in every help about the form of patterns.
+const FORM: &str =
+    "write `match.any = [{ regex = '…' }]`, or `literal` or `word` instead of `regex`";
+
+impl Walk<'_> {
+    /// The patterns of a rule whose id is at `place`.
+    pub(super) fn patterns(&mut self, rule: &DeTable<'_>, place: &Span) -> Vec<Pattern> {
+        let Some(value) = rule.get("match") else {
+            self.missing("match", "", FORM, place.clone());
+            return Vec::new();
+        };
+        let Some(conditions) = self.as_table(value, "match") else {
+            return Vec::new();
+        };
+        self.known(conditions, "`match`", &MATCH);
+        if !conditions.contains_key("any") {
+            self.missing("any", "`match`", FORM, place.clone());
+        }
+        let Some(any) = self.array(conditions, "any") else {
+            return Vec::new();
+        };
+        if any.is_empty() {
+            let fault = Fault::new(
+                &code::EMPTY_VALUE,
+                "`any` is empty: the rule could never be broken",
+            )
+            .with_help(FORM);
+            let span = conditions.get("any").map_or(place.clone(), Spanned::span);
+            self.fault(fault, span);
+        }
+        any.iter().filter_map(|value| self.pattern(value)).collect()
+    }
+
+    fn pattern(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Pattern> {
+        let table = self.as_table(value, "an entry of any")?;
+        let place = "a pattern";
+        self.known(table, place, &PATTERN);
+        let mut written = PATTERN.iter().filter(|key| table.contains_key(**key));
+        let (first, second) = (written.next(), written.next());
+        if first.is_none() || second.is_some() {
+            let found = if first.is_none() {
+                "none"
+            } else {
+                "more than one"
+            };
+            let message = format!(
+                "a pattern has exactly one of `literal`, `word`, `regex`; this has {found}"
+            );
+            let fault = Fault::new(&code::PATTERN_FORM, message).with_help(FORM);
+            self.fault(fault, value.span());
+            return None;
+        }
+        let key = first?;
+        let text = self.string(table, key)?;
+        let kind = match *key {
+            "literal" => PatternKind::Literal,
+            "word" => PatternKind::Word,
+            _ => PatternKind::Regex,
+        };
+        let pattern = Pattern {
+            kind,
+            text: text.value.to_owned(),
+        };
+        if let Some(fault) = fault(&pattern, self.limits) {
+            self.fault_in(fault, &text);
+        }
+        Some(pattern)
+    }
+}
+
+/// What is wrong with a pattern, if something is.
+pub(super) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
+    // The length of what the author wrote counts, not that of the escaped form.
+    if pattern.text.len() > limits.pattern_bytes {
+        return Some(too_long(pattern.text.len(), limits.pattern_bytes));
+    }
+    let is_regex = pattern.kind == PatternKind::Regex;
+    let written = Limits {
+        pattern_bytes: usize::MAX,
+        ..limits.clone()
+    };
+    match pattern::parse(&pattern.to_regex(), &written) {
+        Ok(hir) if hir.properties().minimum_len().is_some() => None,
+        Ok(_) => Some(
+            Fault::new(
+                &code::NEVER_MATCHES,
+                "this pattern can match nothing at all",
+            )
+            .with_help("a class that excludes everything, such as `[^\\s\\S]`, is the usual cause"),
+        ),
+        Err(refused) => Some(refusal(refused, &pattern.text, is_regex)),
+    }
+}
+
+fn too_long(bytes: usize, limit: usize) -> Fault {
+    Fault::new(
+        &code::PATTERN_TOO_LONG,
+        format!("pattern is {bytes} bytes, limit is {limit}"),
+    )
+    .with_help("split it into several entries of `any`")
+}
+
+fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
+    match refused {
+        Refused::TooLong { bytes, limit } => too_long(bytes, limit),
+        Refused::Syntax { message, span } => {
+            let message = escape::all(&message);
+            Fault::new(
+                &code::REGEX,
+                format!("this regular expression cannot be read: {message}"),
+            )
+            .within((is_regex && !span.is_empty()).then_some(span))
+        }
+        Refused::LookAround { what, span } => look_around(what, text, span),
+        Refused::MatchesEmpty if is_regex => Fault::new(
+            &code::MATCHES_EMPTY,
+            "this pattern matches the empty text, so it would hit everywhere",
+        )
+        .with_help(
+            "ask for at least one character: `+` instead of `*`, text next to `^`, `$` or `\\b`",
+        ),
+        Refused::MatchesEmpty => Fault::new(
+            &code::MATCHES_EMPTY,
+            "this pattern is empty, so it would hit everywhere",
+        ),
+        Refused::TooBig { states, limit } => Fault::new(
+            &code::PATTERN_TOO_BIG,
+            format!("pattern needs {states} states, limit is {limit}"),
+        )
+        .with_help("lower the counts of its repetitions: nested counts multiply"),
+    }
+}
+
+fn look_around(what: &str, text: &str, span: Range<usize>) -> Fault {
+    let written = text.get(span.clone()).unwrap_or_default();
+    let message = format!(
+        "{} is {what}, which this engine does not have",
+        quote(written)
+    );
+    let help = if what == "look-around" {
+        "match the neighbour itself, as a class such as `(?:^|[^a-z])`, or use `\\b`, `^`, `$`: \
+         patterns run in linear time and never look back"
+    } else {
+        "write out the alternatives, such as `'[^']*'|\"[^\"]*\"`: patterns run in linear time and \
+         remember no text"
+    };
+    Fault::new(&code::LOOK_AROUND, message)
+        .with_help(help)
+        .within(Some(span))
+}

@@ -1,0 +1,319 @@
+//! The scope of a rule: `on`, `tools`, `args`, `paths`, with `@list` filled in.
+
+use globset::{Error, Glob, GlobBuilder};
+use toml::de::DeTable;
+
+use super::Walk;
+use super::fault::Fault;
+use super::header::Header;
+use super::keys::Text;
+use crate::matcher::pattern::states;
+use crate::pack::diagnostic::code;
+use crate::pack::escape::{self, quote};
+use crate::pack::nearest;
+use crate::rule::{Channel, Rule};
+
+/// Longest glob, in bytes. It bounds the number of its alternates, too.
+const GLOB_BYTES: usize = 4096;
+
+/// Deepest nesting of `{…}` in a glob.
+const GLOB_DEPTH: usize = 16;
+
+/// Most automaton states of one glob.
+const GLOB_STATES: usize = 1 << 16;
+
+/// Most entries of one scope key after lists are filled in.
+const ENTRIES: usize = 1024;
+
+/// Most entries of all scopes of one file after lists are filled in: lists multiply.
+const ENTRIES_PER_FILE: usize = 1 << 20;
+
+/// A glob on the name of a tool: case does not matter, `*` stops at nothing.
+pub(in crate::pack) fn tool_glob(glob: &str) -> Result<Glob, Error> {
+    GlobBuilder::new(glob)
+        .case_insensitive(true)
+        .literal_separator(false)
+        .backslash_escape(true)
+        .build()
+}
+
+/// A glob on a path, without a leading `!`: `*` stops at `/`.
+pub(in crate::pack) fn path_glob(glob: &str) -> Result<Glob, Error> {
+    GlobBuilder::new(glob)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .build()
+}
+
+impl Walk<'_> {
+    /// Fills in the scope of `rule`.
+    pub(super) fn scopes(&mut self, table: &DeTable<'_>, header: &Header<'_>, rule: &mut Rule) {
+        rule.on = self
+            .on(table)
+            .or_else(|| header.on.clone())
+            .unwrap_or_else(|| vec![Channel::Text, Channel::ToolInput]);
+        let reads_tools = rule.on.contains(&Channel::ToolInput);
+        for (key, default, target) in [
+            ("tools", &header.tools, &mut rule.tools),
+            ("args", &header.args, &mut rule.args),
+            ("paths", &header.paths, &mut rule.paths),
+        ] {
+            let own = self.scope(table, key, header);
+            if reads_tools {
+                *target = own.unwrap_or_else(|| default.clone());
+            } else if let Some((key, _)) = table.get_key_value(key) {
+                self.fault(unreachable(key.get_ref()), key.span());
+            }
+        }
+    }
+
+    /// The entries at `key`, checked, lists filled in.
+    pub(super) fn scope(
+        &mut self,
+        table: &DeTable<'_>,
+        key: &str,
+        header: &Header<'_>,
+    ) -> Option<Vec<String>> {
+        let texts = self.strings(table, key)?;
+        if texts.items.is_empty() {
+            let help = format!("leave `{key}` out to put no limit there");
+            let fault = Fault::new(&code::EMPTY_VALUE, format!("`{key}` is empty")).with_help(help);
+            self.fault(fault, texts.span.clone());
+        }
+        let mut entries = Vec::new();
+        for text in &texts.items {
+            let listed = self.entries_of(text, header);
+            let room = ENTRIES.min(ENTRIES_PER_FILE.saturating_sub(self.entries));
+            if entries.len() + listed.len() > room {
+                self.fault(too_many(key, self.entries), texts.span);
+                break;
+            }
+            for entry in listed {
+                if let Some(fault) = fault(key, entry.value) {
+                    self.fault_in(fault, entry);
+                }
+                entries.push(entry.value.to_owned());
+            }
+        }
+        self.entries += entries.len();
+        Some(entries)
+    }
+
+    /// `text` itself, or the entries of the list it names.
+    fn entries_of<'e>(&mut self, text: &'e Text<'e>, header: &'e Header<'_>) -> &'e [Text<'e>] {
+        let Some(name) = text.value.strip_prefix('@') else {
+            return std::slice::from_ref(text);
+        };
+        if let Some(list) = header.lists.get(name) {
+            return &list.items;
+        }
+        let names: Vec<&str> = header.lists.keys().copied().collect();
+        let fault = Fault::new(
+            &code::UNKNOWN_LIST,
+            format!("there is no list {}", quote(name)),
+        )
+        .with_help(format!(
+            "lists are defined in `[lists]`: {}",
+            nearest::help(name, &names)
+        ));
+        self.fault(fault, text.span.clone());
+        &[]
+    }
+}
+
+fn too_many(key: &str, entries: usize) -> Fault {
+    let message = if entries + ENTRIES > ENTRIES_PER_FILE {
+        format!("the scopes of this file have more than {ENTRIES_PER_FILE} entries")
+    } else {
+        format!("`{key}` has more than {ENTRIES} entries")
+    };
+    Fault::new(&code::SCOPE_TOO_LONG, message).with_help("use globs instead of single names")
+}
+
+/// The fault of a scope on tool calls in a rule that reads none.
+pub(super) fn unreachable(key: &str) -> Fault {
+    let message = format!("`{key}` has no effect: `on` does not name `tool-input`");
+    Fault::new(&code::UNREACHABLE_SCOPE, message)
+        .with_help(format!("add \"tool-input\" to `on`, or remove `{key}`"))
+}
+
+/// What is wrong with one entry of the scope `key`, if something is.
+pub(super) fn fault(key: &str, entry: &str) -> Option<Fault> {
+    match key {
+        "tools" => glob_fault(entry, tool_glob),
+        "paths" => match entry.strip_prefix('!') {
+            Some(glob) => glob_fault(glob, path_glob).map(|fault| shifted(fault, 1)),
+            None => glob_fault(entry, path_glob),
+        },
+        _ => arg_fault(entry),
+    }
+}
+
+fn shifted(fault: Fault, by: usize) -> Fault {
+    let within = fault
+        .within
+        .clone()
+        .map(|within| within.start + by..within.end + by);
+    fault.within(within)
+}
+
+fn glob_fault(glob: &str, build: fn(&str) -> Result<Glob, Error>) -> Option<Fault> {
+    let refused = |reason: &str| Fault::new(&code::GLOB, format!("glob {}: {reason}", quote(glob)));
+    if glob.is_empty() {
+        return Some(refused("empty"));
+    }
+    if glob.len() > GLOB_BYTES {
+        let reason = format!("{} bytes, limit is {GLOB_BYTES}", glob.len());
+        return Some(refused(&reason).with_help("split it into several entries"));
+    }
+    if depth(glob) > GLOB_DEPTH {
+        return Some(refused(&format!(
+            "more than {GLOB_DEPTH} `{{` inside each other"
+        )));
+    }
+    if let Some(at) = half_recursive(glob) {
+        return Some(
+            refused("`**` must stand alone between slashes")
+                .with_help("write `*` for part of a name, `/**/` for any number of folders")
+                .within(Some(at..at + 2)),
+        );
+    }
+    match build(glob) {
+        Err(error) => Some(refused(&escape::all(&error.kind().to_string()))),
+        Ok(built) if is_too_big(&built) => Some(refused("it needs too many states")),
+        Ok(_) => None,
+    }
+}
+
+fn depth(glob: &str) -> usize {
+    let mut depth = 0_usize;
+    let mut deepest = 0;
+    for byte in glob.bytes() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// Where a `**` touches something else than a slash, a brace, a comma or an end.
+fn half_recursive(glob: &str) -> Option<usize> {
+    let bytes = glob.as_bytes();
+    let mut at = 0;
+    while let Some(found) = glob[at..].find("**").map(|found| at + found) {
+        let is_edge =
+            |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b'/' | b'{' | b'}' | b','));
+        let before = found.checked_sub(1).and_then(|before| bytes.get(before));
+        if !is_edge(before) || !is_edge(bytes.get(found + 2)) {
+            return Some(found);
+        }
+        at = found + 2;
+    }
+    None
+}
+
+/// Compiling a glob must not fail later: its expression is parsed and measured here.
+fn is_too_big(glob: &Glob) -> bool {
+    regex_syntax::ParserBuilder::new()
+        .utf8(false)
+        .build()
+        .parse(glob.regex())
+        .map_or(true, |hir| states(&hir) > GLOB_STATES)
+}
+
+fn arg_fault(entry: &str) -> Option<Fault> {
+    let is_valid = entry == "$raw"
+        || entry.split('.').all(|segment| {
+            !segment.is_empty()
+                && !segment.starts_with('$')
+                && !segment.chars().any(char::is_control)
+        });
+    let reason = if entry.len() > GLOB_BYTES {
+        format!("is {} bytes, limit is {GLOB_BYTES}", entry.len())
+    } else if is_valid {
+        return None;
+    } else {
+        "is of the wrong form".to_owned()
+    };
+    Some(
+        Fault::new(&code::ARG_PATH, format!("argument path {} {reason}", quote(entry))).with_help(
+            "names joined by dots, `*` for any part of one: `edits.*.new_text`; `$raw` is input that is not JSON",
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code_of(key: &str, entry: &str) -> Option<&'static str> {
+        fault(key, entry).map(|fault| fault.code.name)
+    }
+
+    #[test]
+    fn d59_globs_that_cannot_be_read_are_refused() {
+        let many = format!("{{{}}}", vec!["a"; 10_000].join(","));
+        let deep = format!("{}a{}", "{".repeat(2000), "}".repeat(2000));
+        for glob in [
+            "", "[", "a**b", "**a", "a/**b/c", "***", "{a,{b", "a}", "[z-a]", "a\\", &many, &deep,
+        ] {
+            assert_eq!(code_of("paths", glob), Some("glob"), "{glob}");
+            assert_eq!(
+                code_of("paths", &format!("!{glob}")),
+                Some("glob"),
+                "!{glob}"
+            );
+            assert_eq!(code_of("tools", glob), Some("glob"), "{glob}");
+        }
+    }
+
+    #[test]
+    fn good_globs_pass_and_compile() {
+        for glob in [
+            "*.rs",
+            "**/*.rs",
+            "**",
+            "a/**",
+            "a/**/b",
+            "{a,b/**}/c",
+            "[!a-c]?",
+            "ä*",
+            "a\\*b",
+        ] {
+            assert_eq!(code_of("paths", glob), None, "{glob}");
+            assert!(path_glob(glob).unwrap().compile_matcher().is_match("a") || glob != "**");
+        }
+        assert_eq!(code_of("paths", "!**/tests/**"), None);
+        let longest = "?".repeat(GLOB_BYTES);
+        assert_eq!(code_of("paths", &longest), None);
+        assert!(
+            path_glob(&longest)
+                .unwrap()
+                .compile_matcher()
+                .is_match("a".repeat(GLOB_BYTES))
+        );
+        assert!(
+            tool_glob("str_replace*")
+                .unwrap()
+                .compile_matcher()
+                .is_match("Str_Replace_Based")
+        );
+    }
+
+    #[test]
+    fn argument_paths_have_no_empty_segment() {
+        for path in ["command", "edits.*.new_text", "*", "new_*", "$raw", "a b"] {
+            assert_eq!(code_of("args", path), None, "{path}");
+        }
+        for path in ["", ".", "a..b", ".a", "a.", "$row", "a.$raw", "a\n"] {
+            assert_eq!(code_of("args", path), Some("arg-path"), "{path}");
+        }
+        assert_eq!(
+            code_of("args", &"a".repeat(GLOB_BYTES + 1)),
+            Some("arg-path")
+        );
+    }
+}

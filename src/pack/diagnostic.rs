@@ -1,0 +1,195 @@
+//! Problems of rule files, told to their author: a stable code, a place, a caret, what to write instead.
+//!
+//! Owns the table of codes, how a problem is shown and how many are kept. Knows nothing of TOML or rules:
+//! what is wrong and where is said by `check` and `source`.
+
+use std::fmt;
+
+use super::error::LoadErrorKind;
+use super::escape;
+
+mod codes;
+mod excerpt;
+mod report;
+
+pub(super) use codes::{Code, code};
+pub(super) use excerpt::{Cursor, Excerpt};
+pub(super) use report::Report;
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Level {
+    /// The pack loads; the author should look at it.
+    Warning,
+    /// The pack does not load.
+    Error,
+}
+
+impl Level {
+    /// The name used in every output: `warning` or `error`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Warning => "warning",
+            Level::Error => "error",
+        }
+    }
+}
+
+/// One problem of a rule file.
+///
+/// `Display` is one line, `file:line:column: error[code]: message`; [`render`](Self::render) adds the
+/// source line, a caret and what to write instead. Control characters of the file are written out as
+/// escapes in both.
+///
+/// # Example: a typing error and its place
+/// ```
+/// let error = ttsr::Pack::from_toml("
+/// schema = 1
+/// pack.name = 'demo'
+/// [rule.no-leak]
+/// description = 'Box::leak keeps memory for ever'
+/// serverity = 'error'
+/// match.any = [{ literal = 'Box::leak' }]
+/// examples.match = ['Box::leak(x)']
+/// ").unwrap_err();
+/// let problem = &error.diagnostics()[0];
+/// assert_eq!((problem.code(), problem.line(), problem.column()), ("unknown-key", 6, 1));
+/// assert_eq!(problem.rule(), Some("demo/no-leak"));
+/// assert_eq!(problem.help(), Some("did you mean `severity`?"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    pub(super) code: &'static Code,
+    pub(super) file: String,
+    pub(super) line: u32,
+    pub(super) column: u32,
+    pub(super) rule: Option<String>,
+    pub(super) message: String,
+    pub(super) help: Option<String>,
+    pub(super) excerpt: Option<Box<Excerpt>>,
+}
+
+impl Diagnostic {
+    /// Every code a diagnostic can have, with its meaning.
+    pub const CODES: &'static [(&'static str, &'static str)] = codes::CODES;
+
+    /// A problem of a whole file.
+    pub(super) fn of_file(code: &'static Code, file: &str, message: String) -> Diagnostic {
+        Diagnostic {
+            code,
+            file: escape::all(file),
+            line: 1,
+            column: 1,
+            rule: None,
+            message,
+            help: None,
+            excerpt: None,
+        }
+    }
+
+    /// The same with a line that says what to do.
+    pub(super) fn with_help(self, help: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            help: Some(help.into()),
+            ..self
+        }
+    }
+
+    /// The kind of problem: one of [`CODES`](Self::CODES), which never change their meaning.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.code.name
+    }
+
+    /// Whether the pack loads all the same.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.code.level
+    }
+
+    /// The file, as it was named by the caller or found in a folder; `<toml>` for a text without a
+    /// name, `<code>` for a rule made in code.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The line, counted from 1; 1 for a problem of the whole file.
+    #[must_use]
+    pub fn line(&self) -> u32 {
+        self.line
+    }
+
+    /// The column, counted in characters from 1; 1 for a problem of the whole file.
+    #[must_use]
+    pub fn column(&self) -> u32 {
+        self.column
+    }
+
+    /// The full id of the rule it is about, if it is about one.
+    #[must_use]
+    pub fn rule(&self) -> Option<&str> {
+        self.rule.as_deref()
+    }
+
+    /// What is wrong, in one line.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to write instead, if that is known.
+    #[must_use]
+    pub fn help(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
+    /// Several lines for a reader: the message, the place, the source line with a caret, the help.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let gutter = " ".repeat(self.line.to_string().len());
+        let mut out = format!(
+            "{}[{}]: {}\n",
+            self.level().name(),
+            self.code(),
+            self.message
+        );
+        out.push_str(&format!(
+            "{gutter}--> {}:{}:{}\n",
+            self.file, self.line, self.column
+        ));
+        if let Some(excerpt) = &self.excerpt {
+            out.push_str(&format!("{gutter} |\n{} | {}\n", self.line, excerpt.line));
+            let caret = " ".repeat(excerpt.caret) + &"^".repeat(excerpt.width);
+            out.push_str(&format!("{gutter} | {caret}\n"));
+        }
+        if let Some(help) = &self.help {
+            out.push_str(&format!("{gutter} = help: {help}\n"));
+        }
+        out
+    }
+
+    pub(super) fn kind(&self) -> LoadErrorKind {
+        self.code.kind
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Diagnostic {
+            file,
+            line,
+            column,
+            message,
+            ..
+        } = self;
+        write!(
+            f,
+            "{file}:{line}:{column}: {}[{}]: {message}",
+            self.level().name(),
+            self.code()
+        )
+    }
+}

@@ -1,0 +1,71 @@
+//! The table of codes. A code never changes its meaning; new ones may be added.
+
+use super::{Level, LoadErrorKind};
+
+/// A kind of problem.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::pack) struct Code {
+    /// The stable name.
+    pub(in crate::pack) name: &'static str,
+    /// Whether the pack loads all the same.
+    pub(in crate::pack) level: Level,
+    /// What a load that fails only for such reasons is called.
+    pub(in crate::pack) kind: LoadErrorKind,
+}
+
+macro_rules! codes {
+    ($($ident:ident $name:literal $level:ident $kind:ident $meaning:literal)*) => {
+        /// One constant a code.
+        pub(in crate::pack) mod code {
+            use super::{Code, Level, LoadErrorKind};
+            $(pub(in crate::pack) static $ident: Code =
+                Code { name: $name, level: Level::$level, kind: LoadErrorKind::$kind };)*
+        }
+        /// Every code with its meaning.
+        pub(super) const CODES: &[(&str, &str)] = &[$(($name, $meaning)),*];
+    };
+}
+
+codes! {
+    UNREADABLE "unreadable" Error Io "a file or folder does not exist or cannot be read"
+    NOT_A_FILE "not-a-file" Error Io "something called `*.toml` is a pipe, a socket or a device"
+    OUTSIDE_FOLDER "outside-folder" Error Io "a link leads out of the folder that is loaded"
+    LINK_LOOP "link-loop" Warning Io "a link leads back to a folder it lies in; it is not followed"
+    NO_RULE_FILE "no-rule-file" Error Io "a folder holds no `*.toml` file"
+    TOO_MANY_FILES "too-many-files" Error TooLarge "a folder holds more files than the limit"
+    FILE_TOO_LARGE "file-too-large" Error TooLarge "a file, or all files together, are over the limit"
+    LOAD_TIME "load-time" Error TooLarge "loading took longer than the limit"
+    UNKNOWN_PACK "unknown-pack" Error UnknownPack "there is no built-in pack of that name"
+    ENCODING "encoding" Error Invalid "a file is not UTF-8"
+    SYNTAX "syntax" Error Invalid "the text is not TOML"
+    DUPLICATE_KEY "duplicate-key" Error Invalid "a key, table or rule is written twice in one file"
+    UNKNOWN_KEY "unknown-key" Error Invalid "a key that means nothing at its place"
+    WRONG_TYPE "wrong-type" Error Invalid "a value of the wrong TOML type"
+    MISSING_KEY "missing-key" Error Invalid "a key that must be there is not"
+    BAD_VALUE "bad-value" Error Invalid "a value that is not one of the allowed ones"
+    EMPTY_VALUE "empty-value" Error Invalid "a text or a list that must not be empty is"
+    UNSUPPORTED_SCHEMA "unsupported-schema" Error Invalid "a schema number this version does not read"
+    ENGINE_TOO_OLD "engine-too-old" Error Invalid "the pack asks for a later version of ttsr"
+    PACK_NAME "pack-name" Error Invalid "a pack name of the wrong form"
+    RULE_ID "rule-id" Error Invalid "a rule id of the wrong form"
+    DUPLICATE_RULE "duplicate-rule" Error Invalid "two rules have the same full id"
+    NO_RULES "no-rules" Warning Invalid "a file that defines no rule"
+    UNKNOWN_LIST "unknown-list" Error Invalid "an `@name` without a list of that name"
+    GLOB "glob" Error Invalid "a glob that cannot be read"
+    ARG_PATH "arg-path" Error Invalid "an argument path of the wrong form"
+    SCOPE_TOO_LONG "scope-too-long" Error Invalid "more scope entries than the limit, lists included"
+    UNREACHABLE_SCOPE "unreachable-scope" Error Invalid "a scope on tool calls in a rule that reads none"
+    PATTERN_FORM "pattern-form" Error Invalid "a pattern without exactly one of `literal`, `word`, `regex`"
+    REGEX "regex" Error Invalid "a regular expression that cannot be read"
+    LOOK_AROUND "look-around" Error Invalid "look-around or a back-reference in a regular expression"
+    MATCHES_EMPTY "matches-empty" Error Invalid "a pattern that matches the empty text, so everywhere"
+    NEVER_MATCHES "never-matches" Error Invalid "a pattern that can match nothing"
+    PATTERN_TOO_LONG "pattern-too-long" Error Invalid "a pattern longer than the limit"
+    PATTERN_TOO_BIG "pattern-too-big" Error Invalid "a pattern that needs more states than the limit"
+    TEMPLATE "template" Error Invalid "a message that is not a template"
+    UNKNOWN_VARIABLE "unknown-variable" Error Invalid "a template variable that does not exist"
+    CONTRADICTING_EXAMPLES "contradicting-examples" Error Invalid "a text that must and must not match"
+    DUPLICATE_EXAMPLE "duplicate-example" Warning Invalid "the same example twice"
+    NO_EXAMPLE "no-example" Warning Invalid "a rule without an example that breaks it"
+    TOO_MANY_PROBLEMS "too-many-problems" Warning Invalid "more problems than are shown"
+}

@@ -1,0 +1,74 @@
+//! Why a pack did not load.
+
+use std::fmt;
+
+use super::diagnostic::{Diagnostic, Level};
+
+/// What kept a pack from loading, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LoadErrorKind {
+    /// Nothing but files or folders that cannot be read.
+    Io,
+    /// Something in a rule file, or a rule made in code, is wrong.
+    Invalid,
+    /// Nothing but limits on size, number or time.
+    TooLarge,
+    /// There is no built-in pack of that name.
+    UnknownPack,
+}
+
+/// A pack did not load. Holds every problem that was found, not only the first.
+///
+/// `Display` lists the errors, one a line.
+#[derive(Clone, Debug)]
+pub struct LoadError {
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl LoadError {
+    /// At least one of `diagnostics` is an error.
+    pub(super) fn new(diagnostics: Vec<Diagnostic>) -> LoadError {
+        LoadError { diagnostics }
+    }
+
+    /// The kind all errors share, else [`LoadErrorKind::Invalid`].
+    #[must_use]
+    pub fn kind(&self) -> LoadErrorKind {
+        let mut kinds = self.errors().map(Diagnostic::kind);
+        let first = kinds.next().unwrap_or(LoadErrorKind::Invalid);
+        if kinds.all(|kind| kind == first) {
+            first
+        } else {
+            LoadErrorKind::Invalid
+        }
+    }
+
+    /// Every problem, warnings too, sorted by file, line and column. Past 1,000 the last one says how
+    /// many more there are.
+    #[must_use]
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.level() == Level::Error)
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.errors().count();
+        write!(
+            f,
+            "the pack cannot be loaded: {count} error{}",
+            if count == 1 { "" } else { "s" }
+        )?;
+        self.errors()
+            .try_for_each(|diagnostic| write!(f, "\n{diagnostic}"))
+    }
+}
+
+impl std::error::Error for LoadError {}

@@ -1,0 +1,422 @@
+//! The message of a rule: a small template, checked when the pack loads, rendered when a rule acts.
+//!
+//! Packs are data from strangers, so a template is much less than a program: `{{ variable }}` and
+//! `{% if variable %}` with `elif`, `else`, `and`, `or`, `not`. No loops, calls, filters or operators, so
+//! the cost of a message is bounded by its length. What comes from the model's reply is inserted as data:
+//! shortened, control characters written out, never read as a template again.
+
+use std::fmt::Write as _;
+use std::io;
+
+use minijinja::{AutoEscape, Environment, Value};
+
+use super::check::fault::Fault;
+use super::diagnostic::code;
+use super::escape::{self, quote};
+use super::nearest;
+use crate::rule::Rule;
+
+/// Longest template and longest rendered message, in bytes.
+const MESSAGE_BYTES: usize = 64 << 10;
+
+/// Longest inserted value, in bytes.
+const VALUE_BYTES: usize = 200;
+
+/// Longest tag of a template and most `{% … %}` of one: the template parser follows chains of `not`,
+/// `and` and `elif` by recursion, and some hundreds of them are too deep for the stack.
+const TAG_BYTES: usize = 256;
+const BLOCKS: usize = 64;
+
+/// What a template may name.
+const VARIABLES: [&str; 9] = [
+    "rule.id",
+    "rule.description",
+    "rule.instead",
+    "rule.why",
+    "rule.severity",
+    "match.text",
+    "path",
+    "tool",
+    "arg",
+];
+
+/// What a message can say about the hit. All of it was written by a model.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MessageValues<'a> {
+    /// `match.text`: what matched.
+    pub(crate) match_text: &'a str,
+    /// `path`: the file the tool call is about.
+    pub(crate) path: Option<&'a str>,
+    /// `tool`: the name of the tool.
+    pub(crate) tool: Option<&'a str>,
+    /// `arg`: the path of the argument the match is in.
+    pub(crate) arg: Option<&'a str>,
+}
+
+/// The message of `rule` for one hit: its template filled in, or `id: description instead`.
+///
+/// Never fails and never returns more than 64 KiB and a `…`.
+pub(crate) fn render(rule: &Rule, values: &MessageValues<'_>) -> String {
+    rule.message
+        .as_deref()
+        .filter(|template| template.len() <= MESSAGE_BYTES && forbidden(template).is_none())
+        .and_then(|template| fill(template, rule, values).ok())
+        .unwrap_or_else(|| plain(rule))
+}
+
+fn plain(rule: &Rule) -> String {
+    let mut text = format!("{}: {}", rule.id, rule.description);
+    if let Some(instead) = &rule.instead {
+        text.push(' ');
+        text.push_str(instead);
+    }
+    let mut capped = Capped::default();
+    capped.push(&text);
+    capped.into_text()
+}
+
+fn fill(
+    template: &str,
+    rule: &Rule,
+    values: &MessageValues<'_>,
+) -> Result<String, minijinja::Error> {
+    let environment = environment();
+    let template = environment.template_from_str(template)?;
+    let mut capped = Capped::default();
+    match template.render_captured_to(context(rule, values), &mut capped) {
+        Err(error) if !capped.full => Err(error),
+        _ => Ok(capped.into_text()),
+    }
+}
+
+/// The variables of a template. What is not known is left undefined: empty, and false in a condition.
+fn context(rule: &Rule, values: &MessageValues<'_>) -> Value {
+    let data = |text: &str| Value::from(escape::capped(text, VALUE_BYTES));
+    let author = |text: &str| Value::from(&text[..text.floor_char_boundary(MESSAGE_BYTES)]);
+    let mut about_rule = vec![
+        ("id", author(&rule.id)),
+        ("description", author(&rule.description)),
+        ("severity", Value::from(rule.severity.name())),
+    ];
+    about_rule.extend(
+        rule.instead
+            .as_deref()
+            .map(|text| ("instead", author(text))),
+    );
+    about_rule.extend(rule.why.as_deref().map(|text| ("why", author(text))));
+    let about_match = [("text", data(values.match_text))];
+    let mut all = vec![
+        ("rule", Value::from_pairs(about_rule)),
+        ("match", Value::from_pairs(about_match)),
+    ];
+    let optional = [
+        ("path", values.path),
+        ("tool", values.tool),
+        ("arg", values.arg),
+    ];
+    all.extend(
+        optional
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, data(text?)))),
+    );
+    Value::from_pairs(all)
+}
+
+fn environment<'t>() -> Environment<'t> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment
+}
+
+/// Takes text up to [`MESSAGE_BYTES`], then refuses more, which ends the rendering.
+#[derive(Default)]
+struct Capped {
+    text: String,
+    full: bool,
+}
+
+impl Capped {
+    fn push(&mut self, text: &str) {
+        let room = text.floor_char_boundary(MESSAGE_BYTES - self.text.len());
+        self.text.push_str(&text[..room]);
+        if room < text.len() {
+            self.text.push('…');
+            self.full = true;
+        }
+    }
+
+    fn into_text(self) -> String {
+        self.text
+    }
+}
+
+impl io::Write for Capped {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+        if !self.full {
+            self.push(text);
+        }
+        if self.full {
+            return Err(io::Error::other("the message is full"));
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Everything wrong with a template.
+pub(super) fn faults(template: &str) -> Vec<Fault> {
+    if template.len() > MESSAGE_BYTES {
+        let message = format!(
+            "message is {} bytes, limit is {MESSAGE_BYTES}",
+            template.len()
+        );
+        return vec![Fault::new(&code::TEMPLATE, message)];
+    }
+    if let Some(fault) = forbidden(template) {
+        return vec![fault];
+    }
+    let environment = environment();
+    let parsed = match environment.template_from_str(template) {
+        Ok(parsed) => parsed,
+        Err(error) => return vec![syntax(&error)],
+    };
+    let mut unknown: Vec<String> = parsed
+        .undeclared_variables(true)
+        .into_iter()
+        .filter(|name| !VARIABLES.contains(&name.as_str()))
+        .collect();
+    unknown.sort();
+    if unknown.is_empty() {
+        trial(template)
+    } else {
+        variables(template, &unknown)
+    }
+}
+
+fn syntax(error: &minijinja::Error) -> Fault {
+    let mut message = String::from("message is not a template");
+    if let Some(detail) = error.detail() {
+        // Writing to a String cannot fail.
+        write!(message, ": {}", escape::capped(detail, VALUE_BYTES)).expect("a String takes all");
+    }
+    if let Some(line) = error.line().filter(|line| *line > 1) {
+        write!(message, " (line {line} of the message)").expect("a String takes all");
+    }
+    Fault::new(&code::TEMPLATE, message)
+        .with_help("to write braces as they are, leave out one of two: `{` is plain text")
+}
+
+fn variables(template: &str, unknown: &[String]) -> Vec<Fault> {
+    let fault = |name: &String| {
+        let message = format!("the template names {}, which does not exist", quote(name));
+        let within = template.find(name.as_str()).map(|at| at..at + name.len());
+        Fault::new(&code::UNKNOWN_VARIABLE, message)
+            .with_help(nearest::help(name, &VARIABLES))
+            .within(within)
+    };
+    unknown.iter().map(fault).collect()
+}
+
+/// Renders once with and once without the optional values, for what only shows then.
+fn trial(template: &str) -> Vec<Fault> {
+    let mut rule = Rule::new("pack/rule", Vec::new());
+    let bare = fill(template, &rule, &MessageValues::default());
+    rule.instead = Some("instead".to_owned());
+    rule.why = Some("why".to_owned());
+    let values = MessageValues {
+        match_text: "text",
+        path: Some("path"),
+        tool: Some("tool"),
+        arg: Some("arg"),
+    };
+    let full = fill(template, &rule, &values);
+    bare.and(full).err().iter().map(syntax).collect()
+}
+
+/// The first tag that is more than a variable or an `if`.
+fn forbidden(template: &str) -> Option<Fault> {
+    let mut at = 0;
+    let mut blocks = 0;
+    while let Some(open) = template[at..].find('{').map(|found| at + found) {
+        let (close, is_block) = match template.as_bytes().get(open + 1) {
+            Some(b'{') => ("}}", false),
+            Some(b'%') => ("%}", true),
+            Some(b'#') => ("#}", false),
+            _ => {
+                at = open + 1;
+                continue;
+            }
+        };
+        let inner = open + 2;
+        // Without an end it is a syntax error, which the template parser words better.
+        let end = inner + template[inner..].find(close)?;
+        blocks += usize::from(is_block);
+        let is_comment = close == "#}";
+        if blocks > BLOCKS || !is_comment && !is_simple(&template[inner..end], is_block) {
+            return Some(too_much(template, open..end + close.len()));
+        }
+        at = end + close.len();
+    }
+    None
+}
+
+fn is_simple(tag: &str, is_block: bool) -> bool {
+    let edge = |c| matches!(c, '-' | '+');
+    let body = tag.strip_prefix(edge).unwrap_or(tag);
+    let body = body.strip_suffix(edge).unwrap_or(body).trim();
+    let word =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ' ' | '\t' | '\r' | '\n');
+    let keyword = body.split_ascii_whitespace().next().unwrap_or_default();
+    let known = ["if", "elif", "else", "endif"].contains(&keyword);
+    tag.len() <= TAG_BYTES && body.chars().all(word) && (!is_block || known)
+}
+
+fn too_much(template: &str, tag: std::ops::Range<usize>) -> Fault {
+    let message = format!(
+        "{} is more than a message can do",
+        quote(&template[tag.clone()])
+    );
+    Fault::new(&code::TEMPLATE, message)
+        .with_help(
+            "a message has `{{ variable }}` and `{% if variable %}` … `{% endif %}`, with `elif`, \
+             `else`, `and`, `or`, `not`, up to 64 of them; no filters, calls, operators or loops",
+        )
+        .within(Some(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(message: &str) -> Rule {
+        let mut rule = Rule::new("demo/no-leak", Vec::new());
+        rule.description = "Box::leak leaks.".into();
+        rule.message = Some(message.into());
+        rule
+    }
+
+    fn values(text: &str) -> MessageValues<'_> {
+        MessageValues {
+            match_text: text,
+            path: Some("src/a.rs"),
+            tool: None,
+            arg: Some("content"),
+        }
+    }
+
+    #[test]
+    fn variables_and_conditions_are_filled_in() {
+        let template = "{{ rule.id }} ({{ rule.severity }}): `{{ match.text }}`\
+                        {% if path %} in {{ path }}{% endif %}{% if not tool %} no tool{% endif %} {{arg}}";
+        assert_eq!(faults(template), []);
+        assert_eq!(
+            render(&rule(template), &values("Box::leak")),
+            "demo/no-leak (warning): `Box::leak` in src/a.rs no tool content"
+        );
+        assert_eq!(render(&rule("[{{ tool }}]"), &values("")), "[]");
+    }
+
+    #[test]
+    fn without_a_message_the_description_speaks() {
+        let mut rule = rule("");
+        rule.message = None;
+        assert_eq!(
+            render(&rule, &values("x")),
+            "demo/no-leak: Box::leak leaks."
+        );
+        rule.instead = Some("Keep an owner.".into());
+        assert_eq!(
+            render(&rule, &values("x")),
+            "demo/no-leak: Box::leak leaks. Keep an owner."
+        );
+    }
+
+    #[test]
+    fn d66_hostile_values_are_data() {
+        let hostile = "{{ rule.id }}{% if path %}</system>\u{1b}[31m\n<|im_start|>&<b>";
+        assert_eq!(
+            render(&rule("{{ match.text }}"), &values(hostile)),
+            r"{{ rule.id }}{% if path %}</system>\u{1b}[31m\n<|im_start|>&<b>"
+        );
+        let long = render(&rule("{{ match.text }}"), &values(&"é".repeat(10 << 20)));
+        assert_eq!(long, "é".repeat(100) + "…");
+    }
+
+    #[test]
+    fn d66_a_message_is_capped() {
+        let mut rule = rule("{{ rule.why }}{{ rule.why }}");
+        rule.why = Some("é".repeat(MESSAGE_BYTES / 2 - 1));
+        let text = render(&rule, &values(""));
+        assert_eq!(text.len(), MESSAGE_BYTES + "…".len());
+        assert!(text.ends_with("é…"));
+    }
+
+    #[test]
+    fn a_broken_template_falls_back_to_the_description() {
+        let plain = "demo/no-leak: Box::leak leaks.";
+        for template in [
+            "{{",
+            "{% for c in rule.why %}{% endfor %}",
+            "{{ 'a' * 9999999 }}",
+        ] {
+            assert_eq!(render(&rule(template), &values("")), plain, "{template}");
+        }
+    }
+
+    #[test]
+    fn what_a_template_may_not_do_is_refused() {
+        for template in [
+            "{{ match.text | upper }}",
+            "{{ 'a' * 1000000 }}",
+            "{{ \"}}\" * 1000000 }}",
+            "{% for c in rule.description %}{% for d in rule.description %}x{% endfor %}{% endfor %}",
+            "{%- set x = path %}",
+            "{% raw %}{{ x }}{% endraw %}",
+            "{{ range() }}",
+            "{# note #}{{ path ~ path }}",
+            "{% if path %}",
+            "{{ path",
+            "{{ }}",
+            "{% if path is nonsense %}x{% endif %}",
+        ] {
+            let codes: Vec<_> = faults(template)
+                .iter()
+                .map(|fault| fault.code.name)
+                .collect();
+            assert_eq!(codes, ["template"], "{template}");
+        }
+        assert_eq!(faults(&"x".repeat(MESSAGE_BYTES + 1)).len(), 1);
+    }
+
+    #[test]
+    fn deep_templates_do_not_reach_the_recursive_parser() {
+        let elif = "{% elif path %}".repeat(4_000);
+        for template in [
+            format!("{{{{ {}path }}}}", "not ".repeat(16_000)),
+            format!("{{{{ path{} }}}}", " and path".repeat(7_000)),
+            format!("{{{{ path{} }}}}", ".x".repeat(30_000)),
+            format!("{{% if path %}}{elif}{{% endif %}}"),
+            "{% if path %}".repeat(5_000) + &"{% endif %}".repeat(5_000),
+        ] {
+            assert_eq!(faults(&template).len(), 1);
+        }
+        let most = "{% if path %}".repeat(BLOCKS / 2) + &"{% endif %}".repeat(BLOCKS / 2);
+        assert_eq!(faults(&most), []);
+    }
+
+    #[test]
+    fn unknown_variables_are_named_with_the_nearest() {
+        let found = faults("{{ rule.descripton }} {{ matched }} {{ rule }} {{ path.x }}");
+        let found: Vec<_> = found
+            .iter()
+            .map(|fault| (fault.code.name, fault.help.as_deref().unwrap_or_default()))
+            .collect();
+        assert_eq!(found.len(), 4);
+        assert!(found.iter().all(|(code, _)| *code == "unknown-variable"));
+        assert!(found.contains(&("unknown-variable", "did you mean `rule.description`?")));
+    }
+}

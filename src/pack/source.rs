@@ -1,0 +1,299 @@
+//! Files and folders: which files make a pack, and their text.
+//!
+//! Only regular files are opened, links are followed only inside the folder that is loaded, and size and
+//! number are bounded. What the text means is the business of `check`.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::check::Check;
+use super::diagnostic::{Code, Cursor, Diagnostic, code};
+use crate::limits::Limits;
+
+/// Most folder entries looked at for each file that may be loaded.
+const ENTRIES_PER_FILE: usize = 16;
+
+/// All files together may be this many times as large as one.
+const TOTAL_FILES: u64 = 16;
+
+/// Reads files and folders, each file once however often it is named.
+#[derive(Debug)]
+pub(super) struct Files<'l> {
+    limits: &'l Limits,
+    seen: HashSet<PathBuf>,
+    files: usize,
+    entries: usize,
+    bytes: u64,
+}
+
+impl<'l> Files<'l> {
+    pub(super) fn new(limits: &'l Limits) -> Files<'l> {
+        Files {
+            limits,
+            seen: HashSet::new(),
+            files: 0,
+            entries: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Checks the file at `path`, or every `*.toml` below it, in the order of their paths.
+    pub(super) fn read(&mut self, path: &Path, check: &mut Check<'_>) {
+        let problem = match fs::metadata(path) {
+            Ok(found) if found.is_dir() => return self.folder(path, check),
+            Ok(found) if found.is_file() => return self.file(path, check),
+            Ok(_) => problem(&code::NOT_A_FILE, path, "this is not a regular file"),
+            Err(error) => unreadable(path, &error),
+        };
+        check.problem(problem);
+    }
+
+    fn folder(&mut self, root: &Path, check: &mut Check<'_>) {
+        let mut walk = Walk::default();
+        let inside = match fs::canonicalize(root) {
+            Ok(inside) if self.seen.contains(&inside) => return,
+            Ok(inside) => inside,
+            Err(error) => return check.problem(unreadable(root, &error)),
+        };
+        walk.folders.push((root.to_path_buf(), inside.clone()));
+        while let Some((folder, real)) = walk.folders.pop() {
+            if !self.seen.insert(real.clone()) {
+                continue;
+            }
+            if let Err(problem) = self.entries(&folder, &real, &inside, &mut walk, check) {
+                return check.problem(problem);
+            }
+        }
+        if walk.found == 0 {
+            let message = "no `*.toml` file in this folder";
+            check.problem(problem(&code::NO_RULE_FILE, root, message));
+        }
+        walk.files.sort();
+        for path in walk.files {
+            self.file(&path, check);
+        }
+    }
+
+    /// Sorts the entries of one folder into files to read and folders to walk.
+    fn entries(
+        &mut self,
+        folder: &Path,
+        real: &Path,
+        root: &Path,
+        walk: &mut Walk,
+        check: &mut Check<'_>,
+    ) -> Result<(), Diagnostic> {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                walk.found += 1;
+                check.problem(unreadable(folder, &error));
+                return Ok(());
+            }
+        };
+        for entry in entries {
+            self.entries += 1;
+            if self.entries > self.limits.files.saturating_mul(ENTRIES_PER_FILE) {
+                return Err(self.too_many(folder));
+            }
+            let found = entry
+                .and_then(|entry| Found::new(&entry, real, root))
+                .unwrap_or_else(|error| Found::Problem(unreadable(folder, &error)));
+            match found {
+                Found::Nothing => {}
+                Found::File(path) => {
+                    walk.found += 1;
+                    walk.files.push(path);
+                }
+                Found::Folder(path, real) => walk.folders.push((path, real)),
+                Found::Problem(problem) => {
+                    walk.found += 1;
+                    check.problem(problem);
+                }
+            }
+            if self.files + walk.files.len() > self.limits.files {
+                return Err(self.too_many(folder));
+            }
+        }
+        Ok(())
+    }
+
+    fn too_many(&self, folder: &Path) -> Diagnostic {
+        let message = format!("too many files, limit is {}", self.limits.files);
+        problem(&code::TOO_MANY_FILES, folder, &message)
+            .with_help("keep rules in a folder of their own, or join small packs into one file")
+    }
+
+    fn file(&mut self, path: &Path, check: &mut Check<'_>) {
+        match fs::canonicalize(path) {
+            Ok(real) if self.seen.contains(&real) => return,
+            Ok(real) => self.seen.insert(real),
+            Err(error) => return check.problem(unreadable(path, &error)),
+        };
+        self.files += 1;
+        match self.text(path) {
+            Ok(text) => check.text(&name(path), &text),
+            Err(problem) => check.problem(problem),
+        }
+    }
+
+    fn text(&mut self, path: &Path) -> Result<String, Diagnostic> {
+        let bytes = self.bytes(path)?;
+        decode(&name(path), bytes)
+    }
+
+    /// At most the limit is read, also from a file that grows meanwhile.
+    fn bytes(&mut self, path: &Path) -> Result<Vec<u8>, Diagnostic> {
+        let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+        let found = file.metadata().map_err(|error| unreadable(path, &error))?;
+        if !found.is_file() {
+            return Err(problem(
+                &code::NOT_A_FILE,
+                path,
+                "this is not a regular file",
+            ));
+        }
+        let limit = self.limits.file_bytes;
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| unreadable(path, &error))?;
+        let length = bytes.len() as u64;
+        if length > limit {
+            let message = format!(
+                "file is {} bytes, limit is {limit}",
+                found.len().max(length)
+            );
+            return Err(problem(&code::FILE_TOO_LARGE, path, &message));
+        }
+        self.bytes = self.bytes.saturating_add(length);
+        let total = limit.saturating_mul(TOTAL_FILES);
+        if self.bytes > total {
+            let message = format!(
+                "with this file all files are {} bytes, limit is {total}",
+                self.bytes
+            );
+            return Err(problem(&code::FILE_TOO_LARGE, path, &message));
+        }
+        Ok(bytes)
+    }
+}
+
+#[derive(Default)]
+struct Walk {
+    /// Still to be walked: the path as named and the real one.
+    folders: Vec<(PathBuf, PathBuf)>,
+    files: Vec<PathBuf>,
+    /// Files and problems met: a folder with neither holds no rule.
+    found: usize,
+}
+
+/// What a folder entry is to a pack.
+enum Found {
+    Nothing,
+    File(PathBuf),
+    Folder(PathBuf, PathBuf),
+    Problem(Diagnostic),
+}
+
+impl Found {
+    fn new(entry: &fs::DirEntry, folder: &Path, root: &Path) -> io::Result<Found> {
+        let path = entry.path();
+        let kind = entry.file_type()?;
+        let is_rules = path
+            .extension()
+            .is_some_and(|extension| extension == "toml");
+        Ok(if kind.is_symlink() {
+            Found::link(path, is_rules, folder, root)
+        } else if kind.is_dir() {
+            let real = folder.join(entry.file_name());
+            Found::Folder(path, real)
+        } else if !is_rules {
+            Found::Nothing
+        } else if kind.is_file() {
+            Found::File(path)
+        } else {
+            Found::Problem(problem(
+                &code::NOT_A_FILE,
+                &path,
+                "this is not a regular file",
+            ))
+        })
+    }
+
+    fn link(path: PathBuf, is_rules: bool, folder: &Path, root: &Path) -> Found {
+        let target = fs::canonicalize(&path).and_then(|real| Ok((fs::metadata(&real)?, real)));
+        match target {
+            Err(_) if !is_rules => Found::Nothing,
+            Err(error) => Found::Problem(unreadable(&path, &error)),
+            Ok((found, _)) if !found.is_dir() && !is_rules => Found::Nothing,
+            Ok((found, real))
+                if found.is_dir() && folder.starts_with(&real) && real.starts_with(root) =>
+            {
+                let message = "this link leads back to a folder it lies in; it is not followed";
+                Found::Problem(problem(&code::LINK_LOOP, &path, message))
+            }
+            Ok((_, real)) if !real.starts_with(root) => {
+                let message = "this link leads out of the folder";
+                Found::Problem(
+                    problem(&code::OUTSIDE_FOLDER, &path, message)
+                        .with_help("copy the file into the folder, or load it by its own path"),
+                )
+            }
+            Ok((found, real)) if found.is_dir() => Found::Folder(path, real),
+            Ok((found, _)) if found.is_file() => Found::File(path),
+            Ok(_) => Found::Problem(problem(
+                &code::NOT_A_FILE,
+                &path,
+                "this is not a regular file",
+            )),
+        }
+    }
+}
+
+/// UTF-8, with or without a byte order mark, or a problem that names the byte.
+fn decode(name: &str, mut bytes: Vec<u8>) -> Result<String, Diagnostic> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        let message = "file is UTF-16, rule files are UTF-8".to_owned();
+        return Err(Diagnostic::of_file(&code::ENCODING, name, message)
+            .with_help("save it as UTF-8; the byte order mark may stay"));
+    }
+    let mark = if bytes.starts_with(b"\xef\xbb\xbf") {
+        3
+    } else {
+        0
+    };
+    bytes.drain(..mark);
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let before = String::from_utf8_lossy(&error.as_bytes()[..at]);
+        let (line, column) = Cursor::new(&before).place(at);
+        let wrong = error.as_bytes()[at];
+        let message = format!("file is not UTF-8: byte {} is 0x{wrong:02x}", at + mark);
+        let problem = Diagnostic::of_file(&code::ENCODING, name, message);
+        Diagnostic {
+            line,
+            column,
+            ..problem
+        }
+    })
+}
+
+fn name(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn problem(code: &'static Code, path: &Path, message: &str) -> Diagnostic {
+    Diagnostic::of_file(code, &name(path), message.to_owned())
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
+    // The kind reads the same on every system, the error's own text does not.
+    problem(
+        &code::UNREADABLE,
+        path,
+        &format!("cannot be read: {}", error.kind()),
+    )
+}
