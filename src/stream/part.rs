@@ -496,7 +496,9 @@ impl Scoped {
     }
 
     fn matches_path(&self, scope: &PathScope) -> bool {
-        self.paths.iter().any(|path| scope.applies(Some(path)) == Some(true))
+        self.paths
+            .iter()
+            .any(|path| scope.applies(Some(path)) == Some(true))
     }
 
     /// Judges again what waited, now that `decided` bytes are delivered and more is known.
