@@ -94,7 +94,11 @@ impl ArgPath {
 
     /// The key or index of the value itself; none if it did not fit.
     pub(crate) fn last(&self) -> Option<&str> {
-        if self.is_truncated() { None } else { self.segment(self.len().checked_sub(1)?) }
+        if self.is_truncated() {
+            None
+        } else {
+            self.segment(self.len().checked_sub(1)?)
+        }
     }
 
     /// Whether inner segments are missing because the path is over its limit.
@@ -283,7 +287,13 @@ impl Decoder {
                 self.release_escape(end, sink);
                 sink.close(end, end);
             }
-            State::Key => self.release_escape(end, &mut KeyText { bytes: Vec::new(), room: 0 }),
+            State::Key => self.release_escape(
+                end,
+                &mut KeyText {
+                    bytes: Vec::new(),
+                    room: 0,
+                },
+            ),
             State::Blanks => {
                 self.counters.raw += 1;
                 sink.close(end, end);
@@ -305,7 +315,11 @@ impl Decoder {
             return self.enter(Frame::Object, sink);
         }
         let room = LEADING_BLANKS - self.scratch.len();
-        let blanks = rest.iter().take(room).take_while(|&&byte| is_blank(byte)).count();
+        let blanks = rest
+            .iter()
+            .take(room)
+            .take_while(|&&byte| is_blank(byte))
+            .count();
         self.scratch.extend_from_slice(&rest[..blanks]);
         if blanks == 0 {
             // Past the room for blanks it is still open what follows them, so that no amount of
@@ -413,7 +427,11 @@ impl Decoder {
 
     fn leave(&mut self) {
         self.frames.pop();
-        self.state = if self.frames.is_empty() { State::Done } else { State::After };
+        self.state = if self.frames.is_empty() {
+            State::Done
+        } else {
+            State::After
+        };
     }
 
     /// A number, as it is written: lenient about its grammar (`01`, `1.2.3`), as its digits are
@@ -541,7 +559,10 @@ impl Decoder {
         let last = hex(&self.held[usize::from(self.held_len) - 4..usize::from(self.held_len)]);
         let (start, scalar) = if usize::from(self.held_len) == ESCAPE {
             let high = hex(&self.held[2..6]);
-            (end - 2 * half, 0x1_0000 + ((high - 0xD800) << 10) + (last - 0xDC00))
+            (
+                end - 2 * half,
+                0x1_0000 + ((high - 0xD800) << 10) + (last - 0xDC00),
+            )
         } else if (0xD800..0xDC00).contains(&last) {
             return;
         } else {
@@ -632,7 +653,8 @@ impl Sink for KeyText {
 
     fn run(&mut self, bytes: &[u8], _: u64) {
         let room = self.room.saturating_sub(self.bytes.len());
-        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.bytes
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, _: u64, _: u64) {
@@ -678,8 +700,15 @@ fn fits_low(place: usize, byte: u8) -> bool {
 }
 
 fn hex(digits: &[u8]) -> u32 {
-    let digit = |&byte: &u8| (byte as char).to_digit(16).expect("only hex digits are held here");
-    digits.iter().map(digit).fold(0, |unit, digit| unit << 4 | digit)
+    let digit = |&byte: &u8| {
+        (byte as char)
+            .to_digit(16)
+            .expect("only hex digits are held here")
+    };
+    digits
+        .iter()
+        .map(digit)
+        .fold(0, |unit, digit| unit << 4 | digit)
 }
 
 #[cfg(test)]

@@ -12,8 +12,14 @@ use globset::{Error, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use super::json::ArgPath;
 
 /// Arguments that hold the path of the file a tool call is about.
-pub(crate) const PATH_KEYS: [&str; 6] =
-    ["path", "file_path", "filePath", "filename", "notebook_path", "target_file"];
+pub(crate) const PATH_KEYS: [&str; 6] = [
+    "path",
+    "file_path",
+    "filePath",
+    "filename",
+    "notebook_path",
+    "target_file",
+];
 
 /// Whether the last segment of an argument's path says that its value is a file path.
 pub(crate) fn is_path_key(segment: &str) -> bool {
@@ -34,13 +40,20 @@ pub(crate) fn is_path_key(segment: &str) -> bool {
 /// What is not a separator is a character like any other: `%2e`, `~`, NUL, spaces.
 pub(crate) fn normalise(path: &str, root: Option<&str>) -> String {
     let root = root.map(slashes);
-    let root = root.as_deref().map(Lexical::new).filter(Lexical::is_absolute);
+    let root = root
+        .as_deref()
+        .map(Lexical::new)
+        .filter(Lexical::is_absolute);
     let path = slashes(path);
     let path = Lexical::new(&path);
     let Some(root) = root else {
         return path.to_string();
     };
-    let whole = if path.is_absolute() { path } else { root.join(&path) };
+    let whole = if path.is_absolute() {
+        path
+    } else {
+        root.join(&path)
+    };
     match whole.inside(&root) {
         Some(relative) => relative.to_string(),
         None => whole.to_string(),
@@ -49,7 +62,9 @@ pub(crate) fn normalise(path: &str, root: Option<&str>) -> String {
 
 fn slashes(path: &str) -> String {
     let mut path = path.replace('\\', "/");
-    let verbatim = path.strip_prefix("//?/").or_else(|| path.strip_prefix("//./"));
+    let verbatim = path
+        .strip_prefix("//?/")
+        .or_else(|| path.strip_prefix("//./"));
     if verbatim.is_some_and(|rest| drive(rest).is_some()) {
         path.drain(..4);
     }
@@ -67,7 +82,10 @@ struct Lexical<'a> {
 impl<'a> Lexical<'a> {
     fn new(path: &'a str) -> Lexical<'a> {
         let (anchor, rest) = anchor(path);
-        let mut lexical = Lexical { anchor, names: Vec::new() };
+        let mut lexical = Lexical {
+            anchor,
+            names: Vec::new(),
+        };
         lexical.extend(rest.split('/'));
         lexical
     }
@@ -98,8 +116,10 @@ impl<'a> Lexical<'a> {
         let on_drive = self.anchor != Some(Cow::Borrowed("/"));
         let same = |(a, b): (&&str, &&str)| a == b || on_drive && a.eq_ignore_ascii_case(b);
         let (head, names) = self.names.split_at_checked(root.names.len())?;
-        (self.anchor == root.anchor && head.iter().zip(&root.names).all(same))
-            .then(|| Lexical { anchor: None, names: names.to_vec() })
+        (self.anchor == root.anchor && head.iter().zip(&root.names).all(same)).then(|| Lexical {
+            anchor: None,
+            names: names.to_vec(),
+        })
     }
 }
 
@@ -173,7 +193,11 @@ impl PathScope {
             }
         }
         let includes = excludes.contains(&false);
-        Ok(PathScope { set: set.build()?, excludes, includes })
+        Ok(PathScope {
+            set: set.build()?,
+            excludes,
+            includes,
+        })
     }
 
     /// Whether the file is in scope. Without a path only a scope that includes nothing can tell, and
@@ -207,7 +231,11 @@ fn whole_path(glob: &str) -> Vec<String> {
     if rooted {
         return vec![format!("{glob}{below}"), format!("/{glob}{below}")];
     }
-    let any_folder = if glob.contains('/') || glob == "**" { "" } else { "**/" };
+    let any_folder = if glob.contains('/') || glob == "**" {
+        ""
+    } else {
+        "**/"
+    };
     vec![format!("{any_folder}{glob}{below}")]
 }
 
@@ -222,7 +250,12 @@ impl ToolScope {
     pub(crate) fn new(globs: &[String]) -> Result<ToolScope, Error> {
         let mut set = GlobSetBuilder::new();
         for glob in globs {
-            set.add(GlobBuilder::new(glob).case_insensitive(true).backslash_escape(true).build()?);
+            set.add(
+                GlobBuilder::new(glob)
+                    .case_insensitive(true)
+                    .backslash_escape(true)
+                    .build()?,
+            );
         }
         Ok(ToolScope { set: set.build()? })
     }
@@ -254,7 +287,9 @@ enum Segment {
 impl ArgScope {
     pub(crate) fn new(globs: &[String]) -> Result<ArgScope, Error> {
         let segments = |glob: &String| split_dots(glob).into_iter().map(Segment::new).collect();
-        Ok(ArgScope { globs: globs.iter().map(segments).collect::<Result<_, Error>>()? })
+        Ok(ArgScope {
+            globs: globs.iter().map(segments).collect::<Result<_, Error>>()?,
+        })
     }
 
     /// Whether the argument is in scope. One whose path is truncated is: nobody can tell that it is
@@ -274,7 +309,10 @@ impl Segment {
         if !glob.contains(['*', '?', '[', ']', '{', '}', '\\']) {
             return Ok(Segment::Exact(glob.to_owned()));
         }
-        let glob = GlobBuilder::new(glob).backslash_escape(true).empty_alternates(true).build()?;
+        let glob = GlobBuilder::new(glob)
+            .backslash_escape(true)
+            .empty_alternates(true)
+            .build()?;
         Ok(Segment::Like(glob.compile_matcher()))
     }
 

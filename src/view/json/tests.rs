@@ -57,22 +57,32 @@ impl Sink for Recorder {
         assert!(!bytes.is_empty(), "an empty run");
         let haystack = self.current();
         haystack.bytes.extend_from_slice(bytes);
-        haystack.places.extend((at..).take(bytes.len()).map(|at| (at, at + 1, at + 1)));
+        haystack
+            .places
+            .extend((at..).take(bytes.len()).map(|at| (at, at + 1, at + 1)));
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         let haystack = self.current();
         haystack.bytes.extend_from_slice(utf8);
-        haystack.places.extend(utf8.iter().map(|_| (start, end, decided)));
+        haystack
+            .places
+            .extend(utf8.iter().map(|_| (start, end, decided)));
     }
 
     fn close(&mut self, end: u64, decided: u64) {
-        let mut haystack = self.open.take().expect("a haystack closes that is not open");
+        let mut haystack = self
+            .open
+            .take()
+            .expect("a haystack closes that is not open");
         (haystack.end, haystack.decided) = (end, decided);
         let mut at = haystack.at;
         for &(start, end, decided) in &haystack.places {
             // The bytes of one character share a place.
-            assert!(start == at || end == at, "bytes of a haystack are not in a row");
+            assert!(
+                start == at || end == at,
+                "bytes of a haystack are not in a row"
+            );
             assert!(start < end && end <= decided && decided <= haystack.decided);
             at = end;
         }
@@ -153,21 +163,31 @@ fn check_with(
     let expected = Model::read(text, depth, path_bytes);
     let cases = every_cut(text, text.len() as u64, |deltas| {
         let got = decode_with(deltas.iter().copied(), depth, path_bytes);
-        assert_eq!(got, expected, "{deltas:?} of {:?}", String::from_utf8_lossy(text));
+        assert_eq!(
+            got,
+            expected,
+            "{deltas:?} of {:?}",
+            String::from_utf8_lossy(text)
+        );
     });
     (expected, cases)
 }
 
 fn values(haystacks: &[Haystack]) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    haystacks.iter().map(|one| (one.path.join("."), text(&one.bytes))).collect()
+    haystacks
+        .iter()
+        .map(|one| (one.path.join("."), text(&one.bytes)))
+        .collect()
 }
 
 /// Whether the values of `text` are those, under every cut.
 fn check_values(text: impl AsRef<[u8]>, expected: &[(&str, &str)]) -> JsonCounters {
     let (haystacks, counters) = check(text.as_ref());
-    let expected: Vec<(String, String)> =
-        expected.iter().map(|&(path, value)| (path.to_owned(), value.to_owned())).collect();
+    let expected: Vec<(String, String)> = expected
+        .iter()
+        .map(|&(path, value)| (path.to_owned(), value.to_owned()))
+        .collect();
     assert_eq!(values(&haystacks), expected);
     counters
 }
@@ -211,8 +231,15 @@ impl<'a> Model<'a> {
             counters: JsonCounters::default(),
         };
         model.document();
-        assert!(!model.fates.contains(&Fate::Unread), "the model left bytes out");
-        let delivered = model.fates.iter().filter(|&&fate| fate == Fate::Delivered).count();
+        assert!(
+            !model.fates.contains(&Fate::Unread),
+            "the model left bytes out"
+        );
+        let delivered = model
+            .fates
+            .iter()
+            .filter(|&&fate| fate == Fate::Delivered)
+            .count();
         let covered: u64 = model.haystacks.iter().map(|one| one.end - one.at).sum();
         assert_eq!(covered, delivered as u64);
         (model.haystacks, model.counters)
@@ -234,7 +261,10 @@ impl<'a> Model<'a> {
     }
 
     fn as_is(&self, range: Range<usize>) -> (Vec<u8>, Vec<Place>) {
-        let places = range.clone().map(|at| (at as u64, at as u64 + 1, at as u64 + 1)).collect();
+        let places = range
+            .clone()
+            .map(|at| (at as u64, at as u64 + 1, at as u64 + 1))
+            .collect();
         (self.text[range].to_vec(), places)
     }
 
@@ -247,12 +277,20 @@ impl<'a> Model<'a> {
         let path = vec![RAW.to_owned()];
         let end = range.end;
         let decided = if end == self.text.len() { end } else { end + 1 };
-        let raw = Haystack { path, raw: true, bytes, places, ..Haystack::default() };
+        let raw = Haystack {
+            path,
+            raw: true,
+            bytes,
+            places,
+            ..Haystack::default()
+        };
         self.deliver(raw, range, decided);
     }
 
     fn blanks(&mut self, at: usize) -> usize {
-        let end = self.text[at..].iter().position(|byte| !b" \t\r\n".contains(byte));
+        let end = self.text[at..]
+            .iter()
+            .position(|byte| !b" \t\r\n".contains(byte));
         let end = end.map_or(self.text.len(), |count| at + count);
         // Looked at twice where a token is first peeked at and then taken.
         self.fates[at..end].fill(Fate::Structure);
@@ -261,7 +299,11 @@ impl<'a> Model<'a> {
 
     fn document(&mut self) {
         let length = self.text.len();
-        let leading = self.text.iter().take_while(|byte| b" \t\r\n".contains(byte)).count();
+        let leading = self
+            .text
+            .iter()
+            .take_while(|byte| b" \t\r\n".contains(byte))
+            .count();
         let (held, decided) = match leading {
             0..=LEADING_BLANKS => (leading, length.min(leading + 1)),
             _ => (LEADING_BLANKS, LEADING_BLANKS + 1),
@@ -323,7 +365,11 @@ impl<'a> Model<'a> {
                 self.mark(at..at + 1, Fate::Structure);
                 let (bytes, places, end) = self.string(at + 1);
                 let closed = end < self.text.len();
-                let value = Haystack { bytes, places, ..self.haystack(path) };
+                let value = Haystack {
+                    bytes,
+                    places,
+                    ..self.haystack(path)
+                };
                 self.deliver(value, at + 1..end, end + usize::from(closed));
                 self.mark(end..end + usize::from(closed), Fate::Structure);
                 if closed { Ok(end + 1) } else { Err(Stop::End) }
@@ -339,13 +385,24 @@ impl<'a> Model<'a> {
         let length = match word {
             Some(word) => word.bytes().zip(rest).take_while(|(a, b)| a == *b).count(),
             None if !b"-0123456789".contains(&rest[0]) => return Err(Stop::Broken(at)),
-            None => rest.iter().take_while(|byte| b"-+.eE0123456789".contains(byte)).count(),
+            None => rest
+                .iter()
+                .take_while(|byte| b"-+.eE0123456789".contains(byte))
+                .count(),
         };
         let end = at + length;
         let complete = word.is_some_and(|word| word.len() == length);
         let (bytes, places) = self.as_is(at..end);
-        let value = Haystack { bytes, places, ..self.haystack(path) };
-        let certain = if complete || end == self.text.len() { end } else { end + 1 };
+        let value = Haystack {
+            bytes,
+            places,
+            ..self.haystack(path)
+        };
+        let certain = if complete || end == self.text.len() {
+            end
+        } else {
+            end + 1
+        };
         self.deliver(value, at..end, certain);
         match word {
             _ if end == self.text.len() => Err(Stop::End),
@@ -359,7 +416,11 @@ impl<'a> Model<'a> {
         let kept = (0..=path.len()).take_while(fits).last().unwrap_or(0);
         let truncated = kept < path.len();
         self.counters.path_truncated += u64::from(truncated);
-        Haystack { path: path[..kept].to_vec(), truncated, ..Haystack::default() }
+        Haystack {
+            path: path[..kept].to_vec(),
+            truncated,
+            ..Haystack::default()
+        }
     }
 
     fn array(&mut self, at: usize, path: &mut Vec<String>, depth: usize) -> Result<usize, Stop> {
@@ -412,7 +473,11 @@ impl<'a> Model<'a> {
                 byte => (vec![byte], at + 1, at + 1, false),
             };
             for (i, &byte) in decoded.iter().enumerate() {
-                let (start, end) = if as_is { (at + i, at + i + 1) } else { (at, end) };
+                let (start, end) = if as_is {
+                    (at + i, at + i + 1)
+                } else {
+                    (at, end)
+                };
                 bytes.push(byte);
                 places.push((start as u64, end as u64, decided as u64));
             }
@@ -425,14 +490,21 @@ impl<'a> Model<'a> {
     fn escape(&mut self, at: usize) -> (Vec<u8>, usize, usize, bool) {
         let rest = &self.text[at..];
         let certain = |fitting: usize| self.text.len().min(at + fitting + 1);
-        let short = rest.get(1).and_then(|name| b"\"\\/bfnrt".iter().position(|one| one == name));
+        let short = rest
+            .get(1)
+            .and_then(|name| b"\"\\/bfnrt".iter().position(|one| one == name));
         if let Some(place) = short {
             return (vec![b"\"\\/\x08\x0C\n\r\t"[place]], at + 2, at + 2, false);
         }
         let fitting = fitting(rest, ["\\", "u", HEX, HEX, HEX, HEX]);
         if fitting < 6 {
             self.counters.malformed += 1;
-            return (rest[..fitting].to_vec(), at + fitting, certain(fitting), true);
+            return (
+                rest[..fitting].to_vec(),
+                at + fitting,
+                certain(fitting),
+                true,
+            );
         }
         let unit =
             |text: &[u8]| u16::from_str_radix(str::from_utf8(&text[2..6]).unwrap(), 16).unwrap();
@@ -457,7 +529,10 @@ const HEX: &str = "0123456789abcdefABCDEF";
 
 /// How many bytes of the text are in the class at their place.
 fn fitting(text: &[u8], classes: [&str; 6]) -> usize {
-    text.iter().zip(classes).take_while(|(byte, class)| class.as_bytes().contains(byte)).count()
+    text.iter()
+        .zip(classes)
+        .take_while(|(byte, class)| class.as_bytes().contains(byte))
+        .count()
 }
 
 // ---- serde_json as an oracle, with every duplicate key ----
@@ -515,8 +590,10 @@ impl<'de> Visitor<'de> for Flatten<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
         for index in 0.. {
             self.path.push(index.to_string());
-            let more = elements
-                .next_element_seed(Flatten { path: &mut *self.path, leaves: &mut *self.leaves })?;
+            let more = elements.next_element_seed(Flatten {
+                path: &mut *self.path,
+                leaves: &mut *self.leaves,
+            })?;
             self.path.pop();
             if more.is_none() {
                 break;
@@ -527,8 +604,10 @@ impl<'de> Visitor<'de> for Flatten<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         while let Some(key) = entries.next_key::<String>()? {
             self.path.push(key);
-            entries
-                .next_value_seed(Flatten { path: &mut *self.path, leaves: &mut *self.leaves })?;
+            entries.next_value_seed(Flatten {
+                path: &mut *self.path,
+                leaves: &mut *self.leaves,
+            })?;
             self.path.pop();
         }
         Ok(())
@@ -538,7 +617,11 @@ impl<'de> Visitor<'de> for Flatten<'_> {
 fn serde_leaves(text: &[u8]) -> serde_json::Result<Vec<(Vec<String>, Leaf)>> {
     let (mut path, mut leaves) = (Vec::new(), Vec::new());
     let mut input = serde_json::Deserializer::from_slice(text);
-    Flatten { path: &mut path, leaves: &mut leaves }.deserialize(&mut input)?;
+    Flatten {
+        path: &mut path,
+        leaves: &mut leaves,
+    }
+    .deserialize(&mut input)?;
     input.end()?;
     Ok(leaves)
 }
@@ -576,7 +659,9 @@ fn any_text() -> impl Strategy<Value = String> {
 }
 
 fn any_key() -> impl Strategy<Value = String> {
-    let usual = ["command", "path", "edits", "new_text", "a", "", "$raw", "a.b"];
+    let usual = [
+        "command", "path", "edits", "new_text", "a", "", "$raw", "a.b",
+    ];
     prop_oneof![3 => proptest::sample::select(usual.to_vec()).prop_map(str::to_owned), 1 => any_text()]
 }
 
@@ -607,7 +692,12 @@ struct Writer {
 impl Writer {
     fn write(tree: &Tree, seed: u64) -> Writer {
         let (out, leaves, path) = Default::default();
-        let mut writer = Writer { random: Random(seed), out, leaves, path };
+        let mut writer = Writer {
+            random: Random(seed),
+            out,
+            leaves,
+            path,
+        };
         writer.tree(tree);
         writer
     }
@@ -676,7 +766,9 @@ impl Writer {
 
     fn char(&mut self, char: char) {
         let must = char < ' ' || char == '"' || char == '\\';
-        let short = "\"\\/\x08\x0C\n\r\t".find(char).map(|place| b"\"\\/bfnrt"[place]);
+        let short = "\"\\/\x08\x0C\n\r\t"
+            .find(char)
+            .map(|place| b"\"\\/bfnrt"[place]);
         match (self.random.below(4), short) {
             (0, _) => self.units(char),
             (1, None) if must => self.units(char),
@@ -704,13 +796,18 @@ fn run_cases<S: Strategy<Value: Debug>>(
     test: impl Fn(S::Value) -> u64,
 ) -> u64 {
     let total = std::cell::Cell::new(0);
-    let config =
-        ProptestConfig { cases: documents, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig {
+        cases: documents,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
     let run = |value| {
         total.set(total.get() + test(value));
         Ok(())
     };
-    TestRunner::new(config).run(&strategy, run).unwrap_or_else(|failure| panic!("{failure}"));
+    TestRunner::new(config)
+        .run(&strategy, run)
+        .unwrap_or_else(|failure| panic!("{failure}"));
     total.get()
 }
 
@@ -725,7 +822,11 @@ fn any_document_decodes_as_serde_json_reads_it_under_every_cut() {
         for ((haystack, leaf), own) in haystacks.iter().zip(&oracle).zip(&leaves) {
             let written = str::from_utf8(&haystack.bytes).unwrap();
             assert_eq!(haystack.path, leaf.0);
-            assert!(same_leaf(written, &leaf.1), "{written:?} is not {:?}", leaf.1);
+            assert!(
+                same_leaf(written, &leaf.1),
+                "{written:?} is not {:?}",
+                leaf.1
+            );
             assert_eq!((&haystack.path, written), (&own.0, own.1.as_str()));
         }
         cases
@@ -749,7 +850,10 @@ fn any_cut_off_document_delivers_what_came() {
                 let same = (&cut.path, &cut.bytes) == (&whole.path, &whole.bytes);
                 same || cut.raw
             }));
-            assert!(cut.len() >= complete.len(), "a complete field is missing at {end}");
+            assert!(
+                cut.len() >= complete.len(),
+                "a complete field is missing at {end}"
+            );
         }
         2 * text.len() as u64
     });
@@ -817,18 +921,27 @@ fn any_broken_document_is_delivered_to_the_last_byte_under_every_cut() {
     let cases = run_cases(1_500, strategy, |(tree, seed, depth, path_bytes)| {
         let mut text = Writer::write(&tree, seed).out;
         mutate(&mut text, &mut Random(!seed));
-        let (depth, path_bytes) =
-            if seed % 2 == 0 { (DEPTH, PATH_BYTES) } else { (depth, path_bytes) };
+        let (depth, path_bytes) = if seed % 2 == 0 {
+            (DEPTH, PATH_BYTES)
+        } else {
+            (depth, path_bytes)
+        };
         let ((haystacks, counters), cases) = check_with(&text, depth, path_bytes);
         let sound = haystacks.iter().all(|one| !one.raw) && counters.malformed == 0;
         match serde_leaves(&text) {
             Ok(leaves) if sound => assert_eq!(leaves.len(), haystacks.len()),
-            Ok(_) => assert!(counters.too_deep + counters.raw > 0, "sound JSON was refused"),
+            Ok(_) => assert!(
+                counters.too_deep + counters.raw > 0,
+                "sound JSON was refused"
+            ),
             Err(error) if error.is_eof() => {}
             Err(error) => {
                 let refused = !sound || counters.lone_surrogates > 0;
                 let error = error.to_string();
-                assert!(refused || lenient(&text, &haystacks, &error), "let through: {error}");
+                assert!(
+                    refused || lenient(&text, &haystacks, &error),
+                    "let through: {error}"
+                );
             }
         }
         cases
@@ -843,11 +956,14 @@ fn any_bytes_are_delivered_to_the_last_under_every_cut() {
         1 => any::<u8>(),
     ];
     let start = proptest::sample::select(vec!["", "{", "{\"a\":", "{\"a\":[\"", " {\"\\ud83d"]);
-    let cases =
-        run_cases(4_000, (start, proptest::collection::vec(byte, 0..40)), |(start, rest)| {
+    let cases = run_cases(
+        4_000,
+        (start, proptest::collection::vec(byte, 0..40)),
+        |(start, rest)| {
             let text = [start.as_bytes(), &rest].concat();
             check_with(&text, 3, 8).1
-        });
+        },
+    );
     eprintln!("garbage: {cases} cases of document and cut");
 }
 
@@ -856,7 +972,10 @@ fn recorded(folder: &str) -> Vec<Vec<String>> {
     let mut inputs = Vec::new();
     for entry in std::fs::read_dir(format!("{folder}/streams")).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "jsonl") {
+        if path
+            .extension()
+            .is_none_or(|extension| extension != "jsonl")
+        {
             continue;
         }
         for line in std::fs::read_to_string(path).unwrap().lines() {
@@ -867,8 +986,10 @@ fn recorded(folder: &str) -> Vec<Vec<String>> {
                 let part = delta[0].as_u64().unwrap() as usize;
                 deltas[part].push(delta[1].as_str().unwrap().to_owned());
             }
-            let of_tools =
-                parts.iter().zip(deltas).filter(|(part, _)| part["kind"] == "tool-input");
+            let of_tools = parts
+                .iter()
+                .zip(deltas)
+                .filter(|(part, _)| part["kind"] == "tool-input");
             inputs.extend(of_tools.map(|(_, deltas)| deltas));
         }
     }
@@ -893,7 +1014,10 @@ fn recorded_tool_input_decodes_as_serde_json_reads_it() {
             Ok(leaves) if text.trim_ascii_start().starts_with(b"{") => {
                 assert_eq!(expected.1, JsonCounters::default());
                 assert!(
-                    leaves.iter().map(|leaf| &leaf.0).eq(expected.0.iter().map(|one| &one.path))
+                    leaves
+                        .iter()
+                        .map(|leaf| &leaf.0)
+                        .eq(expected.0.iter().map(|one| &one.path))
                 );
                 for (haystack, (_, leaf)) in expected.0.iter().zip(&leaves) {
                     assert!(same_leaf(str::from_utf8(&haystack.bytes).unwrap(), leaf));
@@ -917,8 +1041,14 @@ fn check_string(written: &str, decoded: &str) -> JsonCounters {
 
 #[test]
 fn a10_a_surrogate_pair_in_two_deltas_is_one_character() {
-    assert_eq!(check_string(r"\uD83D\uDE00", "\u{1F600}"), JsonCounters::default());
-    assert_eq!(check_string(r"a\ud83d\ude00b", "a\u{1F600}b"), JsonCounters::default());
+    assert_eq!(
+        check_string(r"\uD83D\uDE00", "\u{1F600}"),
+        JsonCounters::default()
+    );
+    assert_eq!(
+        check_string(r"a\ud83d\ude00b", "a\u{1F600}b"),
+        JsonCounters::default()
+    );
     assert_eq!(
         check_string(r"\ud800\udc00\uDBFF\uDFFF", "\u{10000}\u{10FFFF}"),
         JsonCounters::default()
@@ -941,7 +1071,10 @@ fn a11_a_lone_surrogate_is_a_replacement_character_of_its_own_six_bytes() {
         (r"\ud83d\ude00\ude00", "\u{1F600}\u{FFFD}", 1, (6, 18, 18)),
     ];
     for (written, decoded, lone, first) in cases {
-        let expected = JsonCounters { lone_surrogates: lone, ..JsonCounters::default() };
+        let expected = JsonCounters {
+            lone_surrogates: lone,
+            ..JsonCounters::default()
+        };
         assert_eq!(check_string(written, decoded), expected, "{written}");
         let text = format!("{{\"v\":\"{written}\"}}");
         assert_eq!(decode([text.as_bytes()]).0[0].places[0], first, "{written}");
@@ -959,11 +1092,18 @@ fn a11_a_lone_surrogate_before_what_is_no_escape() {
 
 #[test]
 fn a12_a13_an_escaped_letter_is_decoded_whatever_byte_it_is_cut_at() {
-    assert_eq!(check_string(r"\u0072m -rf", "rm -rf"), JsonCounters::default());
+    assert_eq!(
+        check_string(r"\u0072m -rf", "rm -rf"),
+        JsonCounters::default()
+    );
     let text = br#"{"command":"\u0072m"}"#;
     for cut in 12..18 {
         let (haystacks, _) = decode([&text[..cut], &text[cut..]]);
-        assert_eq!(haystacks[0].places, [(12, 18, 18), (18, 19, 19)], "cut at {cut}");
+        assert_eq!(
+            haystacks[0].places,
+            [(12, 18, 18), (18, 19, 19)],
+            "cut at {cut}"
+        );
     }
 }
 
@@ -975,8 +1115,14 @@ fn a14_short_escapes_cut_after_the_backslash() {
 
 #[test]
 fn a15_a_double_escape_is_decoded_once() {
-    assert_eq!(check_string(r"\\u0072m \\\\n", r"\u0072m \\n"), JsonCounters::default());
-    check_values(r#"{"v":"{\"w\":\"\\u0072\"}"}"#, &[("v", r#"{"w":"\u0072"}"#)]);
+    assert_eq!(
+        check_string(r"\\u0072m \\\\n", r"\u0072m \\n"),
+        JsonCounters::default()
+    );
+    check_values(
+        r#"{"v":"{\"w\":\"\\u0072\"}"}"#,
+        &[("v", r#"{"w":"\u0072"}"#)],
+    );
 }
 
 #[test]
@@ -991,7 +1137,10 @@ fn an_escape_that_is_none_stands_for_itself() {
         (r"C:\Users\me", r"C:\Users\me", 2),
     ];
     for (written, decoded, malformed) in cases {
-        let expected = JsonCounters { malformed, ..JsonCounters::default() };
+        let expected = JsonCounters {
+            malformed,
+            ..JsonCounters::default()
+        };
         assert_eq!(check_string(written, decoded), expected, "{written}");
     }
 }
@@ -1010,7 +1159,10 @@ fn a_part_that_ends_inside_an_escape_loses_no_byte() {
 
 #[test]
 fn control_characters_and_invalid_utf8_in_strings_stay_as_they_are() {
-    assert_eq!(check_string("a\nb\0c\u{7F}", "a\nb\0c\u{7F}"), JsonCounters::default());
+    assert_eq!(
+        check_string("a\nb\0c\u{7F}", "a\nb\0c\u{7F}"),
+        JsonCounters::default()
+    );
     let (haystacks, counters) = check(b"{\"v\":\"\xFF\xC0\xAF\xED\xA0\x80\xE2\x82\"}");
     assert_eq!(haystacks[0].bytes, b"\xFF\xC0\xAF\xED\xA0\x80\xE2\x82");
     assert_eq!(counters, JsonCounters::default());
@@ -1032,7 +1184,14 @@ fn c37_what_is_not_an_object_is_one_raw_haystack_from_byte_0() {
         let (haystacks, counters) = check(text.as_bytes());
         assert_eq!(values(&haystacks), [(RAW.to_owned(), text.to_owned())]);
         assert!(haystacks[0].raw && haystacks[0].at == 0);
-        assert_eq!(counters, JsonCounters { raw: 1, ..JsonCounters::default() }, "{text}");
+        assert_eq!(
+            counters,
+            JsonCounters {
+                raw: 1,
+                ..JsonCounters::default()
+            },
+            "{text}"
+        );
     }
     assert_eq!(check(b""), (Vec::new(), JsonCounters::default()));
 }
@@ -1045,11 +1204,20 @@ fn c37_blanks_before_raw_input_are_certain_only_with_what_follows() {
 
 #[test]
 fn no_amount_of_blanks_keeps_an_argument_from_being_decoded() {
-    for blanks in [LEADING_BLANKS - 1, LEADING_BLANKS, LEADING_BLANKS + 1, 3 * LEADING_BLANKS] {
+    for blanks in [
+        LEADING_BLANKS - 1,
+        LEADING_BLANKS,
+        LEADING_BLANKS + 1,
+        3 * LEADING_BLANKS,
+    ] {
         let blank = " \n".repeat(blanks)[..blanks].to_owned();
         let object = blank.clone() + r#"{"command":"\u0072m"}"#;
         let raw = blank.clone() + "patch";
-        let texts = [(&object, blanks <= LEADING_BLANKS), (&raw, true), (&blank, true)];
+        let texts = [
+            (&object, blanks <= LEADING_BLANKS),
+            (&raw, true),
+            (&blank, true),
+        ];
         for (text, held) in texts {
             let expected = Model::read(text.as_bytes(), DEPTH, PATH_BYTES);
             for size in [1, 7, 4095, 4096, 4097, usize::MAX] {
@@ -1090,8 +1258,17 @@ fn c39_endless_nesting_is_raw_from_the_first_container_too_deep() {
     let (haystacks, counters) = decode(deltas(usize::MAX));
     assert_eq!(haystacks.len(), 1);
     // The object is the first container, so 127 of the brackets are taken.
-    assert_eq!((haystacks[0].at, haystacks[0].end), (5 + 127, text.len() as u64));
-    assert_eq!(counters, JsonCounters { too_deep: 1, ..JsonCounters::default() });
+    assert_eq!(
+        (haystacks[0].at, haystacks[0].end),
+        (5 + 127, text.len() as u64)
+    );
+    assert_eq!(
+        counters,
+        JsonCounters {
+            too_deep: 1,
+            ..JsonCounters::default()
+        }
+    );
     assert_eq!(decode(deltas(1)), (haystacks, counters));
 
     let objects = "{\"a\":".repeat(1_000_000);
@@ -1103,12 +1280,18 @@ fn c39_endless_nesting_is_raw_from_the_first_container_too_deep() {
 #[test]
 fn c39_the_depth_limit_counts_containers() {
     let ((haystacks, counters), _) = check_with(br#"{"a":[1,{"b":"x"}]}"#, 2, PATH_BYTES);
-    assert_eq!(values(&haystacks)[1], (RAW.to_owned(), r#"{"b":"x"}]}"#.to_owned()));
+    assert_eq!(
+        values(&haystacks)[1],
+        (RAW.to_owned(), r#"{"b":"x"}]}"#.to_owned())
+    );
     assert_eq!((counters.too_deep, counters.malformed), (1, 0));
     let ((haystacks, _), _) = check_with(br#"{"a":[1,{"b":"x"}]}"#, 3, PATH_BYTES);
     assert_eq!(values(&haystacks)[1], ("a.1.b".to_owned(), "x".to_owned()));
     let ((haystacks, _), _) = check_with(br#"{"a":1}"#, 0, PATH_BYTES);
-    assert_eq!(values(&haystacks), [(RAW.to_owned(), r#"{"a":1}"#.to_owned())]);
+    assert_eq!(
+        values(&haystacks),
+        [(RAW.to_owned(), r#"{"a":1}"#.to_owned())]
+    );
 }
 
 #[test]
@@ -1127,7 +1310,12 @@ fn c40_duplicate_keys_are_each_a_haystack() {
 fn c41_an_escaped_key_is_the_key_it_spells() {
     check_values(
         r#"{"\u0063ommand":"a","c\u006Fmmand":"b","\ud83d\ude00":"c","\n\"":"d"}"#,
-        &[("command", "a"), ("command", "b"), ("\u{1F600}", "c"), ("\n\"", "d")],
+        &[
+            ("command", "a"),
+            ("command", "b"),
+            ("\u{1F600}", "c"),
+            ("\n\"", "d"),
+        ],
     );
 }
 
@@ -1143,8 +1331,17 @@ fn c42_a_huge_key_takes_no_memory_and_its_value_is_read() {
     decoder.finish(&mut recorder);
     assert!(decoder.scratch.capacity() <= 2 * (PATH_BYTES + 1));
     assert!(decoder.path.text.capacity() <= 2 * (PATH_BYTES + 1));
-    assert_eq!(decoder.counters(), JsonCounters { path_truncated: 1, ..JsonCounters::default() });
-    assert_eq!(values(&recorder.done), [(String::new(), "rm".into()), ("b.c".into(), "1".into())]);
+    assert_eq!(
+        decoder.counters(),
+        JsonCounters {
+            path_truncated: 1,
+            ..JsonCounters::default()
+        }
+    );
+    assert_eq!(
+        values(&recorder.done),
+        [(String::new(), "rm".into()), ("b.c".into(), "1".into())]
+    );
     assert!(recorder.done[0].truncated && !recorder.done[1].truncated);
 }
 
@@ -1152,9 +1349,15 @@ fn c42_a_huge_key_takes_no_memory_and_its_value_is_read() {
 fn c42_a_path_over_its_limit_keeps_whole_segments() {
     let text = br#"{"ab":{"cd":{"e":1},"f":2},"abcdef":3,"g":4}"#;
     let ((haystacks, counters), _) = check_with(text, DEPTH, 5);
-    let paths: Vec<_> = haystacks.iter().map(|one| (one.path.join("."), one.truncated)).collect();
+    let paths: Vec<_> = haystacks
+        .iter()
+        .map(|one| (one.path.join("."), one.truncated))
+        .collect();
     let expected = [("ab.cd", true), ("ab.f", false), ("", true), ("g", false)];
-    assert_eq!(paths, expected.map(|(path, truncated)| (path.to_owned(), truncated)));
+    assert_eq!(
+        paths,
+        expected.map(|(path, truncated)| (path.to_owned(), truncated))
+    );
     assert_eq!(counters.path_truncated, 2);
 }
 
@@ -1219,7 +1422,12 @@ fn c42_many_keys_reuse_the_buffers() {
 fn c43_numbers_are_never_parsed() {
     let digits = "7".repeat(1_000);
     let text = format!("{{\"a\":1e400,\"b\":-0,\"c\":{digits},\"d\":0.1E+05}}");
-    let values = [("a", "1e400"), ("b", "-0"), ("c", digits.as_str()), ("d", "0.1E+05")];
+    let values = [
+        ("a", "1e400"),
+        ("b", "-0"),
+        ("c", digits.as_str()),
+        ("d", "0.1E+05"),
+    ];
     assert_eq!(check_values(&text, &values), JsonCounters::default());
     let long = format!("{{\"a\":{}}}", "9".repeat(1_000_000));
     assert_eq!(decode([long.as_bytes()]).0[0].bytes.len(), 1_000_000);
@@ -1228,13 +1436,19 @@ fn c43_numbers_are_never_parsed() {
 #[test]
 fn c43_a_number_of_odd_grammar_stays_one_haystack() {
     let values = [("a", "0123-456"), ("b", "1.2.3"), ("c", "-")];
-    assert_eq!(check_values(r#"{"a":0123-456,"b":1.2.3,"c":-}"#, &values), JsonCounters::default());
+    assert_eq!(
+        check_values(r#"{"a":0123-456,"b":1.2.3,"c":-}"#, &values),
+        JsonCounters::default()
+    );
 }
 
 #[test]
 fn scalars_end_with_the_byte_that_shows_it() {
     let (haystacks, _) = check(br#"{"a":12 ,"b":true,"s":"","n":null}"#);
-    let ends: Vec<_> = haystacks.iter().map(|one| (one.at, one.end, one.decided)).collect();
+    let ends: Vec<_> = haystacks
+        .iter()
+        .map(|one| (one.at, one.end, one.decided))
+        .collect();
     assert_eq!(ends, [(5, 7, 8), (13, 17, 17), (23, 23, 24), (29, 33, 33)]);
 }
 
@@ -1242,20 +1456,34 @@ fn scalars_end_with_the_byte_that_shows_it() {
 fn check_broken(text: &str, sound: &[(&str, &str)], broken: &str) {
     let values = [sound, &[(RAW, broken)]].concat();
     let counters = check_values(text, &values);
-    assert_eq!(counters, JsonCounters { malformed: 1, ..JsonCounters::default() }, "{text}");
+    assert_eq!(
+        counters,
+        JsonCounters {
+            malformed: 1,
+            ..JsonCounters::default()
+        },
+        "{text}"
+    );
 }
 
 #[test]
 fn c44_what_follows_the_object_is_raw() {
     check_broken(r#"{"a":1} x"#, &[("a", "1")], "x");
-    check_broken(r#"{"a":1}{"b":"\u0072m"}"#, &[("a", "1")], r#"{"b":"\u0072m"}"#);
+    check_broken(
+        r#"{"a":1}{"b":"\u0072m"}"#,
+        &[("a", "1")],
+        r#"{"b":"\u0072m"}"#,
+    );
     check_broken("{}\n\n}", &[], "}");
     check_values("{}  \r\n\t", &[]);
 }
 
 #[test]
 fn c44_json_in_a_string_is_decoded_once() {
-    check_values(r#"{"v":"{\"command\":\"rm\"}"}"#, &[("v", r#"{"command":"rm"}"#)]);
+    check_values(
+        r#"{"v":"{\"command\":\"rm\"}"}"#,
+        &[("v", r#"{"command":"rm"}"#)],
+    );
 }
 
 #[test]
@@ -1283,7 +1511,13 @@ fn c45_what_json_does_not_have_is_raw_from_its_first_byte() {
 #[test]
 fn c45_a_byte_order_mark_makes_the_input_raw_from_byte_0() {
     let counters = check_values("\u{FEFF}{\"a\":1}", &[(RAW, "\u{FEFF}{\"a\":1}")]);
-    assert_eq!(counters, JsonCounters { raw: 1, ..JsonCounters::default() });
+    assert_eq!(
+        counters,
+        JsonCounters {
+            raw: 1,
+            ..JsonCounters::default()
+        }
+    );
 }
 
 #[test]
@@ -1296,7 +1530,10 @@ fn c45_leading_blanks_before_an_object_are_structure() {
 #[test]
 fn a_key_spelled_like_the_raw_path_is_an_argument() {
     let (haystacks, _) = check(br#"{"$raw":"x"}"#);
-    assert_eq!((haystacks[0].path[0].as_str(), haystacks[0].raw), (RAW, false));
+    assert_eq!(
+        (haystacks[0].path[0].as_str(), haystacks[0].raw),
+        (RAW, false)
+    );
 }
 
 #[test]
@@ -1314,10 +1551,17 @@ fn what_comes_after_the_end_is_not_lost() {
     decoder.finish(&mut recorder);
     decoder.push(b" late", &mut recorder);
     decoder.finish(&mut recorder);
-    assert_eq!(values(&recorder.done), [("a".into(), "x".into()), (RAW.into(), "late".into())]);
+    assert_eq!(
+        values(&recorder.done),
+        [("a".into(), "x".into()), (RAW.into(), "late".into())]
+    );
 }
 
 #[test]
 fn a_decoder_is_small() {
-    assert!(size_of::<Decoder>() <= 256, "{} bytes", size_of::<Decoder>());
+    assert!(
+        size_of::<Decoder>() <= 256,
+        "{} bytes",
+        size_of::<Decoder>()
+    );
 }

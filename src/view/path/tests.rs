@@ -12,7 +12,11 @@ fn check_path(root: Option<&str>, cases: &[(&str, &str)]) {
     for &(path, expected) in cases {
         let normal = normalise(path, root);
         assert_eq!(normal, expected, "{path:?} under {root:?}");
-        assert_eq!(normalise(&normal, root), normal, "{path:?} under {root:?}, twice");
+        assert_eq!(
+            normalise(&normal, root),
+            normal,
+            "{path:?} under {root:?}, twice"
+        );
     }
 }
 
@@ -50,8 +54,17 @@ fn c47_one_file_has_one_name_without_a_root() {
 
 #[test]
 fn c47_what_is_no_separator_is_a_character() {
-    let cases =
-        ["%2e%2e/a", "a%2fb", "a\0b/c\0", " a / b ", "~/a", "$HOME/a", "漢字/é", "a:b", "A/a"];
+    let cases = [
+        "%2e%2e/a",
+        "a%2fb",
+        "a\0b/c\0",
+        " a / b ",
+        "~/a",
+        "$HOME/a",
+        "漢字/é",
+        "a:b",
+        "A/a",
+    ];
     check_path(None, &cases.map(|path| (path, path)));
     check_path(Some("/w"), &cases.map(|path| (path, path)));
 }
@@ -80,9 +93,18 @@ fn c47_paths_are_relative_to_the_root_they_are_in() {
             ("work/p/a", "work/p/a"),
         ],
     );
-    check_path(Some("/work//x/../p/"), &[("/work/p/a", "a"), ("../p/a", "a")]);
-    check_path(Some("/"), &[("/etc/passwd", "etc/passwd"), ("../a", "a"), ("/", ".")]);
-    check_path(Some("work/p"), &[("/work/p/a", "/work/p/a"), ("../a", "../a")]);
+    check_path(
+        Some("/work//x/../p/"),
+        &[("/work/p/a", "a"), ("../p/a", "a")],
+    );
+    check_path(
+        Some("/"),
+        &[("/etc/passwd", "etc/passwd"), ("../a", "a"), ("/", ".")],
+    );
+    check_path(
+        Some("work/p"),
+        &[("/work/p/a", "/work/p/a"), ("../a", "../a")],
+    );
     check_path(Some(""), &[("../a", "../a")]);
 }
 
@@ -165,10 +187,18 @@ proptest! {
 fn check_scope(scope: &[&str], inside: &[&str], outside: &[&str]) {
     let globs = PathScope::new(&globs(scope)).unwrap();
     for path in inside {
-        assert_eq!(globs.applies(Some(path)), Some(true), "{scope:?} has {path}");
+        assert_eq!(
+            globs.applies(Some(path)),
+            Some(true),
+            "{scope:?} has {path}"
+        );
     }
     for path in outside {
-        assert_eq!(globs.applies(Some(path)), Some(false), "{scope:?} has not {path}");
+        assert_eq!(
+            globs.applies(Some(path)),
+            Some(false),
+            "{scope:?} has not {path}"
+        );
     }
 }
 
@@ -189,8 +219,16 @@ fn a_glob_without_a_slash_is_the_name_of_a_file_anywhere() {
 
 #[test]
 fn a_star_stops_at_a_slash_and_two_do_not() {
-    check_scope(&["src/*.rs"], &["src/a.rs"], &["src/a/b.rs", "a/src/b.rs", "/src/b.rs", "a.rs"]);
-    check_scope(&["src/**/*.rs"], &["src/a.rs", "src/a/b/c.rs"], &["a/src/b.rs"]);
+    check_scope(
+        &["src/*.rs"],
+        &["src/a.rs"],
+        &["src/a/b.rs", "a/src/b.rs", "/src/b.rs", "a.rs"],
+    );
+    check_scope(
+        &["src/**/*.rs"],
+        &["src/a.rs", "src/a/b/c.rs"],
+        &["a/src/b.rs"],
+    );
     check_scope(
         &["**/tests/**"],
         &["tests/a", "a/tests/b/c", "/x/tests/a"],
@@ -208,13 +246,25 @@ fn a_slash_at_the_end_is_everything_below() {
         &["target/a", "a/target/b/c", "/x/target/a"],
         &["target", "a/target", "mytarget/a"],
     );
-    check_scope(&["src/gen/"], &["src/gen/a", "src/gen/a/b"], &["src/gen", "a/src/gen/a"]);
+    check_scope(
+        &["src/gen/"],
+        &["src/gen/a", "src/gen/a/b"],
+        &["src/gen", "a/src/gen/a"],
+    );
 }
 
 #[test]
 fn c47_a_slash_at_the_start_is_the_root_or_outside_it() {
-    check_scope(&["/etc/**"], &["/etc/passwd", "etc/passwd"], &["a/etc/passwd", "/x/etc/a"]);
-    check_scope(&["/Cargo.toml"], &["Cargo.toml", "/Cargo.toml"], &["a/Cargo.toml"]);
+    check_scope(
+        &["/etc/**"],
+        &["/etc/passwd", "etc/passwd"],
+        &["a/etc/passwd", "/x/etc/a"],
+    );
+    check_scope(
+        &["/Cargo.toml"],
+        &["Cargo.toml", "/Cargo.toml"],
+        &["a/Cargo.toml"],
+    );
     check_scope(&["/target/"], &["target/a"], &["a/target/a"]);
     check_scope(&["/"], &["a", "/a/b", "a/b"], &[]);
     check_scope(&["./src/*"], &["src/a"], &["src/a/b"]);
@@ -228,8 +278,16 @@ fn an_exclamation_mark_excludes_and_the_last_match_decides() {
         &["a.rs", "src/a.rs"],
         &["tests/a.rs", "a/tests/b.rs", "a.py"],
     );
-    check_scope(&["!tests/", "*.rs"], &["tests/a.rs", "a.rs"], &["tests/a.py", "a.py"]);
-    check_scope(&["*", "!*.md", "README.md"], &["a.rs", "README.md", "a/README.md"], &["a.md"]);
+    check_scope(
+        &["!tests/", "*.rs"],
+        &["tests/a.rs", "a.rs"],
+        &["tests/a.py", "a.py"],
+    );
+    check_scope(
+        &["*", "!*.md", "README.md"],
+        &["a.rs", "README.md", "a/README.md"],
+        &["a.md"],
+    );
     check_scope(&["!*.md"], &["a.rs", "a/b"], &["a.md", "b/a.md"]);
     check_scope(&["\\!a"], &["!a"], &["a"]);
     check_scope(&[], &["a", "/a/b", "."], &[]);
@@ -244,7 +302,11 @@ fn classes_and_alternatives() {
 
 #[test]
 fn c47_odd_paths_are_matched_as_they_are() {
-    check_scope(&["*.rs"], &["a\0b.rs", "%2e%2e/a.rs", "a\nb.rs"], &["a.rs\0"]);
+    check_scope(
+        &["*.rs"],
+        &["a\0b.rs", "%2e%2e/a.rs", "a\nb.rs"],
+        &["a.rs\0"],
+    );
     check_scope(&["!**/secret/**"], &["%2e/a"], &["a/secret/\0"]);
 }
 
@@ -263,9 +325,15 @@ fn c46_without_a_path_only_scopes_that_exclude_can_tell() {
 fn globs_that_do_not_parse_are_errors() {
     for bad in ["[a", "{a", "a}", "[z-a]"] {
         assert!(PathScope::new(&globs(&[bad])).is_err(), "{bad}");
-        assert!(PathScope::new(&globs(&["*", &format!("!{bad}")])).is_err(), "!{bad}");
+        assert!(
+            PathScope::new(&globs(&["*", &format!("!{bad}")])).is_err(),
+            "!{bad}"
+        );
         assert!(ToolScope::new(&globs(&[bad])).is_err(), "{bad}");
-        assert!(ArgScope::new(&globs(&[&format!("a.{bad}")])).is_err(), "{bad}");
+        assert!(
+            ArgScope::new(&globs(&[&format!("a.{bad}")])).is_err(),
+            "{bad}"
+        );
     }
 }
 
@@ -274,10 +342,22 @@ fn globs_that_do_not_parse_are_errors() {
 #[test]
 fn tools_are_matched_whatever_their_case() {
     let cases: [(&[&str], &[&str], &[&str]); 6] = [
-        (&["bash"], &["bash", "Bash", "BASH"], &["bash2", "mybash", ""]),
+        (
+            &["bash"],
+            &["bash", "Bash", "BASH"],
+            &["bash2", "mybash", ""],
+        ),
         (&["Read", "write"], &["read", "Write"], &["edit"]),
-        (&["mcp__github__*"], &["mcp__github__create_issue", "MCP__GitHub__x"], &["mcp__git__x"]),
-        (&["*bash"], &["functions.bash", "server/bash", "bash"], &["bash_output"]),
+        (
+            &["mcp__github__*"],
+            &["mcp__github__create_issue", "MCP__GitHub__x"],
+            &["mcp__git__x"],
+        ),
+        (
+            &["*bash"],
+            &["functions.bash", "server/bash", "bash"],
+            &["bash_output"],
+        ),
         (&["*"], &["a", "a/b", "a.b", ""], &[]),
         (&[], &["a", "", "a/b"], &[]),
     ];
@@ -308,7 +388,10 @@ fn check_args(scope: &[&str], inside: &[&[&str]], outside: &[&[&str]]) {
         assert!(args.applies(&arg(segments)), "{scope:?} has {segments:?}");
     }
     for segments in outside {
-        assert!(!args.applies(&arg(segments)), "{scope:?} has not {segments:?}");
+        assert!(
+            !args.applies(&arg(segments)),
+            "{scope:?} has not {segments:?}"
+        );
     }
 }
 
@@ -319,9 +402,17 @@ fn a_glob_matches_the_whole_path_of_an_argument() {
         &[&["content"]],
         &[&["a", "content"], &["content", "0"], &["Content"]],
     );
-    check_args(&["a.b"], &[&["a", "b"]], &[&["a.b"], &["a"], &["b"], &["a", "b", "c"]]);
+    check_args(
+        &["a.b"],
+        &[&["a", "b"]],
+        &[&["a.b"], &["a"], &["b"], &["a", "b", "c"]],
+    );
     check_args(&["a\\.b"], &[&["a.b"]], &[&["a", "b"]]);
-    check_args(&["content", "new_string"], &[&["content"], &["new_string"]], &[&["old_string"]]);
+    check_args(
+        &["content", "new_string"],
+        &[&["content"], &["new_string"]],
+        &[&["old_string"]],
+    );
     check_args(&[], &[&["a"], &["a", "b"], &[""]], &[]);
 }
 
@@ -330,7 +421,11 @@ fn a_star_is_one_segment_or_part_of_one() {
     check_args(
         &["edits.*.new_text"],
         &[&["edits", "0", "new_text"], &["edits", "12", "new_text"]],
-        &[&["edits", "new_text"], &["edits", "0", "1", "new_text"], &["edits", "0", "old_text"]],
+        &[
+            &["edits", "new_text"],
+            &["edits", "0", "1", "new_text"],
+            &["edits", "0", "old_text"],
+        ],
     );
     check_args(
         &["new_*"],
@@ -338,7 +433,11 @@ fn a_star_is_one_segment_or_part_of_one() {
         &[&["old"], &["new_a", "b"]],
     );
     check_args(&["*"], &[&["a"], &[""], &["a.b/c"]], &[&["a", "b"]]);
-    check_args(&["{old,new}_?"], &[&["old_1"], &["new_x"]], &[&["old_12"], &["x_1"]]);
+    check_args(
+        &["{old,new}_?"],
+        &[&["old_1"], &["new_x"]],
+        &[&["old_12"], &["x_1"]],
+    );
 }
 
 #[test]
@@ -349,10 +448,19 @@ fn two_stars_are_any_number_of_segments() {
         &[&["command"], &["command", "0"], &["command", "a", "b"]],
         &[&["a", "command"], &["commands"]],
     );
-    check_args(&["**.content"], &[&["content"], &["a", "0", "content"]], &[&["content", "0"]]);
+    check_args(
+        &["**.content"],
+        &[&["content"], &["a", "0", "content"]],
+        &[&["content", "0"]],
+    );
     check_args(
         &["**.a.**.b"],
-        &[&["a", "b"], &["x", "a", "y", "b"], &["a", "b", "a", "b"], &["a", "a", "b", "b"]],
+        &[
+            &["a", "b"],
+            &["x", "a", "y", "b"],
+            &["a", "b", "a", "b"],
+            &["a", "a", "b", "b"],
+        ],
         &[&["a"], &["b", "a"], &["a", "b", "c"]],
     );
     let (deep, long) = (vec!["a"; 128], vec!["**.a"; 60].join(".") + ".b");
@@ -363,8 +471,17 @@ fn two_stars_are_any_number_of_segments() {
 fn the_raw_haystack_is_chosen_by_its_name() {
     let mut raw = ArgPath::new(1);
     raw.set_raw();
-    for (glob, expected) in [("$raw", true), ("command", false), ("*", true), ("**", true)] {
-        assert_eq!(ArgScope::new(&globs(&[glob])).unwrap().applies(&raw), expected, "{glob}");
+    for (glob, expected) in [
+        ("$raw", true),
+        ("command", false),
+        ("*", true),
+        ("**", true),
+    ] {
+        assert_eq!(
+            ArgScope::new(&globs(&[glob])).unwrap().applies(&raw),
+            expected,
+            "{glob}"
+        );
     }
 }
 
@@ -380,7 +497,14 @@ fn a_truncated_path_is_in_every_scope() {
 
 #[test]
 fn the_keys_of_file_paths() {
-    for key in ["path", "file_path", "filePath", "filename", "notebook_path", "target_file"] {
+    for key in [
+        "path",
+        "file_path",
+        "filePath",
+        "filename",
+        "notebook_path",
+        "target_file",
+    ] {
         assert!(is_path_key(key), "{key}");
     }
     for key in ["Path", "paths", "file", "content", "", "0"] {
