@@ -160,7 +160,7 @@ fn shifted(fault: Fault, by: usize) -> Fault {
 fn glob_fault(glob: &str, build: fn(&str) -> Result<Glob, Error>) -> Option<Fault> {
     let refused = |reason: &str| Fault::new(&code::GLOB, format!("glob {}: {reason}", quote(glob)));
     if glob.is_empty() {
-        return Some(refused("empty"));
+        return Some(Fault::new(&code::GLOB, "this glob is empty"));
     }
     if glob.len() > GLOB_BYTES {
         let reason = format!("{} bytes, limit is {GLOB_BYTES}", glob.len());
