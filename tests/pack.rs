@@ -189,6 +189,18 @@ fn limits_are_named_in_what_is_shown() {
             .limits(small),
     );
 
+    let few_states = Limits {
+        pack_states: 8,
+        ..Limits::default()
+    };
+    let rules = rule("a", "{ literal = 'abcde' }", "") + &rule("b", "{ literal = 'fghij' }", "");
+    golden_pack(
+        "limit-pack",
+        Pack::builder()
+            .toml("demo.toml", with_rules(&rules))
+            .limits(few_states),
+    );
+
     let no_time = Limits {
         load_millis: 0,
         ..Limits::default()

@@ -28,8 +28,8 @@ use crate::session::Session;
 use crate::stream::Stream;
 use crate::verdict::RuleId;
 use check::Check;
+use compile::{Big, Compiled, TooBig};
 pub(crate) use compile::{ChannelRules, Scope};
-use compile::{Compiled, TooBig};
 use diagnostic::{Report, code};
 pub(crate) use message::{MessageValues, render as render_message};
 
@@ -240,10 +240,13 @@ fn finish(
 
 fn too_big(error: &TooBig, rules: &[Rule], limits: &Limits) -> LoadError {
     let id = &rules[error.rule].id;
-    let message = format!(
-        "rule `{id}`: the rules up to this one need about {} automaton states, limit is {}",
-        error.states, limits.pack_states
-    );
+    let message = match &error.what {
+        Big::States(states) => format!(
+            "rule `{id}`: the rules up to this one need about {states} automaton states, limit is {}",
+            limits.pack_states
+        ),
+        Big::Scope(error) => format!("rule `{id}`: its globs together are too big: {error}"),
+    };
     LoadError::new(vec![Diagnostic::of_file(
         &code::PACK_TOO_BIG,
         "<pack>",
