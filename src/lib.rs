@@ -25,6 +25,7 @@ pub mod wire;
 #[cfg(any(feature = "wire", feature = "harness"))]
 pub use event::Event;
 pub use limits::{Limits, OnLimit};
+pub use matcher::AutomatonSize;
 pub use pack::{Diagnostic, Level, LoadError, LoadErrorKind, Pack, PackBuilder, check};
 pub use rule::{Action, Channel, Examples, Pattern, PatternKind, Rule, Severity};
 pub use session::Session;
