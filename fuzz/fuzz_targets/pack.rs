@@ -6,9 +6,19 @@ use libfuzzer_sys::fuzz_target;
 use ttsr::{Limits, Pack, PartId};
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    let limits = Limits { rule_states: 5000, table_bytes: 1 << 16, ..Limits::default() };
-    match Pack::builder().toml("fuzz.toml", text).limits(limits).build() {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let limits = Limits {
+        rule_states: 5000,
+        table_bytes: 1 << 16,
+        ..Limits::default()
+    };
+    match Pack::builder()
+        .toml("fuzz.toml", text)
+        .limits(limits)
+        .build()
+    {
         Ok(pack) => {
             let mut stream = pack.stream();
             for delta in data.chunks(7) {

@@ -10,11 +10,19 @@ const NEEDLE: &str = "rm";
 
 fuzz_target!(|data: &[u8]| {
     let [cuts, text @ ..] = data else { return };
-    let mut rule =
-        Rule::new("fuzz/p", vec![Pattern { kind: PatternKind::Literal, text: NEEDLE.to_owned() }]);
+    let mut rule = Rule::new(
+        "fuzz/p",
+        vec![Pattern {
+            kind: PatternKind::Literal,
+            text: NEEDLE.to_owned(),
+        }],
+    );
     rule.description = "fuzzed".to_owned();
     rule.on = vec![Channel::ToolInput];
-    let pack = Pack::builder().rule(rule).build().expect("the rule is right");
+    let pack = Pack::builder()
+        .rule(rule)
+        .build()
+        .expect("the rule is right");
     let hits = |size: usize| -> Vec<Hit> {
         let mut stream = pack.stream();
         stream.open(PartId(0), Channel::ToolInput);
@@ -31,7 +39,10 @@ fuzz_target!(|data: &[u8]| {
     if text.first() == Some(&b'{') {
         if let Ok(value @ Value::Object(_)) = serde_json::from_slice(text) {
             // Of a duplicate key serde_json keeps the last value only, so it can say no too often.
-            assert!(!holds(&value) || !whole.is_empty(), "a value that holds it was missed");
+            assert!(
+                !holds(&value) || !whole.is_empty(),
+                "a value that holds it was missed"
+            );
         }
     }
 });

@@ -11,7 +11,9 @@ fuzz_target!(|data: &[u8]| {
         let mut events = Vec::new();
         let mut reader = Reader::new("fuzz");
         for piece in bytes.chunks(size) {
-            reader.push(piece, &mut |stream, event| events.push((stream.to_owned(), event)));
+            reader.push(piece, &mut |stream, event| {
+                events.push((stream.to_owned(), event))
+            });
         }
         reader.finish(&mut |stream, event| events.push((stream.to_owned(), event)));
         events
