@@ -1,0 +1,379 @@
+//! One JSON document in memory, read leniently, because what cannot be parsed cannot be scanned.
+//!
+//! Strings are bytes: invalid UTF-8 is kept as it is and a lone surrogate keeps its three-byte form, so that
+//! [`Reply`](super::reply::Reply) can join pairs that a provider cut in two. Every value knows its own
+//! text. It knows nothing of providers.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+/// Deepest nesting read; deeper documents are malformed.
+const DEPTH: usize = 128;
+
+/// Keys whose strings name things and hold no content, in every provider's events.
+const METADATA: [&str; 7] = [
+    "id",
+    "type",
+    "object",
+    "model",
+    "role",
+    "status",
+    "sequence_number",
+];
+
+/// A value and the bytes it was written with.
+#[derive(Debug)]
+pub(super) struct Json<'a> {
+    raw: &'a [u8],
+    node: Node<'a>,
+}
+
+#[derive(Debug)]
+enum Node<'a> {
+    Scalar,
+    String(Cow<'a, [u8]>),
+    Array(Vec<Json<'a>>),
+    Object(Vec<(Cow<'a, [u8]>, Json<'a>)>),
+}
+
+impl<'a> Json<'a> {
+    /// The first value of `text` and what follows it; `None` if there is none, or a broken one.
+    pub(super) fn parse(text: &'a [u8]) -> Option<(Json<'a>, &'a [u8])> {
+        let mut parser = Parser { text, at: 0 };
+        let value = parser.value(0)?;
+        Some((value, &text[parser.at..]))
+    }
+
+    /// The member of that name, the last one if there are several; `None` also if it is null.
+    pub(super) fn get(&self, key: &str) -> Option<&Json<'a>> {
+        let (_, value) = self
+            .members()
+            .iter()
+            .rev()
+            .find(|(name, _)| **name == *key.as_bytes())?;
+        (value.raw != b"null").then_some(value)
+    }
+
+    /// The string member of that name.
+    pub(super) fn bytes(&self, key: &str) -> Option<&[u8]> {
+        self.get(key)?.string()
+    }
+
+    /// The string member of that name as text, if it is not empty.
+    pub(super) fn text(&self, key: &str) -> Option<Cow<'_, str>> {
+        self.bytes(key)
+            .filter(|bytes| !bytes.is_empty())
+            .map(String::from_utf8_lossy)
+    }
+
+    /// The number member of that name.
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
+        std::str::from_utf8(self.get(key)?.raw).ok()?.parse().ok()
+    }
+
+    /// The value itself, if it is a string.
+    pub(super) fn string(&self) -> Option<&[u8]> {
+        match &self.node {
+            Node::String(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_object(&self) -> bool {
+        matches!(self.node, Node::Object(_))
+    }
+
+    pub(super) fn is_array(&self) -> bool {
+        matches!(self.node, Node::Array(_))
+    }
+
+    /// The elements of an array; nothing for any other value.
+    pub(super) fn items(&self) -> &[Json<'a>] {
+        match &self.node {
+            Node::Array(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The elements of the array member of that name.
+    pub(super) fn list(&self, key: &str) -> &[Json<'a>] {
+        self.get(key).map_or(&[], Json::items)
+    }
+
+    /// The members of an object in their order; nothing for any other value.
+    pub(super) fn members(&self) -> &[(Cow<'a, [u8]>, Json<'a>)] {
+        match &self.node {
+            Node::Object(members) => members,
+            _ => &[],
+        }
+    }
+
+    /// The value as it was written.
+    pub(super) fn raw(&self) -> &'a [u8] {
+        self.raw
+    }
+
+    /// Bytes of all strings in the value that are not metadata.
+    pub(super) fn content(&self) -> u64 {
+        match &self.node {
+            Node::Scalar => 0,
+            Node::String(bytes) => bytes.len() as u64,
+            Node::Array(items) => items.iter().map(Json::content).sum(),
+            Node::Object(_) => self.unread(&[]),
+        }
+    }
+
+    /// Bytes of all strings in the object that are neither metadata nor under one of the `read` keys.
+    /// Of a duplicate key only the last is read, so the others count.
+    pub(super) fn unread(&self, read: &[&str]) -> u64 {
+        let mut seen = 0u64;
+        let mut bytes = 0;
+        for (name, value) in self.members().iter().rev() {
+            let place = read.iter().position(|key| **name == *key.as_bytes());
+            let first = place.is_some_and(|place| seen & (1 << (place % 64)) == 0);
+            seen |= place.map_or(0, |place| 1 << (place % 64));
+            if !first && !is_metadata(name) {
+                bytes += value.content();
+            }
+        }
+        bytes
+    }
+}
+
+fn is_metadata(key: &[u8]) -> bool {
+    key.ends_with(b"_id") || METADATA.iter().any(|name| *key == *name.as_bytes())
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn value(&mut self, depth: usize) -> Option<Json<'a>> {
+        self.blank();
+        let start = self.at;
+        let node = match self.peek()? {
+            _ if depth > DEPTH => return None,
+            b'{' => self.object(depth)?,
+            b'[' => self.array(depth)?,
+            b'"' => Node::String(self.string()?),
+            _ => self.scalar()?,
+        };
+        Some(Json {
+            raw: &self.text[start..self.at],
+            node,
+        })
+    }
+
+    fn object(&mut self, depth: usize) -> Option<Node<'a>> {
+        let mut members = Vec::new();
+        self.at += 1;
+        self.blank();
+        if self.eat(b'}') {
+            return Some(Node::Object(members));
+        }
+        loop {
+            self.blank();
+            let key = self.string()?;
+            self.blank();
+            if !self.eat(b':') {
+                return None;
+            }
+            members.push((key, self.value(depth + 1)?));
+            self.blank();
+            if self.eat(b'}') {
+                return Some(Node::Object(members));
+            }
+            if !self.eat(b',') {
+                return None;
+            }
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Option<Node<'a>> {
+        let mut items = Vec::new();
+        self.at += 1;
+        self.blank();
+        if self.eat(b']') {
+            return Some(Node::Array(items));
+        }
+        loop {
+            items.push(self.value(depth + 1)?);
+            self.blank();
+            if self.eat(b']') {
+                return Some(Node::Array(items));
+            }
+            if !self.eat(b',') {
+                return None;
+            }
+        }
+    }
+
+    /// Numbers, `true`, `false`, `null`, and what other writers add (`NaN`, `-Infinity`).
+    fn scalar(&mut self) -> Option<Node<'a>> {
+        let rest = &self.text[self.at..];
+        let word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+        let len = rest
+            .iter()
+            .position(|byte| !word(byte))
+            .unwrap_or(rest.len());
+        self.at += len;
+        (len > 0).then_some(Node::Scalar)
+    }
+
+    fn string(&mut self) -> Option<Cow<'a, [u8]>> {
+        if !self.eat(b'"') {
+            return None;
+        }
+        let mut owned = Vec::new();
+        loop {
+            let rest = &self.text[self.at..];
+            let stop = memchr2(b'"', b'\\', rest)?;
+            self.at += stop + 1;
+            if rest[stop] == b'"' && owned.is_empty() {
+                return Some(Cow::Borrowed(&rest[..stop]));
+            }
+            owned.extend_from_slice(&rest[..stop]);
+            if rest[stop] == b'"' {
+                return Some(Cow::Owned(owned));
+            }
+            self.escape(&mut owned)?;
+        }
+    }
+
+    fn escape(&mut self, out: &mut Vec<u8>) -> Option<()> {
+        let byte = self.peek()?;
+        self.at += 1;
+        match byte {
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'u' => self.unicode(out),
+            // `\"`, `\\`, `\/`; an unknown escape stands for its character.
+            other => out.push(other),
+        }
+        Some(())
+    }
+
+    /// After `\u`. A pair becomes its character, a lone surrogate its three-byte form.
+    fn unicode(&mut self, out: &mut Vec<u8>) {
+        let Some(unit) = self.hex(self.at) else {
+            out.push(b'u');
+            return;
+        };
+        self.at += 4;
+        let mut code = unit;
+        if (0xD800..0xDC00).contains(&unit) && self.text[self.at..].starts_with(b"\\u") {
+            if let Some(low @ 0xDC00..0xE000) = self.hex(self.at + 2) {
+                self.at += 6;
+                code = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
+            }
+        }
+        match char::from_u32(code) {
+            Some(char) => out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+            None => out.extend_from_slice(&[
+                0xED,
+                (code >> 6 & 0x3F) as u8 | 0x80,
+                (code & 0x3F) as u8 | 0x80,
+            ]),
+        }
+    }
+
+    fn hex(&self, at: usize) -> Option<u32> {
+        let digits = self.text.get(at..at + 4)?;
+        digits.iter().try_fold(0, |code, &digit| {
+            Some(code << 4 | char::from(digit).to_digit(16)?)
+        })
+    }
+
+    fn blank(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn string(text: &str) -> Vec<u8> {
+        Json::parse(text.as_bytes())
+            .unwrap()
+            .0
+            .string()
+            .unwrap()
+            .to_vec()
+    }
+
+    #[test]
+    fn strings_are_decoded() {
+        for (name, text, expected) in [
+            ("plain", r#""abc""#, "abc".as_bytes()),
+            (
+                "short escapes",
+                r#""\"\\\/\b\f\n\r\t""#,
+                b"\"\\/\x08\x0c\n\r\t",
+            ),
+            ("unicode escape", r#""\u00e9\u4E2D""#, "é中".as_bytes()),
+            ("surrogate pair", r#""a\ud83d\ude00b""#, "a😀b".as_bytes()),
+            ("high surrogate alone", r#""a\ud83d""#, b"a\xED\xA0\xBD"),
+            ("low surrogate alone", r#""\ude00b""#, b"\xED\xB8\x80b"),
+            (
+                "two high surrogates",
+                r#""\ud83d\ud83d\ude00""#,
+                b"\xED\xA0\xBD\xF0\x9F\x98\x80",
+            ),
+            ("escape first", r#""\nabc""#, b"\nabc"),
+            ("empty escape digits", r#""\u12""#, b"u12"),
+        ] {
+            assert_eq!(string(text), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn broken_documents_are_none() {
+        for text in [
+            "", " ", "{", "[1", "\"a", "{\"a\"}", "{a:1}", "[1 2]", "\"\\", "{\"a\":}", "}",
+        ] {
+            assert!(Json::parse(text.as_bytes()).is_none(), "{text}");
+        }
+        let deep = "[".repeat(100_000);
+        assert!(Json::parse(deep.as_bytes()).is_none());
+    }
+
+    #[test]
+    fn invalid_utf8_is_kept() {
+        let (value, _) = Json::parse(b"{\"a\":\"x\xFFy\"}").unwrap();
+        assert_eq!(value.bytes("a"), Some(&b"x\xFFy"[..]));
+    }
+
+    #[test]
+    fn unread_counts_what_no_key_names() {
+        let text = br#"{"id":"i","x":"12","y":["345",{"z":"6","item_id":"no"}],"x":"789","n":1}"#;
+        let (value, rest) = Json::parse(text).unwrap();
+        assert!(rest.is_empty());
+        assert_eq!(value.content(), 9);
+        assert_eq!(
+            value.unread(&["x"]),
+            6,
+            "the first of the duplicate keys is not read"
+        );
+        assert_eq!(value.unread(&["y", "x"]), 2);
+        assert_eq!(value.number("n"), Some(1));
+    }
+}
