@@ -205,7 +205,7 @@ fn unknown_delta(reply: &mut Reply, index: u64, delta: &Json<'_>, kind: &str, on
 }
 
 fn end_block(reply: &mut Reply, index: u64, on: Sink<'_>) {
-    reply.end_all(&format!("{index}/"), on);
+    reply.end_group(&index.to_string(), on);
 }
 
 fn key(index: u64, channel: Channel) -> String {

@@ -267,11 +267,12 @@ impl<'a> Parser<'a> {
         };
         self.at += 4;
         let mut code = unit;
-        if (0xD800..0xDC00).contains(&unit) && self.text[self.at..].starts_with(b"\\u") {
-            if let Some(low @ 0xDC00..0xE000) = self.hex(self.at + 2) {
-                self.at += 6;
-                code = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
-            }
+        if (0xD800..0xDC00).contains(&unit)
+            && self.text[self.at..].starts_with(b"\\u")
+            && let Some(low @ 0xDC00..0xE000) = self.hex(self.at + 2)
+        {
+            self.at += 6;
+            code = 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00);
         }
         match char::from_u32(code) {
             Some(char) => out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
@@ -309,6 +310,8 @@ impl<'a> Parser<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn string(text: &str) -> Vec<u8> {
@@ -360,6 +363,61 @@ mod tests {
     fn invalid_utf8_is_kept() {
         let (value, _) = Json::parse(b"{\"a\":\"x\xFFy\"}").unwrap();
         assert_eq!(value.bytes("a"), Some(&b"x\xFFy"[..]));
+    }
+
+    /// Same strings and numbers, at the same places.
+    fn same(own: &Json<'_>, oracle: &serde_json::Value) -> bool {
+        use serde_json::Value;
+        match oracle {
+            Value::String(text) => own.string() == Some(text.as_bytes()),
+            Value::Array(items) => {
+                own.items().len() == items.len()
+                    && own
+                        .items()
+                        .iter()
+                        .zip(items)
+                        .all(|(own, item)| same(own, item))
+            }
+            Value::Object(members) => members.iter().all(|(key, value)| match own.get(key) {
+                Some(member) => same(member, value),
+                None => value.is_null(),
+            }),
+            scalar => serde_json::from_slice::<Value>(own.raw()).ok().as_ref() == Some(scalar),
+        }
+    }
+
+    fn documents() -> impl Strategy<Value = serde_json::Value> {
+        use serde_json::Value;
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(".{0,3}", inner, 0..6)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_serde_json_writes_is_read_the_same(document in documents(), pretty: bool) {
+            let compact = document.to_string();
+            let text = if pretty { format!("{document:#}\n") } else { compact };
+            let (own, rest) = Json::parse(text.as_bytes()).unwrap();
+            prop_assert!(rest.trim_ascii().is_empty() && same(&own, &document));
+        }
+
+        #[test]
+        fn what_serde_json_reads_is_read(text in "[\\[\\]{}\",:0a\\\\ntu ]{0,12}") {
+            if serde_json::from_str::<serde_json::Value>(&text).is_ok() {
+                prop_assert!(Json::parse(text.as_bytes()).is_some());
+            }
+        }
     }
 
     #[test]

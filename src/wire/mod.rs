@@ -15,6 +15,7 @@ mod reply;
 pub mod sse;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::Event;
 use json::Json;
@@ -246,7 +247,7 @@ fn is_sse(word: &[u8], complete: bool) -> bool {
 }
 
 /// A format's reader: records in, events out.
-trait Source: fmt::Debug + Send + Sync {
+trait Source: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// One JSON object. `kind` is its `type`, else the `event` field, else empty.
     fn record(&mut self, kind: &str, record: &Json<'_>, on: Sink<'_>);
 

@@ -4,7 +4,7 @@
 //! (`choices[].text`). Nothing in a chunk says that a part is complete, so parts end with the reply: at
 //! `[DONE]`, at the end of the input, or where a finished reply is followed by one with another id.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Source;
 use super::json::Json;
@@ -55,6 +55,9 @@ const DELTA: [&str; 10] = [
 /// The names under which reasoning comes.
 const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 
+/// Longest name of a tool that is put together from fragments.
+const NAME: usize = 1024;
+
 #[derive(Debug)]
 pub(super) struct Chat {
     replies: Replies,
@@ -69,6 +72,8 @@ struct State {
     ended: bool,
     /// By choice and index.
     calls: BTreeMap<(u64, u64), Call>,
+    /// The index of the call of that choice and id.
+    by_id: HashMap<(u64, String), u64>,
     /// The index of the last call.
     last: u64,
 }
@@ -216,7 +221,7 @@ fn read_delta(reply: &mut Reply, state: &mut State, choice: u64, delta: &Json<'_
     if let Some(function) = delta.get("function_call") {
         let key = format!("choice/{choice}/function_call");
         let call = state.calls.entry((choice, u64::MAX)).or_default();
-        name_arrives(call, function.text("name").as_deref());
+        name_arrives(reply, call, function.text("name").as_deref(), on);
         input_arrives(reply, &key, call, function.get("arguments"), on);
         reply.unscanned(function.unread(&["name", "arguments"]), "function_call", on);
     }
@@ -314,6 +319,9 @@ fn tool_call(reply: &mut Reply, state: &mut State, choice: u64, item: &Json<'_>,
         .number("index")
         .unwrap_or_else(|| state.index_of(choice, id.as_deref()));
     state.last = index;
+    if let Some(id) = &id {
+        state.by_id.insert((choice, id.clone().into_owned()), index);
+    }
     let key = format!("choice/{choice}/tool/{index}");
     let call = state.calls.entry((choice, index)).or_default();
     // Another id with a name, or another name after input, is another call under the same index.
@@ -327,7 +335,7 @@ fn tool_call(reply: &mut Reply, state: &mut State, choice: u64, item: &Json<'_>,
         *call = Call::default();
     }
     call.id = call.id.take().or(id.map(|id| id.into_owned()));
-    name_arrives(call, name.as_deref());
+    name_arrives(reply, call, name.as_deref(), on);
     let input = function.and_then(|function| function.get("arguments").or(function.get("input")));
     input_arrives(reply, &key, call, input, on);
     let rest = function.map_or(0, |function| {
@@ -344,26 +352,30 @@ impl State {
     /// Where a call without an index belongs: to the call of that id, else after all others; without an
     /// id to the last one.
     fn index_of(&self, choice: u64, id: Option<&str>) -> u64 {
-        let mut calls = self.calls.range((choice, 0)..(choice, u64::MAX));
-        match id {
-            None => self.last,
-            Some(id) => match calls
-                .clone()
-                .find(|(_, call)| call.id.as_deref() == Some(id))
-            {
-                Some(((_, index), _)) => *index,
-                None => calls
-                    .next_back()
-                    .map_or(0, |((_, index), _)| (index + 1).min(u64::MAX - 1)),
-            },
-        }
+        let Some(id) = id else { return self.last };
+        let after = || {
+            let mut calls = self.calls.range((choice, 0)..(choice, u64::MAX));
+            calls
+                .next_back()
+                .map_or(0, |((_, index), _)| (index + 1).min(u64::MAX - 1))
+        };
+        self.by_id
+            .get(&(choice, id.to_owned()))
+            .copied()
+            .unwrap_or_else(after)
     }
 }
 
-/// A name may come in fragments; one that repeats the whole is no fragment.
-fn name_arrives(call: &mut Call, name: Option<&str>) {
-    if let Some(name) = name.filter(|name| *name != call.name) {
-        call.name.push_str(name);
+/// A name may come in fragments; one that repeats the whole is no fragment. What is past every sensible
+/// length is counted.
+fn name_arrives(reply: &Reply, call: &mut Call, name: Option<&str>, on: Sink<'_>) {
+    match name {
+        Some(name) if name == call.name => {}
+        Some(name) if call.name.len() + name.len() > NAME => {
+            reply.unscanned(name.len() as u64, "tool-name", on);
+        }
+        Some(name) => call.name.push_str(name),
+        None => {}
     }
 }
 

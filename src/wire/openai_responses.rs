@@ -190,7 +190,10 @@ struct Item {
     name: String,
     tool: Option<String>,
     call: Option<String>,
+    /// An event told of its annotations.
     annotated: bool,
+    /// It was done once, and what of it is not scanned was counted.
+    counted: bool,
 }
 
 impl Responses {
@@ -418,10 +421,12 @@ fn read_item(
         }
     }
     if done {
+        reply.end_group(&at.to_string(), on);
+    }
+    if done && !std::mem::replace(&mut items.list[at].counted, true) {
         let sealed = item.get("encrypted_content").map_or(0, Json::content);
         reply.unscanned(sealed, "encrypted_content", on);
         reply.unscanned(item.unread(&ITEM), &kind, on);
-        reply.end_all(&format!("{at}/"), on);
     }
 }
 

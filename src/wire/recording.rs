@@ -10,7 +10,7 @@
 //! what else a stream tells (`call`, `snapshot`, `usage`, `unscanned`, `error`, `finish`), so that reading a
 //! recording gives the very events that were written; none of them is required.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use base64::Engine as _;
@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::Source;
 use super::json::Json;
-use super::reply::{Naming, Reply, Sink, TRUNCATED};
+use super::reply::{Names, Naming, Reply, Sink, TRUNCATED};
 use crate::{Channel, Event, PartId};
 
 /// Members of a line that are read.
@@ -221,7 +221,7 @@ fn fragment(reply: &Reply, line: &Json<'_>, on: Sink<'_>) -> Vec<u8> {
 pub struct Writer {
     stream: Option<String>,
     parts: HashMap<PartId, Written>,
-    names: HashSet<String>,
+    names: Names,
 }
 
 #[derive(Clone, Debug)]
@@ -239,7 +239,7 @@ impl Writer {
         Writer {
             stream: stream.map(str::to_owned),
             parts: HashMap::new(),
-            names: HashSet::new(),
+            names: Names::default(),
         }
     }
 
@@ -258,7 +258,8 @@ impl Writer {
                 tool,
                 call,
             } => {
-                let name = self.unused(name);
+                // A name is all that a line has, so no two parts may share one.
+                let name = self.names.unused(name);
                 let written = Written {
                     name,
                     channel: *channel,
@@ -308,17 +309,6 @@ impl Writer {
             tool: None,
             call: None,
         })
-    }
-
-    /// `name`, made different from those of the parts so far, because a name is all that a line has.
-    fn unused(&mut self, name: &str) -> String {
-        let mut unused = name.to_owned();
-        let mut number = 2;
-        while !self.names.insert(unused.clone()) {
-            unused = format!("{name}#{number}");
-            number += 1;
-        }
-        unused
     }
 
     fn part(&mut self, line: &mut String, part: PartId, bytes: Option<&[u8]>) {

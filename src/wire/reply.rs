@@ -45,7 +45,6 @@ impl<'a> Naming<'a> {
 
 #[derive(Clone, Debug)]
 struct Part {
-    key: String,
     tool: Option<String>,
     call: Option<String>,
     open: bool,
@@ -62,6 +61,9 @@ pub(super) struct Reply {
     parts: Vec<Part>,
     /// The latest part of each key.
     keys: HashMap<String, usize>,
+    /// All parts by the start of their keys, up to the first slash.
+    groups: HashMap<String, Vec<usize>>,
+    names: Names,
     usage: Option<(u64, u64)>,
     failed: bool,
     /// The provider's reason, once it gave one.
@@ -70,11 +72,12 @@ pub(super) struct Reply {
 
 impl Reply {
     pub(super) fn new(name: String) -> Reply {
-        let keys = HashMap::new();
         Reply {
             name,
             parts: Vec::new(),
-            keys,
+            keys: HashMap::new(),
+            groups: HashMap::new(),
+            names: Names::default(),
             usage: None,
             failed: false,
             reason: None,
@@ -175,12 +178,11 @@ impl Reply {
         }
     }
 
-    /// Ends every open part whose key starts so, in the order in which they opened.
-    pub(super) fn end_all(&mut self, prefix: &str, on: Sink<'_>) {
-        for part in 0..self.parts.len() {
-            if self.parts[part].key.starts_with(prefix) {
-                self.end_part(part, on);
-            }
+    /// Ends every open part of a group (the start of its key, up to the first slash), in the order in which
+    /// they opened.
+    pub(super) fn end_group(&mut self, group: &str, on: Sink<'_>) {
+        for part in self.groups.remove(group).unwrap_or_default() {
+            self.end_part(part, on);
         }
     }
 
@@ -231,7 +233,9 @@ impl Reply {
 
     /// Ends all parts and the reply. `reason` is for a provider that gave none.
     pub(super) fn finish(mut self, reason: &str, on: Sink<'_>) {
-        self.end_all("", on);
+        for part in 0..self.parts.len() {
+            self.end_part(part, on);
+        }
         let reason = match self.reason.take() {
             Some(reason) => reason,
             None if self.failed => "error".to_owned(),
@@ -252,14 +256,17 @@ impl Reply {
         let (tool, call) = (tool.map(str::to_owned), call.map(str::to_owned));
         let event = Event::PartStart {
             part: id(part),
-            name: name.to_owned(),
+            name: self.names.unused(name),
             channel,
             tool: tool.clone(),
             call: call.clone(),
         };
         self.keys.insert(key.to_owned(), part);
+        self.groups
+            .entry(group(key).to_owned())
+            .or_default()
+            .push(part);
         self.parts.push(Part {
-            key: key.to_owned(),
             tool,
             call,
             open: true,
@@ -318,6 +325,25 @@ impl Reply {
 
     fn emit(&self, event: Event, on: Sink<'_>) {
         on(&self.name, event);
+    }
+}
+
+/// Names given so far, each with how often it was asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names(HashMap<String, u32>);
+
+impl Names {
+    /// `name`, or the first of `name#2`, `name#3`, … that was not given yet.
+    pub(super) fn unused(&mut self, name: &str) -> String {
+        let mut times = self.0.get(name).copied().unwrap_or(0) + 1;
+        let mut unused = name.to_owned();
+        while times > 1 && self.0.contains_key(&unused) {
+            unused = format!("{name}#{times}");
+            times += 1;
+        }
+        self.0.insert(unused.clone(), 1);
+        self.0.insert(name.to_owned(), times.max(2) - 1);
+        unused
     }
 }
 
@@ -407,6 +433,10 @@ fn add(waiting: &mut Vec<(u64, String)>, bytes: u64, kind: &str) {
         Some(place) => waiting[place].0 += bytes,
         None => waiting.push((bytes, kind)),
     }
+}
+
+fn group(key: &str) -> &str {
+    key.split_once('/').map_or(key, |(group, _)| group)
 }
 
 fn short(kind: &str) -> String {

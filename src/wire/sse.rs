@@ -64,10 +64,16 @@ pub struct Sse {
     after_cr: bool,
     /// No line is complete yet, so a byte order mark may come.
     first_line: bool,
-    /// Bytes of the event so far, once it is over the cap; then only lines are told apart.
-    over: Option<u64>,
-    /// Bytes of the line so far, while over the cap.
-    over_line: bool,
+    /// The event is over the cap: only its end is looked for.
+    over: Option<Over>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    /// Bytes of the event so far.
+    bytes: u64,
+    /// The line has bytes, so its end is not that of the event.
+    in_line: bool,
 }
 
 impl Default for Sse {
@@ -97,7 +103,6 @@ impl Sse {
             after_cr: false,
             first_line: true,
             over: None,
-            over_line: false,
         }
     }
 
@@ -138,14 +143,16 @@ impl Sse {
 
     fn extend(&mut self, bytes: &[u8]) {
         if let Some(over) = &mut self.over {
-            *over += bytes.len() as u64;
-            self.over_line |= !bytes.is_empty();
+            over.bytes += bytes.len() as u64;
+            over.in_line |= !bytes.is_empty();
             return;
         }
         let kept = self.line.len() + self.data.len() + self.event.len();
         if bytes.len() > self.cap.saturating_sub(kept) {
-            self.over = Some((kept + bytes.len()) as u64);
-            self.over_line = true;
+            self.over = Some(Over {
+                bytes: (kept + bytes.len()) as u64,
+                in_line: true,
+            });
             self.line = Vec::new();
             self.data = Vec::new();
             return;
@@ -154,8 +161,8 @@ impl Sse {
     }
 
     fn end_line(&mut self, on: &mut dyn FnMut(SseEvent<'_>)) {
-        if self.over.is_some() {
-            if !std::mem::take(&mut self.over_line) {
+        if let Some(over) = &mut self.over {
+            if !std::mem::take(&mut over.in_line) {
                 self.dispatch(false, on);
             }
             return;
@@ -199,7 +206,7 @@ impl Sse {
     }
 
     fn dispatch(&mut self, incomplete: bool, on: &mut dyn FnMut(SseEvent<'_>)) {
-        if let Some(bytes) = self.over.take() {
+        if let Some(Over { bytes, .. }) = self.over.take() {
             on(SseEvent::Dropped { bytes });
         } else if self.has_data {
             on(SseEvent::Message {
@@ -212,7 +219,6 @@ impl Sse {
         self.event.clear();
         self.data.clear();
         self.has_data = false;
-        self.over_line = false;
     }
 }
 
