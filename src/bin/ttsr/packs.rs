@@ -7,8 +7,9 @@ use ttsr::{Channel, Diagnostic, LoadError, Pack, PartId, Pattern, PatternKind, R
 use crate::Stop;
 use crate::args::PackArgs;
 use crate::output::tell;
+use crate::tally::Count;
 
-/// The rules that `args` names, or all that come with the crate. Warnings are told.
+/// The rules that `args` names, or all that come with the crate. Warnings are counted: they are for the author.
 pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
     let builtins: Vec<&str> = Pack::builtins().collect();
     let builder = if args.packs.is_empty() {
@@ -28,8 +29,12 @@ pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
     let pack = builder
         .build()
         .map_err(|error| Stop::Because(reasons(&error)))?;
-    for warning in pack.warnings() {
-        tell(warning);
+    let warnings = pack.warnings().len() as u64;
+    if warnings > 0 {
+        let warnings = Count(warnings, "warning");
+        tell(&format_args!(
+            "{warnings} in the rule files: `ttsr check` shows them"
+        ));
     }
     Ok(pack)
 }

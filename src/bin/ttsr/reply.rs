@@ -17,6 +17,8 @@ pub(crate) struct Reply {
     number: u64,
     /// By their numbers, which count from 0 in the order in which parts open.
     parts: Vec<Part>,
+    /// The part of the last delta.
+    latest: Option<PartId>,
     watch: Watch,
 }
 
@@ -29,13 +31,13 @@ struct Part {
 
 impl Reply {
     pub(crate) fn new(name: &str, pack: &Pack, chunk: Chunk, number: u64) -> Reply {
-        let (name, parts, watch) = (name.to_owned(), Vec::new(), Watch::new(pack));
         Reply {
-            name,
+            name: name.to_owned(),
             chunk,
             number,
-            parts,
-            watch,
+            parts: Vec::new(),
+            latest: None,
+            watch: Watch::new(pack),
         }
     }
 
@@ -58,12 +60,14 @@ impl Reply {
             }
             Event::Tool { part, tool, call } => {
                 // The name counts from this byte on, wherever the deltas are cut.
+                self.turn_to(part, tally);
                 self.flush(part, tally);
                 self.watch
                     .tool(part, &tool, call.as_deref().unwrap_or_default());
             }
             Event::Delta { part, bytes } => self.delta(part, &bytes, tally),
             Event::PartEnd { part } => {
+                self.turn_to(part, tally);
                 self.flush(part, tally);
                 self.watch.close(part);
             }
@@ -121,6 +125,7 @@ impl Reply {
     }
 
     fn delta(&mut self, id: PartId, bytes: &[u8], tally: &mut Tally) {
+        self.turn_to(id, tally);
         let Reply { parts, watch, .. } = self;
         let part = &mut parts[id.0 as usize];
         part.digest = part.digest.with(bytes);
@@ -129,6 +134,17 @@ impl Reply {
             tally.deltas += 1;
             watch.push(id, delta);
         });
+    }
+
+    /// What came before in other parts stays before, or verdicts would come in another order. Parts in one
+    /// piece are the exception: they come at their ends.
+    fn turn_to(&mut self, id: PartId, tally: &mut Tally) {
+        if let Some(latest) = self.latest.replace(id)
+            && latest != id
+            && self.chunk != Chunk::Whole
+        {
+            self.flush(latest, tally);
+        }
     }
 
     fn flush(&mut self, id: PartId, tally: &mut Tally) {
@@ -180,12 +196,10 @@ impl Watch {
         }
     }
 
+    /// Nothing is decided by an empty part; a limit on their number is met again with its first byte.
     fn open(&mut self, part: PartId, channel: Channel) {
         self.stream.open(part, channel);
-        if !self.is_cut {
-            let verdict = self.session.open(&mut self.judged, part, channel);
-            self.note(verdict);
-        }
+        self.judged.open(part, channel);
     }
 
     fn tool(&mut self, part: PartId, name: &str, call: &str) {
