@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use crate::limits::OnLimit;
+use crate::matcher::Cursor;
 use crate::pack::{MessageValues, Pack, render_message};
 use crate::rule::Channel;
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, Source};
@@ -135,6 +136,10 @@ impl Stream {
             is_cut: false,
         }
     }
+
+    /// Bytes of matching state that a part carries from delta to delta: for each haystack that is being
+    /// read, whatever its length.
+    pub const STATE_BYTES: usize = size_of::<Cursor>();
 
     /// Opens a part. Parts may interleave; their numbers are the caller's.
     pub fn open(&mut self, part: PartId, channel: Channel) {

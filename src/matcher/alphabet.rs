@@ -159,13 +159,12 @@ pub(crate) struct Words {
 #[derive(Debug)]
 pub(crate) struct Alphabet {
     space: Space,
-    /// Column of each byte; bytes that need decoding have the column [`Alphabet::decode_column`].
+    /// Column of each byte; those that need decoding share one, where no state has a transition.
     bytes: [u8; 256],
     /// Two-stage table of the columns of all code points: block of each 128 code points, then columns.
     blocks: Box<[u16]>,
     columns: Box<[u16]>,
     flags: Box<[Flags]>,
-    decode_column: usize,
 }
 
 const BLOCK: usize = 128;
@@ -198,7 +197,6 @@ impl Alphabet {
             blocks,
             columns: table,
             flags: flags.into_boxed_slice(),
-            decode_column,
         };
         for byte in 0..128u8 {
             alphabet.bytes[usize::from(byte)] = alphabet.column(u32::from(byte)) as u8;
@@ -215,11 +213,6 @@ impl Alphabet {
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8; 256] {
         &self.bytes
-    }
-
-    /// The column of bytes that a byte alone cannot tell; no state has a transition there.
-    pub(crate) fn decode_column(&self) -> usize {
-        self.decode_column
     }
 
     pub(crate) fn flags(&self, column: usize) -> Flags {

@@ -68,15 +68,22 @@ struct Accept {
     late: Box<[u32]>,
 }
 
-/// Counts and sizes, for people who measure.
+/// What one automaton holds now: it grows with the text that it reads, up to its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Size {
-    pub(crate) nfa_states: usize,
-    pub(crate) columns: usize,
-    pub(crate) states: usize,
-    pub(crate) table_bytes: usize,
-    pub(crate) set_bytes: usize,
-    pub(crate) is_full: bool,
+#[non_exhaustive]
+pub struct AutomatonSize {
+    /// States of the NFA, one a character class.
+    pub nfa_states: usize,
+    /// Classes of symbols that the patterns tell apart, and two columns of the table's own.
+    pub columns: usize,
+    /// States built so far.
+    pub states: usize,
+    /// Bytes of their rows in the transition table.
+    pub table_bytes: usize,
+    /// Bytes of what the states stand for.
+    pub set_bytes: usize,
+    /// Whether the budget is spent, so that new states are stepped instead of built.
+    pub is_full: bool,
 }
 
 /// Bytes of a block of steps between two tests.
@@ -185,9 +192,9 @@ impl Lazy {
         }
     }
 
-    pub(crate) fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> AutomatonSize {
         let builder = self.lock();
-        Size {
+        AutomatonSize {
             nfa_states: self.nfa.states.len(),
             columns: self.nfa.alphabet.len(),
             states: builder.keys.len() + builder.match_keys.len(),

@@ -18,8 +18,8 @@ mod table;
 use regex_syntax::hir::Hir;
 
 use alphabet::Space;
+pub use lazy::AutomatonSize;
 use lazy::Lazy;
-pub(crate) use lazy::Size;
 use nfa::Nfa;
 pub(crate) use span::Span;
 
@@ -110,7 +110,7 @@ impl Matcher {
     }
 
     /// Sizes of the automata in use.
-    pub(crate) fn sizes(&self) -> impl Iterator<Item = Size> {
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = AutomatonSize> {
         [&self.chars, &self.bytes]
             .into_iter()
             .flatten()

@@ -10,7 +10,7 @@ use regex_automata::{Input, MatchKind};
 
 use super::*;
 use crate::limits::Limits;
-use crate::testing::{Random, pattern_text, sample};
+use crate::testing::{Random, pattern_text, sample, scale};
 
 /// First end of each pattern, and the number of bytes that had to be seen.
 type Firsts = BTreeMap<u32, (usize, usize)>;
@@ -195,44 +195,34 @@ fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
 
 #[test]
 fn random_patterns_agree_with_regex_under_random_cuts() {
-    let groups = crate::testing::scale(9_000);
+    let groups = scale(4_000);
     let mut random = Random::new(0x7455_7352);
     let (mut pairs, mut matching, mut cases) = (0u64, 0u64, 0u64);
     for group in 0..groups {
-        let limits = Limits::default();
-        let mut patterns = Vec::new();
-        let mut hirs = Vec::new();
-        while patterns.len() < 1 + group % 4 {
-            let text = pattern_text(&mut random);
-            if let Ok(hir) = pattern::parse(&text, &limits) {
-                patterns.push(text);
-                hirs.push(hir);
-            }
-        }
+        let (patterns, hirs) = random_patterns(&mut random, 1 + group % 4);
         let budget = [0, 3000, 1 << 20][group % 3];
         let matcher = Matcher::new(&hirs, budget);
         let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
-        for _ in 0..6 {
+        for _ in 0..110 {
             let text = text_for(&mut random, &hirs);
             let want = expected(&vms, &text);
             pairs += patterns.len() as u64;
             matching += want.len() as u64;
-            let bytes: Vec<usize> = (1..text.len()).collect();
             let whole = firsts(&matcher, &text, &[]);
-            let shown = text.escape_ascii().to_string();
-            assert_eq!(
-                ends(&whole),
-                want,
-                "{patterns:?} on {shown}, budget {budget}"
-            );
-            let mut cuts = vec![bytes];
-            cuts.extend((0..16).map(|_| random_cuts(&mut random, text.len())));
-            for cuts in cuts {
+            let context = || format!("{patterns:?} on {}, budget {budget}", text.escape_ascii());
+            assert_eq!(ends(&whole), want, "{}", context());
+            let bytes: Vec<usize> = (1..text.len()).collect();
+            for cuts in [
+                bytes,
+                random_cuts(&mut random, text.len()),
+                random_cuts(&mut random, text.len()),
+            ] {
                 cases += patterns.len() as u64;
                 assert_eq!(
                     firsts(&matcher, &text, &cuts),
                     whole,
-                    "{patterns:?} on {shown}, cut at {cuts:?}, budget {budget}"
+                    "{}, cut at {cuts:?}",
+                    context()
                 );
             }
         }
@@ -245,4 +235,209 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
         matching * 2 >= pairs,
         "texts no longer grow from the patterns"
     );
+}
+
+fn random_patterns(random: &mut Random, count: usize) -> (Vec<String>, Vec<Hir>) {
+    let limits = Limits::default();
+    let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
+    while patterns.len() < count {
+        let text = pattern_text(random);
+        if let Ok(hir) = pattern::parse(&text, &limits) {
+            patterns.push(text);
+            hirs.push(hir);
+        }
+    }
+    (patterns, hirs)
+}
+
+/// All patterns of at most three atoms and two operators over `abc.`.
+fn small_patterns() -> Vec<String> {
+    const ATOMS: [&str; 4] = ["a", "b", "c", "."];
+    const UNARY: [&str; 3] = ["*", "+", "?"];
+    let atoms: Vec<String> = ATOMS.map(str::to_owned).into();
+    let repeated = |of: &[String]| -> Vec<String> {
+        of.iter()
+            .flat_map(|sub| UNARY.map(|operator| format!("(?:{sub}){operator}")))
+            .collect()
+    };
+    let joined = |left: &[String], right: &[String]| -> Vec<String> {
+        let pairs = left.iter().flat_map(|a| right.iter().map(move |b| (a, b)));
+        pairs
+            .flat_map(|(a, b)| [format!("(?:{a})(?:{b})"), format!("(?:{a})|(?:{b})")])
+            .collect()
+    };
+    let once = repeated(&atoms);
+    let pairs = joined(&atoms, &atoms);
+    [
+        repeated(&once),
+        joined(&once, &atoms),
+        joined(&atoms, &once),
+        repeated(&pairs),
+        joined(&pairs, &atoms),
+        joined(&atoms, &pairs),
+        pairs,
+        once,
+        atoms,
+    ]
+    .concat()
+}
+
+#[test]
+fn every_small_pattern_on_every_small_text_under_every_cut() {
+    let limits = Limits::default();
+    let mut texts = vec![Vec::new()];
+    for length in 0..5 {
+        let longest: Vec<Vec<u8>> = texts
+            .iter()
+            .filter(|t| t.len() == length)
+            .cloned()
+            .collect();
+        texts.extend(
+            longest
+                .iter()
+                .flat_map(|t| b"abc".map(|byte| [t.as_slice(), &[byte]].concat())),
+        );
+    }
+    let (mut cases, mut refused) = (0u64, 0);
+    let patterns = small_patterns();
+    for pattern in &patterns {
+        let Ok(hir) = pattern::parse(pattern, &limits) else {
+            refused += 1;
+            continue;
+        };
+        let matcher = Matcher::new(&[hir], 1 << 16);
+        let vm = [oracle(pattern)];
+        for text in &texts {
+            let want = expected(&vm, text);
+            for chosen in 0..1u32 << text.len().saturating_sub(1) {
+                let cuts: Vec<usize> = (1..text.len())
+                    .filter(|at| chosen >> (at - 1) & 1 == 1)
+                    .collect();
+                let found = ends(&firsts(&matcher, text, &cuts));
+                assert_eq!(
+                    found,
+                    want,
+                    "{pattern} on {}, cut at {cuts:?}",
+                    text.escape_ascii()
+                );
+                cases += 1;
+            }
+        }
+    }
+    println!(
+        "{} patterns, {refused} of them match the empty text, {cases} cases",
+        patterns.len()
+    );
+}
+
+/// What happens if the promise is broken on purpose.
+#[derive(Clone, Copy, Debug)]
+enum Sabotage {
+    /// Nothing is carried from one delta to the next.
+    DropState,
+    /// The end of the part is not told.
+    SkipEnd,
+    /// The automaton has one state: a byte leads nowhere.
+    OneState,
+    /// An incomplete character is dropped at the end of a delta.
+    DropPending,
+}
+
+fn sabotaged(matcher: &Matcher, text: &[u8], how: Sabotage) -> Vec<(u32, usize)> {
+    let mut found = Firsts::new();
+    let mut cursor = matcher.start();
+    let step = if matches!(how, Sabotage::OneState) {
+        1
+    } else {
+        2
+    };
+    for (index, delta) in text.chunks(step).enumerate() {
+        match how {
+            Sabotage::DropState | Sabotage::OneState => cursor = matcher.start(),
+            Sabotage::DropPending => matcher.flush(&mut cursor, |_| {}),
+            Sabotage::SkipEnd => {}
+        }
+        matcher.push(&mut cursor, delta, |event| {
+            let decided = index * step + event.at + 1;
+            found
+                .entry(event.pattern)
+                .or_insert((decided.saturating_sub(event.back), decided));
+        });
+    }
+    if !matches!(how, Sabotage::SkipEnd) {
+        matcher.finish(&mut cursor, |event| {
+            found
+                .entry(event.pattern)
+                .or_insert((text.len() - event.back, text.len()));
+        });
+    }
+    ends(&found)
+}
+
+#[test]
+fn breaking_the_promise_is_noticed() {
+    let cases: &[(&str, &str)] = &[
+        ("abc", "xxabcx"),
+        ("c$", "abc"),
+        (r"\bab\b", "x ab"),
+        ("é", "aéa"),
+        ("^b", "aab"),
+    ];
+    for how in [
+        Sabotage::DropState,
+        Sabotage::SkipEnd,
+        Sabotage::OneState,
+        Sabotage::DropPending,
+    ] {
+        let differs = cases.iter().any(|(pattern, text)| {
+            let broken = sabotaged(&matcher(&[pattern], 1 << 20), text.as_bytes(), how);
+            broken != expected(&[oracle(pattern)], text.as_bytes())
+        });
+        assert!(differs, "{how:?} goes unnoticed");
+    }
+}
+
+/// Text that leads to a state never seen before at nearly every byte.
+fn hostile_text(bytes: usize) -> Vec<u8> {
+    let mut random = Random::new(99);
+    (0..bytes).map(|_| b"01"[random.below(2)]).collect()
+}
+
+#[test]
+fn past_the_budget_memory_stays_flat_and_hits_stay_exact() {
+    let patterns = ["[01]*1[01]{14}x", "1[01]{16}y", "01{3}[01]{12}0z"];
+    let matcher = matcher(&patterns, 256 << 10);
+    let mut text = hostile_text(scale(300_000));
+    text.extend_from_slice(b"x 1");
+    text.extend(hostile_text(16));
+    text.extend_from_slice(b"y");
+    let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+    let cuts: Vec<usize> = (5..text.len()).step_by(5).collect();
+    assert_eq!(ends(&firsts(&matcher, &text, &cuts)), expected(&vms, &text));
+    let size = matcher.sizes().next().unwrap();
+    assert!(size.is_full, "the text no longer fills the table: {size:?}");
+    assert!(size.table_bytes + size.set_bytes <= 256 << 10, "{size:?}");
+}
+
+#[test]
+fn threads_that_share_a_table_find_what_one_finds() {
+    let mut random = Random::new(5);
+    let (_, hirs) = random_patterns(&mut random, 12);
+    let texts: Vec<Vec<u8>> = (0..200).map(|_| text_for(&mut random, &hirs)).collect();
+    let run = |matcher: &Matcher| -> Vec<Firsts> {
+        texts
+            .iter()
+            .map(|text| firsts(matcher, text, &[text.len() / 2]))
+            .collect()
+    };
+    for budget in [2000, 1 << 20] {
+        let alone = run(&Matcher::new(&hirs, budget));
+        let shared = Matcher::new(&hirs, budget);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&shared))).collect();
+            for thread in threads {
+                assert_eq!(thread.join().unwrap(), alone, "budget {budget}");
+            }
+        });
+    }
 }

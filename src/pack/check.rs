@@ -4,8 +4,8 @@
 //! A rule with a problem is left out, and a load with an error fails: nothing is skipped in silence. What
 //! a pattern costs is asked of `matcher::pattern`; nothing is compiled here.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::diagnostic::{Code, Cursor, Diagnostic, Excerpt, Report, code};
@@ -78,10 +78,7 @@ impl<'l> Check<'l> {
             ..Diagnostic::of_file(fault.code, FILE, fault.message)
         };
         let mut faults = by_hand::faults(&rule, self.limits);
-        if let Some(first) = self
-            .seen
-            .insert(rule.id.clone(), "a rule made in code".to_owned())
-        {
+        if let Some(first) = self.seen.insert(rule.id.clone(), "made in code".to_owned()) {
             faults.push(duplicate(&rule.id, &first));
         }
         faults
@@ -108,6 +105,8 @@ impl<'l> Check<'l> {
         let mut marks: Vec<Mark> = problems.list.into_iter().map(Mark::Problem).collect();
         marks.extend(ids.into_iter().map(Mark::Id));
         marks.sort_by_key(Mark::start);
+        // A bad entry of a list is found again by every rule that uses it.
+        let mut told: HashSet<(usize, &'static str, String)> = HashSet::new();
         let mut cursor = Cursor::new(text);
         for mark in marks {
             let (line, column) = cursor.place(mark.start());
@@ -118,6 +117,15 @@ impl<'l> Check<'l> {
                     None => continue,
                 },
             };
+            let Problem {
+                code,
+                span,
+                message,
+                ..
+            } = &problem;
+            if !told.insert((span.start, code.name, message.clone())) {
+                continue;
+            }
             self.report.push(Diagnostic {
                 line,
                 column,
@@ -133,7 +141,7 @@ impl<'l> Check<'l> {
     fn first_use(&mut self, id: &Id, name: &str, line: u32, column: u32) -> Option<Problem> {
         match self.seen.entry(id.full.clone()) {
             Entry::Vacant(entry) => {
-                entry.insert(format!("{}:{line}:{column}", escape::all(name)));
+                entry.insert(format!("at {}:{line}:{column}", escape::all(name)));
                 None
             }
             Entry::Occupied(entry) => {
@@ -170,9 +178,8 @@ impl<'l> Check<'l> {
 
 fn duplicate(id: &str, first: &str) -> Fault {
     let message = format!("rule {} exists already", quote(id));
-    Fault::new(&code::DUPLICATE_RULE, message).with_help(format!(
-        "it was first written at {first}; rename one of the two"
-    ))
+    Fault::new(&code::DUPLICATE_RULE, message)
+        .with_help(format!("the first is {first}; rename one of the two"))
 }
 
 /// Something at a place of the text.

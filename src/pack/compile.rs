@@ -49,13 +49,22 @@ pub(crate) struct Scope {
     pub(crate) is_critical: bool,
 }
 
-/// The rules need more automaton states together than [`Limits::pack_states`].
+/// Why rules that are right one by one cannot be a pack: what the rule with that index makes too big.
 #[derive(Debug)]
 pub(crate) struct TooBig {
-    /// States of the rules up to the one that is too many.
-    pub(crate) states: usize,
-    /// Index of that rule.
+    /// Index of the rule.
     pub(crate) rule: usize,
+    /// What is too big.
+    pub(crate) what: Big,
+}
+
+/// See [`TooBig`].
+#[derive(Debug)]
+pub(crate) enum Big {
+    /// The rules up to this one need so many automaton states, more than [`Limits::pack_states`].
+    States(usize),
+    /// All globs of one scope together are too much for `globset`.
+    Scope(globset::Error),
 }
 
 /// Compiles rules that are checked and final; they keep their order: a [`RuleId`] is an index.
@@ -69,14 +78,23 @@ pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBi
             .map(pattern::states)
             .fold(states, usize::saturating_add);
         if states > limits.pack_states {
-            return Err(TooBig { states, rule });
+            return Err(TooBig {
+                rule,
+                what: Big::States(states),
+            });
         }
         parsed.push(hirs);
     }
     let channels = Channel::ALL.map(|channel| ChannelRules::new(channel, rules, &parsed, limits));
+    let scopes = rules.iter().enumerate().map(|(index, rule)| {
+        Scope::new(rule).map_err(|error| TooBig {
+            rule: index,
+            what: Big::Scope(error),
+        })
+    });
     Ok(Compiled {
         channels,
-        scopes: rules.iter().map(Scope::new).collect(),
+        scopes: scopes.collect::<Result<_, _>>()?,
     })
 }
 
@@ -130,19 +148,20 @@ impl PatternOf {
 }
 
 impl Scope {
-    fn new(rule: &Rule) -> Scope {
-        fn given<T>(
-            globs: &[String],
-            new: impl Fn(&[String]) -> Result<T, globset::Error>,
-        ) -> Option<T> {
-            (!globs.is_empty())
-                .then(|| new(globs).expect("every glob was parsed when it was checked"))
+    fn new(rule: &Rule) -> Result<Scope, globset::Error> {
+        type New<T> = fn(&[String]) -> Result<T, globset::Error>;
+        fn given<T>(globs: &[String], new: New<T>) -> Result<Option<T>, globset::Error> {
+            if globs.is_empty() {
+                Ok(None)
+            } else {
+                new(globs).map(Some)
+            }
         }
-        Scope {
-            tools: given(&rule.tools, ToolScope::new),
-            args: given(&rule.args, ArgScope::new),
-            paths: given(&rule.paths, PathScope::new),
+        Ok(Scope {
+            tools: given(&rule.tools, ToolScope::new)?,
+            args: given(&rule.args, ArgScope::new)?,
+            paths: given(&rule.paths, PathScope::new)?,
             is_critical: rule.severity == Severity::Critical,
-        }
+        })
     }
 }

@@ -161,9 +161,13 @@ impl Diagnostic {
             self.file, self.line, self.column
         ));
         if let Some(excerpt) = &self.excerpt {
-            out.push_str(&format!("{gutter} |\n{} | {}\n", self.line, excerpt.line));
+            let line = format!("{} | {}", self.line, excerpt.line);
+            out.push_str(&format!("{gutter} |\n{}\n", line.trim_end()));
             let caret = " ".repeat(excerpt.caret) + &"^".repeat(excerpt.width);
             out.push_str(&format!("{gutter} | {caret}\n"));
+        }
+        if let (Some(rule), None) = (&self.rule, &self.excerpt) {
+            out.push_str(&format!("{gutter} = rule: {rule}\n"));
         }
         if let Some(help) = &self.help {
             out.push_str(&format!("{gutter} = help: {help}\n"));

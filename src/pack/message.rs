@@ -212,7 +212,7 @@ fn syntax(error: &minijinja::Error) -> Fault {
 
 fn variables(template: &str, unknown: &[String]) -> Vec<Fault> {
     let fault = |name: &String| {
-        let message = format!("the template names {}, which does not exist", quote(name));
+        let message = format!("unknown variable {} in the message", quote(name));
         let within = template.find(name.as_str()).map(|at| at..at + name.len());
         Fault::new(&code::UNKNOWN_VARIABLE, message)
             .with_help(nearest::help(name, &VARIABLES))

@@ -23,13 +23,14 @@ pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
 
 use crate::limits::Limits;
+use crate::matcher::AutomatonSize;
 use crate::rule::{Channel, Rule};
 use crate::session::Session;
 use crate::stream::Stream;
 use crate::verdict::RuleId;
 use check::Check;
+use compile::{Big, Compiled, TooBig};
 pub(crate) use compile::{ChannelRules, Scope};
-use compile::{Compiled, TooBig};
 use diagnostic::{Report, code};
 pub(crate) use message::{MessageValues, render as render_message};
 
@@ -176,6 +177,14 @@ impl Pack {
         })
     }
 
+    /// The automata of a channel as they are now, for people who measure: none where no rule reads it,
+    /// a second one where patterns match single bytes of characters.
+    pub fn automata(&self, channel: Channel) -> impl Iterator<Item = AutomatonSize> {
+        self.channel(channel)
+            .into_iter()
+            .flat_map(|rules| rules.matcher.sizes())
+    }
+
     #[inline]
     pub(crate) fn channel(&self, channel: Channel) -> Option<&ChannelRules> {
         self.inner.compiled.channels[channel as usize].as_ref()
@@ -240,10 +249,13 @@ fn finish(
 
 fn too_big(error: &TooBig, rules: &[Rule], limits: &Limits) -> LoadError {
     let id = &rules[error.rule].id;
-    let message = format!(
-        "rule `{id}`: the rules up to this one need about {} automaton states, limit is {}",
-        error.states, limits.pack_states
-    );
+    let message = match &error.what {
+        Big::States(states) => format!(
+            "rule `{id}`: the rules up to this one need about {states} automaton states, limit is {}",
+            limits.pack_states
+        ),
+        Big::Scope(error) => format!("rule `{id}`: its globs together are too big: {error}"),
+    };
     LoadError::new(vec![Diagnostic::of_file(
         &code::PACK_TOO_BIG,
         "<pack>",

@@ -291,9 +291,13 @@ fn problem(code: &'static Code, path: &Path, message: &str) -> Diagnostic {
 
 fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
     // The kind reads the same on every system, the error's own text does not.
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "it does not exist".to_owned(),
+        kind => kind.to_string(),
+    };
     problem(
         &code::UNREADABLE,
         path,
-        &format!("cannot be read: {}", error.kind()),
+        &format!("cannot be read: {reason}"),
     )
 }

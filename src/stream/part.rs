@@ -9,7 +9,7 @@ use crate::pack::{ChannelRules, Pack, Scope};
 use crate::rule::Channel;
 use crate::verdict::{Hit, NO_ARG, PartId, RuleId, Source};
 use crate::view::json::{ArgPath, Decoder, Sink};
-use crate::view::path::{is_path_key, normalise};
+use crate::view::path::{PathScope, is_path_key, normalise};
 
 /// Most bytes of an excerpt before the match, and of a match that is shown.
 const BEFORE: usize = 40;
@@ -430,7 +430,7 @@ impl Judge<'_> {
         let rule = pattern.rule;
         let scope = self.pack.scope(rule);
         let in_arg = match (&scope.args, arg) {
-            (Some(args), Some(arg)) => args.matches(arg),
+            (Some(args), Some(arg)) => args.applies(arg),
             _ => true,
         };
         if !in_arg || self.scoped.has(rule) || self.scoped.applies(scope) == Some(false) {
@@ -481,10 +481,11 @@ impl Scoped {
         };
         let path = match &scope.paths {
             None => Some(true),
-            Some(paths) if self.paths.iter().any(|path| paths.applies(Some(path))) => Some(true),
+            Some(paths) if self.matches_path(paths) => Some(true),
             Some(_) if !self.is_closed => None,
             Some(paths) => {
-                Some(self.paths.is_empty() && (scope.is_critical || paths.applies(None)))
+                let without = scope.is_critical || paths.applies(None) == Some(true);
+                Some(self.paths.is_empty() && without)
             }
         };
         match (tool, path) {
@@ -492,6 +493,12 @@ impl Scoped {
             (Some(true), Some(true)) => Some(true),
             _ => None,
         }
+    }
+
+    fn matches_path(&self, scope: &PathScope) -> bool {
+        self.paths
+            .iter()
+            .any(|path| scope.applies(Some(path)) == Some(true))
     }
 
     /// Judges again what waited, now that `decided` bytes are delivered and more is known.

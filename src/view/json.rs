@@ -294,7 +294,11 @@ impl Decoder {
                     room: 0,
                 },
             ),
-            State::Number | State::Word(_) | State::Raw | State::Blanks => sink.close(end, end),
+            State::Blanks => {
+                self.counters.raw += 1;
+                sink.close(end, end);
+            }
+            State::Number | State::Word(_) | State::Raw => sink.close(end, end),
             _ => {}
         }
         self.state = State::Done;

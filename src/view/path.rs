@@ -5,8 +5,9 @@
 //! know where a path comes from or what happens where there is none.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use globset::{Candidate, Error, GlobBuilder, GlobMatcher, GlobSet};
+use globset::{Error, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 
 use super::json::ArgPath;
 
@@ -30,10 +31,13 @@ pub(crate) fn is_path_key(segment: &str) -> bool {
 /// Backslashes become slashes; `.`, `//`, a trailing `/` and, lexically, `..` go. With a `root`, what
 /// is inside it is relative to it, however it was written (`/root/a`, `../root/a`), and what is
 /// outside is absolute. Without one, or with one that is not absolute, relative paths stay relative
-/// and keep the `..` that lead out; nothing leads above `/`. A drive letter makes a path absolute
-/// and is upper case: `c:\a` is `C:/a`; the prefixes `\\?\` and `\\.\` go. The root itself is `.`.
+/// and keep the `..` that lead out. Nothing leads above `/`. The root itself is `.`.
 ///
-/// What is not a separator is a character like any other: `%2e`, NUL, spaces.
+/// A drive makes a path absolute and its letter is upper case: `c:\a` and `\\?\c:\a` are `C:/a`;
+/// under a drive the root is found whatever its ASCII case. A name like a drive inside the root
+/// keeps a `./` before it.
+///
+/// What is not a separator is a character like any other: `%2e`, `~`, NUL, spaces.
 pub(crate) fn normalise(path: &str, root: Option<&str>) -> String {
     let root = root.map(slashes);
     let root = root
@@ -58,7 +62,10 @@ pub(crate) fn normalise(path: &str, root: Option<&str>) -> String {
 
 fn slashes(path: &str) -> String {
     let mut path = path.replace('\\', "/");
-    if path.starts_with("//?/") || path.starts_with("//./") {
+    let verbatim = path
+        .strip_prefix("//?/")
+        .or_else(|| path.strip_prefix("//./"));
+    if verbatim.is_some_and(|rest| drive(rest).is_some()) {
         path.drain(..4);
     }
     path
@@ -105,26 +112,26 @@ impl<'a> Lexical<'a> {
     }
 
     /// The path relative to `root`, if it is in there.
-    fn inside(&self, root: &Lexical<'a>) -> Option<Lexical<'a>> {
-        let names = self.names.strip_prefix(root.names.as_slice())?;
-        (self.anchor == root.anchor).then(|| Lexical {
+    fn inside(&self, root: &Lexical<'_>) -> Option<Lexical<'a>> {
+        let on_drive = self.anchor != Some(Cow::Borrowed("/"));
+        let same = |(a, b): (&&str, &&str)| a == b || on_drive && a.eq_ignore_ascii_case(b);
+        let (head, names) = self.names.split_at_checked(root.names.len())?;
+        (self.anchor == root.anchor && head.iter().zip(&root.names).all(same)).then(|| Lexical {
             anchor: None,
             names: names.to_vec(),
         })
     }
 }
 
-impl std::fmt::Display for Lexical<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.anchor {
-            None if self.names.is_empty() => out.write_str("."),
-            anchor => write!(
-                out,
-                "{}{}",
-                anchor.as_deref().unwrap_or(""),
-                self.names.join("/")
-            ),
-        }
+impl fmt::Display for Lexical<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = match (&self.anchor, self.names.first()) {
+            (Some(anchor), _) => anchor,
+            (None, None) => ".",
+            (None, Some(name)) if name.len() == 2 && drive(name).is_some() => "./",
+            (None, Some(_)) => "",
+        };
+        write!(out, "{start}{}", self.names.join("/"))
     }
 }
 
@@ -133,46 +140,229 @@ fn anchor(path: &str) -> (Option<Cow<'_, str>>, &str) {
     if let Some(rest) = path.strip_prefix('/') {
         return (Some("/".into()), rest);
     }
-    match path.as_bytes() {
-        [letter, b':'] | [letter, b':', b'/', ..] if letter.is_ascii_alphabetic() => (
-            Some(format!("{}:/", letter.to_ascii_uppercase() as char).into()),
-            &path[2..],
-        ),
-        _ => (None, path),
+    match drive(path) {
+        Some(letter) => (Some(format!("{letter}:/").into()), &path[2..]),
+        None => (None, path),
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct ToolScope(Vec<String>);
-impl ToolScope {
-    pub(crate) fn new(g: &[String]) -> Result<Self, Error> {
-        Ok(Self(g.to_vec()))
-    }
-    pub(crate) fn applies(&self, t: &str) -> bool {
-        self.0.iter().any(|g| g.eq_ignore_ascii_case(t))
-    }
-}
-#[derive(Debug)]
-pub(crate) struct ArgScope(Vec<String>);
-impl ArgScope {
-    pub(crate) fn new(g: &[String]) -> Result<Self, Error> {
-        Ok(Self(g.to_vec()))
-    }
-    pub(crate) fn matches(&self, t: &ArgPath) -> bool {
-        self.0.iter().any(|g| g == t.dotted())
+/// The drive letter of `c:` or `c:/…`, in upper case; `c:a` is a name.
+fn drive(path: &str) -> Option<char> {
+    match path.as_bytes() {
+        [letter, b':'] | [letter, b':', b'/', ..] if letter.is_ascii_alphabetic() => {
+            Some(letter.to_ascii_uppercase().into())
+        }
+        _ => None,
     }
 }
-#[derive(Debug)]
-pub(crate) struct PathScope(Vec<String>);
+
+/// Which files a rule is about: globs on [normalised](normalise) paths, like those of a `.gitignore`.
+///
+/// - `*` and `?` stop at `/`; `**` is any number of folders; `[a-z]`, `{a,b}` and `\` as usual.
+/// - A glob without `/` matches the file's name in any folder: `*.rs`. One with `/` matches the whole
+///   path: `src/*.rs`. A `/` at its end means everything below: `target/`, `src/gen/`.
+/// - A `/` at its start counts from the root, and from `/` for files outside it: `/etc/**`.
+/// - `!` excludes. The last glob that matches decides, so `["*.rs", "!tests/"]` leaves tests out and
+///   `["!tests/", "*.rs"]` does not. Where none matches, a file is in if no glob includes.
+#[derive(Clone, Debug)]
+pub(crate) struct PathScope {
+    set: GlobSet,
+    /// Of each glob of `set`: whether it excludes.
+    excludes: Vec<bool>,
+    /// Whether any glob includes.
+    includes: bool,
+}
+
 impl PathScope {
-    pub(crate) fn new(g: &[String]) -> Result<Self, Error> {
-        Ok(Self(g.to_vec()))
-    }
-    pub(crate) fn applies(&self, t: Option<&str>) -> bool {
-        t.is_some_and(|t| {
-            self.0
-                .iter()
-                .any(|g| t.ends_with(g.trim_start_matches('*')))
+    pub(crate) fn new(globs: &[String]) -> Result<PathScope, Error> {
+        let mut set = GlobSetBuilder::new();
+        let mut excludes = Vec::new();
+        for glob in globs {
+            let (exclude, glob) = match glob.strip_prefix('!') {
+                Some(glob) => (true, glob),
+                None => (false, glob.as_str()),
+            };
+            for whole in whole_path(glob) {
+                set.add(
+                    GlobBuilder::new(&whole)
+                        .literal_separator(true)
+                        .backslash_escape(true)
+                        .build()?,
+                );
+                excludes.push(exclude);
+            }
+        }
+        let includes = excludes.contains(&false);
+        Ok(PathScope {
+            set: set.build()?,
+            excludes,
+            includes,
         })
     }
+
+    /// Whether the file is in scope. Without a path only a scope that includes nothing can tell, and
+    /// says yes; for the others that is none.
+    pub(crate) fn applies(&self, path: Option<&str>) -> Option<bool> {
+        match path {
+            None if self.includes => None,
+            None => Some(true),
+            Some(path) => {
+                let last = self.set.matches(path).into_iter().max();
+                Some(last.map_or(!self.includes, |glob| !self.excludes[glob]))
+            }
+        }
+    }
 }
+
+/// The globs on whole paths that one glob means.
+fn whole_path(glob: &str) -> Vec<String> {
+    let glob = glob.strip_prefix("./").unwrap_or(glob);
+    let (rooted, glob) = match glob.strip_prefix('/') {
+        Some(glob) => (true, glob),
+        None => (false, glob),
+    };
+    let (below, glob) = match glob.strip_suffix('/') {
+        Some(glob) => ("/**", glob),
+        None => ("", glob),
+    };
+    if rooted && glob.is_empty() {
+        return vec!["**".to_owned()];
+    }
+    if rooted {
+        return vec![format!("{glob}{below}"), format!("/{glob}{below}")];
+    }
+    let any_folder = if glob.contains('/') || glob == "**" {
+        ""
+    } else {
+        "**/"
+    };
+    vec![format!("{any_folder}{glob}{below}")]
+}
+
+/// Which tools a rule is about: globs on the whole name, whatever its ASCII case. `*` matches any
+/// text, so `mcp__github__*` are the tools of one server. No globs: every tool.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolScope {
+    set: GlobSet,
+}
+
+impl ToolScope {
+    pub(crate) fn new(globs: &[String]) -> Result<ToolScope, Error> {
+        let mut set = GlobSetBuilder::new();
+        for glob in globs {
+            set.add(
+                GlobBuilder::new(glob)
+                    .case_insensitive(true)
+                    .backslash_escape(true)
+                    .build()?,
+            );
+        }
+        Ok(ToolScope { set: set.build()? })
+    }
+
+    pub(crate) fn applies(&self, name: &str) -> bool {
+        self.set.is_empty() || self.set.is_match(name)
+    }
+}
+
+/// Which arguments a rule is about: globs on whole [paths](ArgPath), one for each segment, with dots
+/// between them. No globs: every argument.
+///
+/// `*` matches one segment or a part of one (`edits.*.new_*`), `**` any number of segments, also
+/// none: `command.**` is `command` as a string and as a list of strings. Case counts. A dot in a key
+/// is written `\.`. The raw haystack has the one segment `$raw`.
+#[derive(Clone, Debug)]
+pub(crate) struct ArgScope {
+    globs: Vec<Vec<Segment>>,
+}
+
+#[derive(Clone, Debug)]
+enum Segment {
+    /// `**`
+    Deep,
+    Exact(String),
+    Like(GlobMatcher),
+}
+
+impl ArgScope {
+    pub(crate) fn new(globs: &[String]) -> Result<ArgScope, Error> {
+        let segments = |glob: &String| split_dots(glob).into_iter().map(Segment::new).collect();
+        Ok(ArgScope {
+            globs: globs.iter().map(segments).collect::<Result<_, Error>>()?,
+        })
+    }
+
+    /// Whether the argument is in scope. One whose path is truncated is: nobody can tell that it is
+    /// not, and the decoder counts it.
+    pub(crate) fn applies(&self, path: &ArgPath) -> bool {
+        self.globs.is_empty()
+            || path.is_truncated()
+            || self.globs.iter().any(|glob| matches_whole(glob, path))
+    }
+}
+
+impl Segment {
+    fn new(glob: &str) -> Result<Segment, Error> {
+        if glob == "**" {
+            return Ok(Segment::Deep);
+        }
+        if !glob.contains(['*', '?', '[', ']', '{', '}', '\\']) {
+            return Ok(Segment::Exact(glob.to_owned()));
+        }
+        let glob = GlobBuilder::new(glob)
+            .backslash_escape(true)
+            .empty_alternates(true)
+            .build()?;
+        Ok(Segment::Like(glob.compile_matcher()))
+    }
+
+    fn matches(&self, segment: &str) -> bool {
+        match self {
+            Segment::Deep => true,
+            Segment::Exact(exact) => exact == segment,
+            Segment::Like(glob) => glob.is_match(segment),
+        }
+    }
+}
+
+/// Splits at the dots that no backslash stands before.
+fn split_dots(glob: &str) -> Vec<&str> {
+    let (mut segments, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (at, byte) in glob.bytes().enumerate() {
+        if byte == b'.' && !escaped {
+            segments.push(&glob[start..at]);
+            start = at + 1;
+        }
+        escaped = byte == b'\\' && !escaped;
+    }
+    segments.push(&glob[start..]);
+    segments
+}
+
+fn matches_whole(glob: &[Segment], path: &ArgPath) -> bool {
+    let (mut at, mut index) = (0, 0);
+    // After the last `**`, and the first segment it has not taken. Going back to it alone is enough:
+    // what an earlier one would take besides, the last one can take too.
+    let mut deep = None;
+    while let Some(segment) = path.segment(index) {
+        match (glob.get(at), deep) {
+            (Some(Segment::Deep), _) => {
+                at += 1;
+                deep = Some((at, index));
+            }
+            (Some(one), _) if one.matches(segment) => {
+                at += 1;
+                index += 1;
+            }
+            (_, Some((after, taken))) => {
+                deep = Some((after, taken + 1));
+                (at, index) = (after, taken + 1);
+            }
+            (_, None) => return false,
+        }
+    }
+    glob[at..].iter().all(|one| matches!(one, Segment::Deep))
+}
+
+#[cfg(test)]
+mod tests;

@@ -92,7 +92,7 @@ impl Walk<'_> {
             self.missing("pack", "a rule file", help, 0..0);
             return "";
         };
-        let Some(pack) = self.as_table(value, "pack") else {
+        let Some(pack) = self.as_table(value, "`pack`") else {
             return "";
         };
         self.known(pack, "`[pack]`", &PACK);
@@ -134,7 +134,7 @@ impl Walk<'_> {
         };
         for (key, value) in table.iter() {
             let name = key.get_ref().as_ref();
-            let Some(texts) = self.texts(value, name) else {
+            let Some(texts) = self.texts(value, &quote(name)) else {
                 // Kept without entries, so that rules that use it are not told that it does not exist.
                 lists.insert(
                     name,

@@ -92,8 +92,7 @@ impl Walk<'_> {
 
     fn wrong_type(&mut self, name: &str, expected: &str, found: &Spanned<DeValue<'_>>) {
         let message = format!(
-            "{} must be {expected}, this is {}",
-            quote(name),
+            "{name} must be {expected}, this is {}",
             kind(found.get_ref())
         );
         self.fault(Fault::new(&code::WRONG_TYPE, message), found.span());
@@ -102,7 +101,7 @@ impl Walk<'_> {
     /// The string at `key`, if there is one.
     pub(super) fn string<'v>(&mut self, table: &'v DeTable<'_>, key: &str) -> Option<Text<'v>> {
         let value = table.get(key)?;
-        self.text(value, key)
+        self.text(value, &quote(key))
     }
 
     /// `value` as a string called `name` in messages.
@@ -141,7 +140,7 @@ impl Walk<'_> {
     /// The strings at `key`; those of the wrong type are reported and left out.
     pub(super) fn strings<'v>(&mut self, table: &'v DeTable<'_>, key: &str) -> Option<Texts<'v>> {
         let value = table.get(key)?;
-        self.texts(value, key)
+        self.texts(value, &quote(key))
     }
 
     /// `value` as an array of strings called `name` in messages.
@@ -172,7 +171,7 @@ impl Walk<'_> {
         key: &str,
     ) -> Option<&'v DeTable<'i>> {
         let value = table.get(key)?;
-        self.as_table(value, key)
+        self.as_table(value, &quote(key))
     }
 
     /// `value` as a table called `name` in messages.
@@ -200,7 +199,7 @@ impl Walk<'_> {
         match value.get_ref() {
             DeValue::Array(array) => Some(array),
             _ => {
-                self.wrong_type(key, "an array of tables", value);
+                self.wrong_type(&quote(key), "an array of tables", value);
                 None
             }
         }
@@ -210,12 +209,15 @@ impl Walk<'_> {
     pub(super) fn integer(&mut self, table: &DeTable<'_>, key: &str) -> Option<i32> {
         let value = table.get(key)?;
         let DeValue::Integer(integer) = value.get_ref() else {
-            self.wrong_type(key, "an integer", value);
+            self.wrong_type(&quote(key), "an integer", value);
             return None;
         };
         let number = i32::from_str_radix(integer.as_str(), integer.radix()).ok();
         if number.is_none() {
-            let message = format!("`{key}` is {}, which is too large", quote(integer.as_str()));
+            let message = format!(
+                "`{key}` is {}, which is out of range",
+                quote(integer.as_str())
+            );
             let help = format!("from {} to {}", i32::MIN, i32::MAX);
             self.fault(
                 Fault::new(&code::BAD_VALUE, message).with_help(help),

@@ -27,7 +27,7 @@ impl Walk<'_> {
             self.missing("match", "", FORM, place.clone());
             return Vec::new();
         };
-        let Some(conditions) = self.as_table(value, "match") else {
+        let Some(conditions) = self.as_table(value, "`match`") else {
             return Vec::new();
         };
         self.known(conditions, "`match`", &MATCH);
@@ -50,7 +50,7 @@ impl Walk<'_> {
     }
 
     fn pattern(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Pattern> {
-        let table = self.as_table(value, "an entry of any")?;
+        let table = self.as_table(value, "an entry of `any`")?;
         let place = "a pattern";
         self.known(table, place, &PATTERN);
         let mut written = PATTERN.iter().filter(|key| table.contains_key(**key));

@@ -58,7 +58,7 @@ pub(super) fn read(
             span: key.span(),
         });
     }
-    let table = walk.as_table(value, key.get_ref())?;
+    let table = walk.as_table(value, &format!("rule {}", quote(key.get_ref())))?;
     walk.known(table, "", &RULE);
     walk.read_rule(full, table, key.span(), header)
 }
@@ -135,8 +135,10 @@ impl Walk<'_> {
         }
         let names = Channel::ALL.map(Channel::name);
         let mut channels = Vec::new();
+        let mut complete = true;
         for text in &texts.items {
             let Some(channel) = self.named(text, "on", &names, Channel::from_name) else {
+                complete = false;
                 continue;
             };
             if channels.contains(&channel) {
@@ -146,7 +148,8 @@ impl Walk<'_> {
             channels.push(channel);
         }
         channels.sort_unstable();
-        Some(channels)
+        // With one of them unknown, nothing can be said about what the rule reads.
+        complete.then_some(channels)
     }
 
     fn message(&mut self, table: &DeTable<'_>) -> Option<String> {

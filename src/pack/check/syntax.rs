@@ -1,5 +1,7 @@
 //! The TOML itself: its errors, and what can still be said about a text that has some.
 
+use std::collections::HashMap;
+
 use toml::de::{DeTable, Error};
 
 use super::fault::Fault;
@@ -9,6 +11,9 @@ use crate::pack::escape::{self, quote};
 
 /// Texts longer than this get only their first TOML error: recovery keeps every one of them in memory.
 const RECOVERED_BYTES: usize = 1 << 20;
+
+/// What the parser calls a key or table that is there already.
+const DUPLICATE: &str = "duplicate key";
 
 /// Parses and checks the text of `walk`.
 pub(super) fn walk(walk: &mut Walk<'_>) {
@@ -22,19 +27,26 @@ pub(super) fn walk(walk: &mut Walk<'_>) {
 
 /// All TOML errors, and those problems of what could be read that cannot be a consequence of one.
 fn recovered(walk: &mut Walk<'_>) {
-    let (root, errors) = DeTable::parse_recoverable(walk.text);
+    let (root, mut errors) = DeTable::parse_recoverable(walk.text);
     walk.root(root.get_ref());
     walk.rules.clear();
     walk.ids.clear();
-    let mut broken: Vec<u32> = Vec::new();
+    walk.rule = None;
+    errors.sort_by_key(start);
     let mut cursor = Cursor::new(walk.text);
-    let mut starts: Vec<usize> = errors.iter().map(start).collect();
-    starts.sort_unstable();
-    broken.extend(starts.iter().map(|start| cursor.place(*start).0));
+    let mut broken: Vec<u32> = errors
+        .iter()
+        .map(|error| cursor.place(start(error)).0)
+        .collect();
     broken.dedup();
     drop_consequences(walk, &broken);
+    let mut lines = Lines::new(walk.text);
     for error in &errors {
-        report(walk, error);
+        if error.message() == DUPLICATE {
+            duplicate(walk, start(error), &mut lines);
+        } else {
+            report(walk, error);
+        }
     }
 }
 
@@ -66,48 +78,118 @@ fn drop_consequences(walk: &mut Walk<'_>, broken: &[u32]) {
 }
 
 fn report(walk: &mut Walk<'_>, error: &Error) {
-    walk.rule = None;
     let end = walk.text.len();
-    let span = error.span().unwrap_or(end..end);
-    if error.message() != "duplicate key" {
-        let message = format!("this is not TOML: {}", escape::all(error.message()));
-        return walk.fault(Fault::new(&code::SYNTAX, message), span);
+    let message = format!("this is not TOML: {}", escape::all(error.message()));
+    walk.fault(
+        Fault::new(&code::SYNTAX, message),
+        error.span().unwrap_or(end..end),
+    );
+}
+
+/// Reports what is written twice, the second time at `at`. The keys of a table that is itself written
+/// twice are not worth a word each.
+fn duplicate<'t>(walk: &mut Walk<'t>, at: usize, lines: &mut Lines<'t>) {
+    let (subject, first) = lines.read_to(at);
+    if subject.is_header {
+        lines.repeats = true;
+    } else if lines.repeats {
+        return;
     }
-    let key = walk.text.get(span.clone()).unwrap_or_default();
     let fault = Fault::new(
         &code::DUPLICATE_KEY,
-        format!("{} is written twice", quote(key)),
+        format!("{} is written twice", quote(subject.text)),
     );
-    let fault = match first_line(walk.text, span.start, key) {
+    let fault = match first {
         Some(line) => fault.with_help(format!("first written on line {line}; keep one of the two")),
         None => fault,
     };
-    walk.fault(fault, span);
+    walk.fault(fault, subject.start..subject.start + subject.text.len());
 }
 
-/// The line before `at` that writes the same table header, or the same key in the same table.
-fn first_line(text: &str, at: usize, key: &str) -> Option<usize> {
-    let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-    let line = text[line_start..].lines().next()?.trim();
-    let header = line
-        .starts_with('[')
-        .then(|| line.split_inclusive(']').next())
-        .flatten();
-    let mut found = None;
-    for (index, earlier) in text[..line_start].lines().enumerate() {
-        let earlier = earlier.trim();
-        match header {
-            Some(header) if earlier.starts_with(header) => return Some(index + 1),
-            Some(_) => {}
-            None if earlier.starts_with('[') => found = None,
-            None if assigns(earlier, key) => found = found.or(Some(index + 1)),
-            None => {}
+/// Remembers the lines on which tables and keys are first written, reading the text once. It looks at
+/// lines, not at TOML: the text is broken, and what is found only goes into a help.
+struct Lines<'t> {
+    text: &'t str,
+    offset: usize,
+    line: usize,
+    headers: HashMap<&'t str, usize>,
+    /// The keys of the table that is being read.
+    keys: HashMap<&'t str, usize>,
+    /// Whether that table is itself written for the second time.
+    repeats: bool,
+}
+
+/// A table header or a key.
+struct Subject<'t> {
+    text: &'t str,
+    start: usize,
+    is_header: bool,
+}
+
+impl<'t> Lines<'t> {
+    fn new(text: &'t str) -> Lines<'t> {
+        let (headers, keys) = (HashMap::new(), HashMap::new());
+        Lines {
+            text,
+            offset: 0,
+            line: 1,
+            headers,
+            keys,
+            repeats: false,
         }
     }
-    found
-}
 
-fn assigns(line: &str, key: &str) -> bool {
-    line.strip_prefix(key)
-        .is_some_and(|rest| rest.trim_start().starts_with('='))
+    /// What the line of `at` writes, and the earlier line that wrote it first.
+    fn read_to(&mut self, at: usize) -> (Subject<'t>, Option<usize>) {
+        while let Some(length) = self.text[self.offset..].find('\n')
+            && self.offset + length < at
+        {
+            self.remember();
+            self.offset += length + 1;
+            self.line += 1;
+        }
+        let subject = self.subject();
+        let seen = if subject.is_header {
+            &self.headers
+        } else {
+            &self.keys
+        };
+        let first = seen
+            .get(subject.text)
+            .copied()
+            .filter(|line| *line < self.line);
+        (subject, first)
+    }
+
+    fn remember(&mut self) {
+        let Subject {
+            text, is_header, ..
+        } = self.subject();
+        if is_header {
+            self.headers.entry(text).or_insert(self.line);
+            self.keys.clear();
+            self.repeats = false;
+        } else {
+            self.keys.entry(text).or_insert(self.line);
+        }
+    }
+
+    /// What the line at `offset` writes.
+    fn subject(&self) -> Subject<'t> {
+        let rest = &self.text[self.offset..];
+        let line = rest.split('\n').next().unwrap_or(rest);
+        let trimmed = line.trim_start();
+        let start = self.offset + (line.len() - trimmed.len());
+        let is_header = trimmed.starts_with('[');
+        let text = if is_header {
+            trimmed.split_inclusive(']').next().unwrap_or(trimmed)
+        } else {
+            trimmed.split('=').next().unwrap_or(trimmed).trim_end()
+        };
+        Subject {
+            text,
+            start,
+            is_header,
+        }
+    }
 }

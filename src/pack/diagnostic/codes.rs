@@ -59,7 +59,7 @@ codes! {
     REGEX "regex" Error Invalid "a regular expression that cannot be read"
     LOOK_AROUND "look-around" Error Invalid "look-around or a back-reference in a regular expression"
     MATCHES_EMPTY "matches-empty" Error Invalid "a pattern that matches the empty text, so everywhere"
-    NEVER_MATCHES "never-matches" Error Invalid "a pattern that can match nothing"
+    NEVER_MATCHES "never-matches" Warning Invalid "a pattern that can match nothing"
     PATTERN_TOO_LONG "pattern-too-long" Error Invalid "a pattern longer than the limit"
     PATTERN_TOO_BIG "pattern-too-big" Error Invalid "a pattern that needs more states than the limit"
     PACK_TOO_BIG "pack-too-big" Error TooLarge "all rules together need more states than the limit"
