@@ -176,7 +176,7 @@ fn recordings_give_the_same_hits_under_every_split() {
             Some(0),
         );
     }
-    assert_eq!(hits, 10);
+    assert_eq!(hits, 12);
 }
 
 #[test]
@@ -273,6 +273,56 @@ fn an_empty_recording_is_clean() {
     let output = ttsr(["replay", "--format", "json", "-"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).contains("\"streams\":0,\"bytes\":0"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_is_walked_in_order_and_its_links_are_not_followed() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::symlink;
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("walk");
+    if root.exists() {
+        fs::remove_dir_all(&root).unwrap();
+    }
+    fs::create_dir_all(root.join("b/deep")).unwrap();
+    let odd = Path::new(OsStr::from_bytes(b"c-\xFF-\x1b[2J")).to_owned();
+    for name in [
+        Path::new("d"),
+        Path::new("a"),
+        Path::new("b/deep/.hidden"),
+        Path::new("b/x"),
+        &odd,
+    ] {
+        fs::write(root.join(name), "TODO").unwrap();
+    }
+    symlink(&root, root.join("b/loop")).unwrap();
+    symlink(root.join("a"), root.join("e")).unwrap();
+    symlink(root.join("nowhere"), root.join("f")).unwrap();
+    let scan = |format: &str, path: &Path| {
+        let args = ["scan", "--pack", "packs/demo.toml", "--format", format];
+        ttsr(args).arg(path).output().unwrap()
+    };
+    let output = scan("human", &root);
+    let root_name = format!("{}/", root.display());
+    let places = stdout(&output)
+        .lines()
+        .filter_map(|line| line.strip_prefix(&root_name));
+    let places: Vec<&str> = places
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(
+        places,
+        ["a", "b/deep/.hidden", "b/x", "c-\u{fffd}-\\u{1b}[2J", "d"]
+    );
+    let linked = scan("json", &root.join("e"));
+    assert_eq!(
+        events(&linked, "hit").len(),
+        1,
+        "a link that is named is followed"
+    );
+    fs::remove_dir_all(&root).unwrap();
 }
 
 #[test]
