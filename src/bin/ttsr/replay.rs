@@ -49,11 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         replay.read(&input, &mut problems, &mut out)?;
     }
     out.end(&replay.tally)?;
-    Ok(match replay.tally.hits {
-        _ if problems.any => Outcome::Incomplete,
-        0 => Outcome::Clean,
-        _ => Outcome::Findings,
-    })
+    Ok(replay.tally.outcome(&problems))
 }
 
 struct Replay {

@@ -86,6 +86,12 @@ impl Reply {
             .hits
             .sort_unstable_by_key(|hit| (hit.part, hit.decided, hit.rule));
         tally.streams += 1;
+        let limits = self
+            .watch
+            .decisions
+            .iter()
+            .filter(|decision| decision.hit().is_none());
+        tally.counters.limits += limits.count() as u64;
         tally.hits += self.watch.hits.len() as u64;
         tally.add(&self.watch.stream.counters());
     }

@@ -59,11 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         out.flush()?;
     }
     out.end(&tally)?;
-    Ok(match tally.hits {
-        _ if problems.any => Outcome::Incomplete,
-        0 => Outcome::Clean,
-        _ => Outcome::Findings,
-    })
+    Ok(tally.outcome(&problems))
 }
 
 const PART: PartId = PartId(0);

@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 use ttsr::Counters;
 
+use crate::Outcome;
+use crate::input::Problems;
 use crate::output::Record;
 
 /// Everything in numbers. What was not scanned is in it, and why.
@@ -37,6 +39,8 @@ pub(crate) struct Counted {
     too_deep: u64,
     long_paths: u64,
     unscoped: u64,
+    /// Streams that a limit would have cut.
+    pub(crate) limits: u64,
     /// Streams that broke off.
     pub(crate) truncated: u64,
     /// Errors that a provider reported in a stream.
@@ -68,6 +72,15 @@ impl Tally {
         }
     }
 
+    /// How a run that read this ends.
+    pub(crate) fn outcome(&self, problems: &Problems) -> Outcome {
+        match self.hits + self.counters.limits {
+            _ if problems.any => Outcome::Incomplete,
+            0 => Outcome::Clean,
+            _ => Outcome::Findings,
+        }
+    }
+
     /// Counts bytes that never reached a part.
     pub(crate) fn unread(&mut self, bytes: u64, kind: &str) {
         self.unscanned_bytes += bytes;
@@ -85,10 +98,13 @@ impl Display for Tally {
             Count(self.deltas, "delta"),
             Count(self.streams, "stream")
         )?;
-        match self.unscanned_bytes {
-            0 => Ok(()),
-            bytes => write!(f, "; NOT SCANNED: {}", Count(bytes, "byte")),
+        if self.counters.limits > 0 {
+            write!(f, "; {} reached", Count(self.counters.limits, "limit"))?;
         }
+        if self.unscanned_bytes > 0 {
+            write!(f, "; NOT SCANNED: {}", Count(self.unscanned_bytes, "byte"))?;
+        }
+        Ok(())
     }
 }
 
