@@ -1,7 +1,7 @@
 //! The matcher: bytes in, pattern ids and offsets out. It knows nothing of rules or TOML.
 //!
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
-//! `alphabet`, `look` and `nfa` build the automaton that `lazy` determinises while it is being
+//! `tree` shares common beginnings; `alphabet`, `look` and `nfa` build the automaton that `lazy` determinises while it is being
 //! stepped, into the `table` that all streams share. `decode` turns bytes into symbols. `span` finds
 //! where a match began.
 
@@ -14,6 +14,7 @@ pub(crate) mod pattern;
 mod simplify;
 mod span;
 mod table;
+mod tree;
 
 use regex_syntax::hir::Hir;
 
