@@ -28,7 +28,8 @@ pub enum Point {
 /// They are plain functions: one that blocks blocks its own stream (no lock of this crate is held), and
 /// there is no deadline that could end it. Work that takes long belongs on a thread of its own, with
 /// the result acted on at a later delta. A hook that panics is caught and counted; what happens to
-/// the stream is for [`Settings::on_hook_panic`](super::Settings::on_hook_panic) to say.
+/// the stream is for [`Settings::on_hook_panic`](super::Settings::on_hook_panic) to say. (A panic during
+/// the unwinding of another one ends the process; that is Rust's rule.)
 pub trait Hook: Send {
     /// The points at which it is called; asked for once, when it is registered.
     fn points(&self) -> &[Point];
@@ -213,7 +214,7 @@ impl Hooks {
     }
 
     /// Runs `stream.delta`.
-    pub(super) fn delta(&mut self, at: &At<'_>, bytes: Vec<u8>) -> Passed {
+    pub(super) fn delta(&mut self, at: &At<'_>, bytes: Vec<u8>, on_panic: OnHookPanic) -> Passed {
         let mut passed = Passed {
             bytes,
             ..Passed::default()
@@ -226,7 +227,10 @@ impl Hooks {
             let mut delta = Delta::new(&passed.bytes);
             if !one.call(|hook| hook.delta(at, &mut delta)) {
                 passed.panicked.push(one.name.clone());
-                continue;
+                match on_panic {
+                    OnHookPanic::Abort => break,
+                    OnHookPanic::Continue => continue,
+                }
             }
             let is_abort = delta.abort;
             if let Cow::Owned(bytes) = delta.bytes {

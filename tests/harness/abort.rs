@@ -207,7 +207,8 @@ fn bounds_of_time() {
     let sent = || Input::Sent;
     let more = || Input::Event(delta(0, "a"));
     let tick = || Input::Tick;
-    let cases: [(&str, Vec<(u64, Input)>, &[&str]); 7] = [
+    type Case = (&'static str, Vec<(u64, Input)>, &'static [&'static str]);
+    let cases: [Case; 7] = [
         ("in time", vec![(0, sent()), (9, more()), (18, tick())], &[]),
         (
             "silence",
@@ -392,6 +393,46 @@ fn asking_for_the_next_step_can_be_given_up_and_repeated() {
     });
     assert_eq!(outcome.reply.text(Channel::Text), "good");
     assert_eq!(provider.requests().len(), 2);
+}
+
+#[test]
+fn a_reply_can_run_in_a_task_of_its_own() {
+    let outcome = runtime().block_on(async {
+        let task = tokio::spawn(async {
+            let mut processor = processor(Hooks::default());
+            let mut provider = Scripted::new([text("good").yielding()]);
+            let request = Request::new("model", Vec::new());
+            let cancel = Cancel::default();
+            let run = Run::begin(&mut processor, &mut provider, request, "m", cancel);
+            run.finish(|_| {}).await
+        });
+        task.await.unwrap()
+    });
+    assert_eq!(outcome.reply.text(Channel::Text), "good");
+}
+
+#[test]
+fn a_provider_that_is_always_ready_lets_others_run() {
+    let endless = Script::default().text("a".repeat(1_000_000)).cut(1);
+    let mut processor = processor(Hooks::default());
+    let mut provider = Scripted::new([endless.finish("stop")]);
+    let cancel = Cancel::default();
+    let request = Request::new("model", Vec::new());
+    let run = Run::begin(&mut processor, &mut provider, request, "m", cancel.clone());
+    let outcome = runtime().block_on(async {
+        let canceller = async move { cancel.cancel() };
+        let canceller = tokio::spawn(canceller);
+        let outcome = run.finish(|_| {}).await;
+        canceller.await.unwrap();
+        outcome
+    });
+    assert!(matches!(
+        outcome.end,
+        End::Aborted {
+            reason: Reason::User,
+            ..
+        }
+    ));
 }
 
 #[test]

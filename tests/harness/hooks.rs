@@ -314,7 +314,8 @@ fn panicking(on_hook_panic: OnHookPanic) -> (Played, Vec<String>) {
 
 #[test]
 fn a_hook_that_panics_closes_its_stream() {
-    let (played, _) = panicking(OnHookPanic::Abort);
+    let (played, seen) = panicking(OnHookPanic::Abort);
+    assert_eq!(seen, [""; 0], "no hook after it sees the delta");
     let aborted = played.aborted()[0];
     assert_eq!(aborted.reason, Reason::Error);
     assert_eq!(aborted.source, Source::Hook("broken".into()));

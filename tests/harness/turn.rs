@@ -2,11 +2,12 @@
 
 use serde::Deserialize;
 use ttsr::harness::{
-    Aborted, Cancel, End, Failure, Hooks, Observation, Reason, Role, Script, Source, Step,
+    Aborted, Cancel, End, Failure, Hooks, Observation, Reason, Request, Role, Run, Script,
+    Scripted, Source, Step,
 };
 use ttsr::{Channel, Event};
 
-use super::{Played, play, play_with, text};
+use super::{Played, play, play_with, runtime, text};
 
 #[derive(Deserialize)]
 struct Cases {
@@ -234,6 +235,42 @@ fn guidance_of_one_turn_enters_the_first_request_of_the_next() {
         |_| {},
     );
     assert_eq!(third.sent(), [[""; 0]], "once per session");
+}
+
+#[test]
+fn guidance_does_not_pile_up() {
+    let first = play(Hooks::default(), vec![text("KEY, KEY").cut(1), text("KEY")]);
+    let second = play_with(
+        first.processor,
+        vec![Script::default().text("KEY").text("KEY").finish("stop")],
+        &Cancel::default(),
+        |_| {},
+    );
+    assert_eq!(second.sent(), [["No keys."]]);
+    let third = play_with(
+        second.processor,
+        vec![text("good")],
+        &Cancel::default(),
+        |_| {},
+    );
+    assert_eq!(third.sent(), [["No keys."]]);
+}
+
+#[test]
+fn the_next_reply_of_a_turn_has_no_new_retries() {
+    let mut first = play(Hooks::default(), vec![text("x: any"), text("good")]);
+    let request = Request::new("model", Vec::new());
+    let mut provider = Scripted::new([text("x: any"), text("x: any")]);
+    let run = Run::proceed(
+        &mut first.processor,
+        &mut provider,
+        request,
+        "msg_2",
+        Cancel::default(),
+    );
+    let outcome = runtime().block_on(run.finish(|_| {}));
+    assert_eq!(outcome.attempts, 2, "one retry was left of two");
+    assert_eq!(outcome.reply.text(Channel::Text), "x: any");
 }
 
 #[test]

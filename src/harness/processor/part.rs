@@ -222,10 +222,8 @@ impl Processor {
     fn ask_hooks(&mut self, index: usize, bytes: Vec<u8>, out: &mut Vec<Step>) -> Option<Vec<u8>> {
         let known = &self.reply.parts[index];
         let part = known.part;
-        let passed = self.hooks.delta(
-            &at(&self.settings, &self.run, self.stream.attempt(), known),
-            bytes,
-        );
+        let at = at(&self.settings, &self.run, self.stream.attempt(), known);
+        let passed = self.hooks.delta(&at, bytes, self.settings.on_hook_panic);
         self.reply.parts[index].is_rewritten |= passed.is_rewritten;
         let panicked = self.note_panics(passed.panicked, part, out);
         // Whichever came first: after an abort no further hook was called.
