@@ -1,4 +1,81 @@
-//! A streaming-rules engine.
+//! A streaming-rules engine: reads a model's reply as it arrives, knows at the byte where it becomes
+//! certain that a rule is broken, and says what to do.
+//!
+//! # The promise
+//!
+//! **For every pack, every text and every way to cut the text into deltas, the hits are the same: same
+//! rule, same part, same bytes, same order.** Each byte is stepped once, and a hit is reported at the
+//! first byte where it is certain. Nothing is skipped in silence: a rule that cannot be loaded stops
+//! the load, and a byte of a known part is matched or [counted](Counters) as unscanned.
+//!
+//! # Terms
+//!
+//! | term | meaning |
+//! |---|---|
+//! | rule | what an author writes: where it applies, what breaks it, what to do then |
+//! | pattern | one thing to match inside a rule |
+//! | pack | compiled, immutable, shared set of rules: [`Pack`] |
+//! | part | one text, reasoning or tool-input block of a reply; parts interleave |
+//! | channel | the kind of a part: [`Channel`] |
+//! | haystack | one contiguous piece of what patterns see: a whole text part, or one decoded argument of a tool call. No match spans two |
+//! | delta | a fragment of a part: bytes, cut anywhere |
+//! | hit | a rule is broken: rule, part, [`end`](Hit::end), [`decided`](Hit::decided) |
+//! | decision, verdict | what the host must do now: one [`Decision`], or [`Verdict::Continue`] |
+//! | attempt | one generation; **turn**: from the user's prompt to the final answer |
+//! | stream | the mutable state of one attempt: [`Stream`] |
+//! | session | what lasts across attempts and turns, such as which guidance was given: [`Session`] |
+//!
+//! # Example: a reply that is cut, and why
+//!
+//! ```
+//! use ttsr::{Action, Channel, Pack, PartId, Verdict};
+//!
+//! let pack = Pack::from_toml(r#"
+//! schema = 1
+//! [pack]
+//! name = "shell"
+//! [rule.force-push]
+//! description = "A force push rewrites what others have"
+//! severity = "critical"
+//! on = ["tool-input"]
+//! tools = ["bash"]
+//! args = ["command"]
+//! match.any = [{ regex = 'git\s+push\s+(?:\S+\s+)*--force(?:\s|$)' }]
+//! message = "{{ rule.description }}: use --force-with-lease."
+//! examples.match = ["git push --force"]
+//! "#)?;
+//! let mut session = pack.session();
+//! let mut stream = session.stream();
+//! let part = PartId(0);
+//! let _ = session.open(&mut stream, part, Channel::ToolInput);
+//! let _ = session.tool(&mut stream, part, "bash", "call_1");
+//! let mut verdict = Verdict::Continue;
+//! for delta in [r#"{"comm"#, r#"and":"git pu"#, r#"sh origin main --for"#, r#"\u0063e"}"#] {
+//!     assert_eq!(verdict, Verdict::Continue);
+//!     verdict = session.push(&mut stream, part, delta.as_bytes());
+//! }
+//! let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
+//! assert_eq!(decision.action, Action::Abort);
+//! assert_eq!(stream.message(&decision), "A force push rewrites what others have: use --force-with-lease.");
+//! # Ok::<(), ttsr::LoadError>(())
+//! ```
+//!
+//! # Rules
+//!
+//! Rules are TOML, one pack a file; see [`Pack`] for how they are loaded and [`Rule`] for what each key
+//! becomes. Patterns are `literal`, `word` or `regex`, in the syntax of the `regex` crate with Unicode on,
+//! and match what that crate matches on the whole haystack. Tool input is matched *decoded*: `\u0072m` is
+//! `rm`, and every argument is a haystack of its own.
+//!
+//! # Features
+//!
+//! None is on by default: the core loads packs, matches, and decides.
+//!
+//! - `wire`: readers for provider streams (Anthropic Messages, OpenAI Chat and Responses, recordings).
+//! - `harness`: the reference loop, a state machine without I/O and an async driver over a provider.
+//! - `cli`: the `ttsr` command; implies `wire` and `harness`.
+//! - `futures`: guards any `futures_core::Stream` of events.
+//! - `lookaround`: look-around and back-references in patterns, on a bounded window.
 
 #![warn(missing_docs)]
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]

@@ -143,6 +143,7 @@ impl Stream {
 
     /// Opens a part. Parts may interleave; their numbers are the caller's.
     pub fn open(&mut self, part: PartId, channel: Channel) {
+        self.found.hits.clear();
         if self.index(part).is_some() {
             self.found.counters.duplicate_opens += 1;
         } else {
@@ -169,8 +170,20 @@ impl Stream {
     #[inline]
     pub fn push(&mut self, part: PartId, bytes: &[u8]) -> Hits<'_> {
         self.found.hits.clear();
+        let latest = self.parts.get_mut(self.latest);
+        let is_done = !self.is_cut
+            && latest
+                .is_some_and(|latest| latest.id() == part && latest.push_short(&self.pack, bytes));
+        if !is_done {
+            self.push_any(part, bytes);
+        }
+        Hits(&self.found.hits)
+    }
+
+    #[inline(never)]
+    fn push_any(&mut self, part: PartId, bytes: &[u8]) {
         if bytes.is_empty() {
-            return self.hits();
+            return;
         }
         match self.index_or_open(part) {
             Some(index) if !self.is_cut => {
@@ -178,7 +191,7 @@ impl Stream {
             }
             _ => self.found.counters.unscanned_bytes += bytes.len() as u64,
         }
-        self.hits()
+        self.sort();
     }
 
     /// Ends a part, which can decide: `$`, `\b`, a path that never came.
@@ -309,12 +322,16 @@ impl Stream {
     }
 
     pub(crate) fn hits(&mut self) -> Hits<'_> {
+        self.sort();
+        Hits(&self.found.hits)
+    }
+
+    fn sort(&mut self) {
         if self.found.hits.len() > 1 {
             self.found
                 .hits
                 .sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
         }
-        Hits(&self.found.hits)
     }
 
     fn part(&self, part: PartId) -> Option<&Part> {

@@ -18,7 +18,7 @@ use super::alphabet::Place;
 use super::decode::{Decoder, Symbol};
 use super::look::{After, Before, holds};
 use super::nfa::{Nfa, State};
-use super::table::{Rows, StateId, Table};
+use super::table::{Rows, SHORT, StateId, Table};
 
 /// The automaton of several patterns.
 #[derive(Debug)]
@@ -117,6 +117,26 @@ impl Lazy {
             invalid_bytes: 0,
             over: None,
         }
+    }
+
+    /// Steps at most [`SHORT`] bytes if nothing about them is special, and gives them padded with zeros.
+    /// Otherwise nothing has happened, and [`Lazy::push`] is to be called.
+    #[inline(always)]
+    pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        if cursor.decoder.is_pending() || cursor.over.is_some() {
+            return None;
+        }
+        let short = self
+            .table
+            .short(self.nfa.alphabet.bytes(), cursor.state, bytes);
+        if self.table.any_special(short.bits) {
+            return None;
+        }
+        cursor.state = short.state;
+        if !bytes.is_empty() {
+            cursor.decoder.passed_ascii();
+        }
+        Some(short.padded)
     }
 
     /// Steps the bytes; gives each pattern that becomes certain to match.

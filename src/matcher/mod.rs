@@ -1,7 +1,7 @@
 //! The matcher: bytes in, pattern ids and offsets out. It knows nothing of rules or TOML.
 //!
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
-//! `alphabet`, `look` and `nfa` build the automaton that `lazy` determinises while it is being
+//! `tree` shares common beginnings; `alphabet`, `look` and `nfa` build the automaton that `lazy` determinises while it is being
 //! stepped, into the `table` that all streams share. `decode` turns bytes into symbols. `span` finds
 //! where a match began.
 
@@ -14,6 +14,7 @@ pub(crate) mod pattern;
 mod simplify;
 mod span;
 mod table;
+mod tree;
 
 use regex_syntax::hir::Hir;
 
@@ -22,6 +23,7 @@ pub use lazy::AutomatonSize;
 use lazy::Lazy;
 use nfa::Nfa;
 pub(crate) use span::Span;
+pub(crate) use table::SHORT;
 
 /// A pattern became certain to match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,16 @@ impl Matcher {
                 .lazy
                 .push(cursor, bytes, &mut |event| on(union.event(event)));
         });
+    }
+
+    /// The fast path for a delta of at most [`SHORT`] bytes that brings nothing special: steps it and
+    /// gives its bytes padded with zeros, or does nothing.
+    #[inline(always)]
+    pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        match (&self.chars, &mut cursor.chars, &self.bytes) {
+            (Some(union), Some(cursor), None) => union.lazy.push_short(cursor, bytes),
+            _ => None,
+        }
     }
 
     /// Ends a run of bytes: what follows cannot complete a character that began in it.

@@ -6,6 +6,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Literal, Look, Repetition};
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::alphabet::{Alphabet, Asked, Columns, Ranges, Space, byte_ranges};
+use super::tree::{Step, Tree};
 
 /// Index of a state.
 pub(crate) type StateId = u32;
@@ -29,7 +30,7 @@ pub(crate) struct Nfa {
     pub(crate) states: Vec<State>,
     /// The columns that each set holds.
     pub(crate) sets: Vec<Columns>,
-    /// Where each pattern begins.
+    /// Where patterns begin. Patterns with the same beginning share its states.
     pub(crate) starts: Vec<StateId>,
     pub(crate) alphabet: Alphabet,
     /// What look-around of these patterns asks about.
@@ -50,15 +51,13 @@ impl Nfa {
         };
         let mut asked = Asked::default();
         let mut has_look = false;
-        let mut starts = Vec::with_capacity(patterns.len());
-        for (index, pattern) in patterns.iter().enumerate() {
+        for pattern in patterns {
             for look in pattern.properties().look_set().iter() {
                 has_look = true;
                 ask(&mut asked, look);
             }
-            let end = builder.add(State::Match(index as u32));
-            starts.push(builder.compile(pattern, end));
         }
+        let starts = builder.tree(&Tree::new(space, patterns));
         let (alphabet, sets) = Alphabet::new(space, &builder.sets, asked);
         Nfa {
             states: builder.states,
@@ -134,6 +133,38 @@ impl Builder {
             }
         };
         self.add(State::Set { set, next })
+    }
+
+    /// Compiles what the tree holds; gives where its root's branches begin.
+    fn tree(&mut self, tree: &Tree) -> Vec<StateId> {
+        // Nodes come before what they lead to, and states are built back to front.
+        let mut entries: Vec<Vec<StateId>> = vec![Vec::new(); tree.nodes.len()];
+        for (index, node) in tree.nodes.iter().enumerate().rev() {
+            let mut entry: Vec<StateId> = node
+                .ends
+                .iter()
+                .map(|&pattern| self.add(State::Match(pattern)))
+                .collect();
+            for (step, to) in &node.branches {
+                let next = match entries[*to as usize].as_slice() {
+                    &[next] => next,
+                    several => self.add(State::Split(several.into())),
+                };
+                // Only this branch leads there.
+                entries[*to as usize] = Vec::new();
+                entry.push(self.step(step, next));
+            }
+            entries[index] = entry;
+        }
+        std::mem::take(&mut entries[0])
+    }
+
+    fn step(&mut self, step: &Step, next: StateId) -> StateId {
+        match (step, self.space) {
+            (Step::Unit(code), Space::Chars) => self.add_set(vec![(*code, *code)], next),
+            (Step::Unit(byte), Space::Bytes) => self.byte(*byte as u8, *byte as u8, next),
+            (Step::Any(hir), _) => self.compile(hir, next),
+        }
     }
 
     /// Compiles the pattern so that it continues at `next`; gives its entry.

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::window::{WINDOW, Window};
 use super::{Counters, Found, Quote};
-use crate::matcher::{Cursor, Event, Matcher};
+use crate::limits::Limits;
+use crate::matcher::{Cursor, Event, Matcher, SHORT};
 use crate::pack::{ChannelRules, Pack, Scope};
 use crate::rule::Channel;
 use crate::verdict::{Hit, NO_ARG, PartId, RuleId, Source};
@@ -48,11 +49,19 @@ struct Haystack {
 #[derive(Debug)]
 struct Json {
     decoder: Decoder,
+    value: Value,
+}
+
+/// The value of a tool input that is being read.
+#[derive(Debug)]
+struct Value {
     haystack: Haystack,
-    /// Where the current value stands.
+    /// Where it stands.
     arg: ArgPath,
-    /// The current value, where it names the file that the call is about.
+    /// Its bytes, where it names the file that the call is about.
     file: Option<Vec<u8>>,
+    /// Offset of its first byte.
+    at: u64,
 }
 
 /// What is known of a part's scope, and what waits for it.
@@ -73,12 +82,9 @@ impl Part {
     pub(super) fn new(pack: &Pack, id: PartId, channel: Channel) -> Part {
         let view = match pack.channel(channel) {
             None => View::Unwatched,
-            Some(rules) if channel == Channel::ToolInput => View::Json(Box::new(Json {
-                decoder: Decoder::new(pack.limits().json_depth, pack.limits().path_bytes),
-                haystack: Haystack::new(&rules.matcher),
-                arg: ArgPath::new(pack.limits().path_bytes),
-                file: None,
-            })),
+            Some(rules) if channel == Channel::ToolInput => {
+                View::Json(Box::new(Json::new(&rules.matcher, pack.limits())))
+            }
             Some(rules) => View::Text(Haystack::new(&rules.matcher)),
         };
         let scoped = Scoped {
@@ -146,7 +152,23 @@ impl Part {
         self.scoped.settle(pack, self.delivered, found);
     }
 
-    #[inline]
+    /// The fast path: a short delta of text that brings nothing special. Says whether it was that.
+    #[inline(always)]
+    pub(super) fn push_short(&mut self, pack: &Pack, bytes: &[u8]) -> bool {
+        let (View::Text(haystack), true) = (&mut self.view, bytes.len() <= SHORT) else {
+            return false;
+        };
+        let Some(rules) = pack.channel(self.channel) else {
+            return false;
+        };
+        let Some(padded) = rules.matcher.push_short(&mut haystack.cursor, bytes) else {
+            return false;
+        };
+        haystack.window.push_short(padded, bytes.len());
+        self.delivered += bytes.len() as u64;
+        true
+    }
+
     pub(super) fn push(&mut self, pack: &Pack, bytes: &[u8], found: &mut Found) {
         let at = self.delivered;
         self.delivered += bytes.len() as u64;
@@ -176,7 +198,7 @@ impl Part {
                     scoped: &mut self.scoped,
                     found,
                 };
-                json.push(judge, bytes, self.delivered);
+                json.push(judge, bytes);
             }
             View::Closed => found.counters.unscanned_bytes += bytes.len() as u64,
         }
@@ -294,43 +316,43 @@ impl Haystack {
 }
 
 impl Json {
-    fn push(&mut self, judge: Judge<'_>, bytes: &[u8], delivered: u64) {
+    fn new(matcher: &Matcher, limits: &Limits) -> Json {
+        let value = Value {
+            haystack: Haystack::new(matcher),
+            arg: ArgPath::new(limits.path_bytes),
+            file: None,
+            at: 0,
+        };
+        Json {
+            decoder: Decoder::new(limits.json_depth, limits.path_bytes),
+            value,
+        }
+    }
+
+    fn push(&mut self, judge: Judge<'_>, bytes: &[u8]) {
         let was_deep = self.decoder.counters().too_deep;
-        let Json {
-            decoder,
-            haystack,
-            arg,
-            file,
-        } = self;
-        let part = judge.part;
         let mut values = Values {
             judge,
-            haystack,
-            arg,
-            file,
+            value: &mut self.value,
         };
-        decoder.push(bytes, &mut values);
-        if decoder.counters().too_deep > was_deep {
-            values.judge.found.limit = Some(Source::Limit {
+        self.decoder.push(bytes, &mut values);
+        if self.decoder.counters().too_deep > was_deep {
+            // What is too deep is read as it stands: the value that is open now began there.
+            let Values { judge, value } = values;
+            let decided = value.at + 1;
+            let limit = Source::Limit {
                 name: "json_depth",
-                part,
-                decided: delivered,
-            });
+                part: judge.part,
+                decided,
+            };
+            judge.found.limit = Some(limit);
         }
     }
 
     fn finish(&mut self, judge: Judge<'_>) {
-        let Json {
-            decoder,
-            haystack,
-            arg,
-            file,
-        } = self;
-        decoder.finish(&mut Values {
+        self.decoder.finish(&mut Values {
             judge,
-            haystack,
-            arg,
-            file,
+            value: &mut self.value,
         });
     }
 
@@ -341,67 +363,62 @@ impl Json {
         counters.lone_surrogates += json.lone_surrogates;
         counters.too_deep += json.too_deep;
         counters.long_paths += json.path_truncated;
-        self.haystack.count(counters);
+        self.value.haystack.count(counters);
     }
 }
 
 /// Takes the values of a tool input, one haystack each.
 struct Values<'a, 'b> {
     judge: Judge<'a>,
-    haystack: &'b mut Haystack,
-    arg: &'b mut ArgPath,
-    file: &'b mut Option<Vec<u8>>,
+    value: &'b mut Value,
 }
 
 impl Sink for Values<'_, '_> {
-    fn open(&mut self, path: &ArgPath, _at: u64) {
-        self.haystack.restart(&self.judge.rules.matcher);
-        self.arg.clone_from(path);
-        let names_file = self.judge.rules.reads_paths && path.last().is_some_and(is_path_key);
-        *self.file = names_file.then(Vec::new);
+    fn open(&mut self, path: &ArgPath, at: u64) {
+        let Values { judge, value } = self;
+        value.haystack.restart(&judge.rules.matcher);
+        value.arg.clone_from(path);
+        value.at = at;
+        let names_file = judge.rules.reads_paths && path.last().is_some_and(is_path_key);
+        value.file = names_file.then(Vec::new);
     }
 
     fn run(&mut self, bytes: &[u8], at: u64) {
         self.keep(bytes);
-        self.haystack
-            .run(&mut self.judge, Some(self.arg), bytes, at);
+        let Value { haystack, arg, .. } = self.value;
+        haystack.run(&mut self.judge, Some(arg), bytes, at);
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.keep(utf8);
-        self.haystack
-            .held(&mut self.judge, Some(self.arg), utf8, start..end, decided);
+        let Value { haystack, arg, .. } = self.value;
+        haystack.held(&mut self.judge, Some(arg), utf8, start..end, decided);
     }
 
     fn close(&mut self, end: u64, decided: u64) {
-        self.haystack
-            .finish(&mut self.judge, Some(self.arg), end, decided);
-        self.haystack.count(&mut self.judge.found.counters);
-        self.haystack.restart(&self.judge.rules.matcher);
-        if let Some(file) = self.file.take() {
-            let Judge {
-                pack,
-                scoped,
-                found,
-                ..
-            } = &mut self.judge;
-            let path = normalise(&String::from_utf8_lossy(&file), pack.root());
-            scoped.paths.push(path.into_boxed_str());
-            scoped.settle(pack, decided, found);
+        let Values { judge, value } = self;
+        value.haystack.finish(judge, Some(&value.arg), end, decided);
+        value.haystack.count(&mut judge.found.counters);
+        value.haystack.restart(&judge.rules.matcher);
+        if let Some(file) = value.file.take() {
+            let path = normalise(&String::from_utf8_lossy(&file), judge.pack.root());
+            judge.scoped.paths.push(path.into_boxed_str());
+            judge.scoped.settle(judge.pack, decided, judge.found);
         }
     }
 }
 
 impl Values<'_, '_> {
+    /// Keeps the bytes of a file path.
     fn keep(&mut self, bytes: &[u8]) {
-        let Some(file) = self.file else { return };
-        let limit = self.judge.pack.limits().path_bytes;
-        if file.len() + bytes.len() <= limit {
+        let Values { judge, value } = self;
+        let Some(file) = &mut value.file else { return };
+        if file.len() + bytes.len() <= judge.pack.limits().path_bytes {
             file.extend_from_slice(bytes);
         } else {
             // A path that is not whole decides nothing.
-            *self.file = None;
-            self.judge.found.counters.long_paths += 1;
+            value.file = None;
+            judge.found.counters.long_paths += 1;
         }
     }
 }

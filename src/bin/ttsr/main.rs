@@ -1,1 +1,91 @@
-fn main() {}
+//! The `ttsr` command: reads its arguments, runs one command, says how it ended.
+//!
+//! One file per command. Only here and below is anything printed: data on the standard output, everything
+//! else on the standard error.
+
+mod args;
+mod check;
+mod chunk;
+mod input;
+mod list;
+mod output;
+mod packs;
+mod places;
+mod replay;
+mod reply;
+mod scan;
+mod tally;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use output::tell;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 clean; 1 findings (hits; errors under `check`); 2 the command could not run, or could not \
+read all of its input.";
+
+/// Rules over a model's reply as it arrives, decided at the byte where they are broken.
+#[derive(Debug, Parser)]
+#[command(name = "ttsr", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Replay(replay::Options),
+    Scan(scan::Options),
+    Check(check::Options),
+    List(list::Options),
+}
+
+/// How a command that ran to its end ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Clean,
+    Findings,
+    /// Some input could not be read, which was told when it was met.
+    Incomplete,
+}
+
+/// Why a command broke off.
+#[derive(Debug)]
+enum Stop {
+    /// Nobody reads the output any more.
+    ReaderGone,
+    Because(String),
+}
+
+/// The one source of plain `io::Error`s is the standard output; what is read tells its own.
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Stop::ReaderGone,
+            _ => Stop::Because(format!("cannot write to the standard output: {error}")),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let ended = match Cli::parse().command {
+        Command::Replay(options) => replay::run(&options),
+        Command::Scan(options) => scan::run(&options),
+        Command::Check(options) => check::run(&options),
+        Command::List(options) => list::run(&options),
+    };
+    ExitCode::from(match ended {
+        Ok(Outcome::Clean) => 0,
+        Ok(Outcome::Findings) => 1,
+        Ok(Outcome::Incomplete) => 2,
+        // What the shell reports of a program that was ended by the signal SIGPIPE.
+        Err(Stop::ReaderGone) => 141,
+        Err(Stop::Because(reason)) => {
+            tell(&reason);
+            2
+        }
+    })
+}

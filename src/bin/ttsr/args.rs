@@ -1,0 +1,30 @@
+//! Arguments that several commands share.
+
+use clap::{Args, ValueEnum};
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For readers
+    #[default]
+    Human,
+    /// One object a line
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FormatArg {
+    /// How findings are written
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PackArgs {
+    /// A built-in pack, or a rule file or folder of rule files; may be repeated [default: all built-in
+    /// packs]
+    ///
+    /// A built-in name wins over a path of the same spelling: write `./name` for the path.
+    #[arg(long = "pack", value_name = "PACK")]
+    pub(crate) packs: Vec<String>,
+}

@@ -1,0 +1,167 @@
+//! Cuts the bytes of a part anew, for what `--chunk` asks.
+
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+/// Longest delta of a random cut.
+const LONGEST: u64 = 32;
+
+/// Where a part is cut into deltas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chunk {
+    /// As recorded.
+    Original,
+    /// Nowhere.
+    Whole,
+    /// After so many bytes, again and again.
+    Size(NonZeroUsize),
+    /// At places drawn from a seed.
+    Random(u64),
+}
+
+impl FromStr for Chunk {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Chunk, String> {
+        let wrong = || {
+            "expected `original`, `bytes`, `whole`, a number from 1, or `random:SEED`".to_owned()
+        };
+        match text {
+            "original" => Ok(Chunk::Original),
+            "whole" => Ok(Chunk::Whole),
+            "bytes" => Ok(Chunk::Size(NonZeroUsize::MIN)),
+            _ => match text.strip_prefix("random:") {
+                Some(seed) => seed.parse().map(Chunk::Random).map_err(|_| wrong()),
+                None => text.parse().map(Chunk::Size).map_err(|_| wrong()),
+            },
+        }
+    }
+}
+
+/// Cuts one part.
+#[derive(Debug)]
+pub(crate) struct Cutter {
+    chunk: Chunk,
+    /// State of the generator.
+    random: u64,
+    /// Length of the next delta.
+    length: usize,
+    /// Its bytes so far: less than `length` of them.
+    pending: Vec<u8>,
+}
+
+impl Cutter {
+    /// Different numbers cut differently at random.
+    pub(crate) fn new(chunk: Chunk, number: u64) -> Cutter {
+        let seed = match chunk {
+            Chunk::Random(seed) => seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F),
+            _ => 0,
+        };
+        let mut cutter = Cutter {
+            chunk,
+            random: seed,
+            length: 0,
+            pending: Vec::new(),
+        };
+        cutter.length = cutter.next_length();
+        cutter
+    }
+
+    /// Takes bytes as recorded; gives deltas.
+    pub(crate) fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&[u8])) {
+        if self.chunk == Chunk::Original {
+            return on(bytes);
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (taken, left) = rest.split_at(rest.len().min(self.length - self.pending.len()));
+            rest = left;
+            if taken.len() == self.length {
+                on(taken);
+                self.length = self.next_length();
+            } else {
+                self.pending.extend_from_slice(taken);
+                if self.pending.len() == self.length {
+                    self.flush(on);
+                }
+            }
+        }
+    }
+
+    /// Gives what is left: the part ends, or something is said of it that counts from here on.
+    pub(crate) fn flush(&mut self, on: &mut dyn FnMut(&[u8])) {
+        if !self.pending.is_empty() {
+            on(&self.pending);
+            self.pending.clear();
+            self.length = self.next_length();
+        }
+    }
+
+    fn next_length(&mut self) -> usize {
+        match self.chunk {
+            Chunk::Original | Chunk::Whole => usize::MAX,
+            Chunk::Size(size) => size.get(),
+            Chunk::Random(_) => 1 + (self.draw() % LONGEST) as usize,
+        }
+    }
+
+    /// SplitMix64: good enough for cuts, and the same everywhere.
+    fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(chunk: &str, deltas: &[&str]) -> Vec<String> {
+        let mut cutter = Cutter::new(chunk.parse().unwrap(), 0);
+        let mut cuts = Vec::new();
+        let mut on = |bytes: &[u8]| cuts.push(String::from_utf8(bytes.to_vec()).unwrap());
+        for delta in deltas {
+            cutter.push(delta.as_bytes(), &mut on);
+        }
+        cutter.flush(&mut on);
+        cuts
+    }
+
+    #[test]
+    fn every_mode_cuts_where_it_says() {
+        let deltas = ["ab", "cde", "f"];
+        for (chunk, expected) in [
+            ("original", vec!["ab", "cde", "f"]),
+            ("bytes", vec!["a", "b", "c", "d", "e", "f"]),
+            ("whole", vec!["abcdef"]),
+            ("2", vec!["ab", "cd", "ef"]),
+            ("4", vec!["abcd", "ef"]),
+            ("99", vec!["abcdef"]),
+        ] {
+            assert_eq!(cut(chunk, &deltas), expected, "{chunk}");
+        }
+    }
+
+    #[test]
+    fn a_seed_cuts_the_same_wherever_the_recording_was_cut() {
+        let text = "0123456789".repeat(30);
+        let cuts = cut("random:7", &[&text]);
+        let (a, b) = text.split_at(101);
+        assert_eq!(cuts, cut("random:7", &[a, b]));
+        assert_eq!(cuts.concat(), text);
+        assert_ne!(cuts, cut("random:8", &[&text]));
+        assert!(cuts.iter().all(|cut| cut.len() <= LONGEST as usize));
+    }
+
+    #[test]
+    fn what_is_no_mode_is_refused() {
+        for text in [
+            "", "0", "-1", "random", "random:", "random:x", "Whole", "1.5",
+        ] {
+            assert!(text.parse::<Chunk>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! What is written: one JSON object a line with stable keys, or lines for a reader.
+//!
+//! Knows what records look like, not how they come about.
+
+use std::fmt::{self, Display, Write as _};
+use std::io::{self, BufWriter, Write};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use ttsr::{
+    Action, Channel, Decision, Diagnostic, Hit, Level, Pattern, PatternKind, Rule, Source, Stream,
+};
+
+use crate::args::Format;
+
+const STRONG: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+
+/// Says something on the standard error.
+pub(crate) fn tell(what: &dyn Display) {
+    // Where the standard error is gone there is nobody left to tell.
+    writeln!(anstream::stderr(), "ttsr: {what}").ok();
+}
+
+/// The standard output.
+pub(crate) struct Out {
+    format: Format,
+    to: BufWriter<Box<dyn Write>>,
+}
+
+/// Something that can be written in every [`Format`]; its serialised form is the JSON one.
+pub(crate) trait Record: Serialize {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()>;
+}
+
+impl Out {
+    pub(crate) fn new(format: Format) -> Out {
+        let to: Box<dyn Write> = match format {
+            // Colour where a terminal shows it and nobody said no.
+            Format::Human => Box::new(anstream::stdout().lock()),
+            Format::Json => Box::new(io::stdout().lock()),
+        };
+        Out {
+            format,
+            to: BufWriter::new(to),
+        }
+    }
+
+    pub(crate) fn write(&mut self, record: &impl Record) -> io::Result<()> {
+        match self.format {
+            Format::Human => record.show(&mut self.to),
+            Format::Json => {
+                serde_json::to_writer(&mut self.to, record)?;
+                self.to.write_all(b"\n")
+            }
+        }
+    }
+
+    /// Ends the output with a record that is data for a script, and a remark for a reader.
+    pub(crate) fn end(&mut self, summary: &(impl Record + Display)) -> io::Result<()> {
+        if self.format == Format::Json {
+            self.write(summary)?;
+        }
+        self.flush()?;
+        if self.format == Format::Human {
+            tell(summary);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// A rule was broken.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "hit")]
+pub(crate) struct HitRecord<'a> {
+    rule: &'a str,
+    stream: &'a str,
+    part: &'a str,
+    channel: Option<Channel>,
+    tool: Option<&'a str>,
+    arg: Option<&'a str>,
+    end: u64,
+    decided: u64,
+    action: Action,
+    excerpt: &'a str,
+    #[serde(skip)]
+    description: &'a str,
+    #[serde(skip)]
+    matched: &'a str,
+    /// Line and column, for a part that is a file.
+    #[serde(skip)]
+    place: Option<(u64, u64)>,
+    #[serde(skip)]
+    is_file: bool,
+}
+
+impl<'a> HitRecord<'a> {
+    pub(crate) fn new(
+        heard: &'a Stream,
+        hit: &Hit,
+        stream: &'a str,
+        part: &'a str,
+    ) -> HitRecord<'a> {
+        let rule = heard.pack().rule(hit.rule);
+        HitRecord {
+            rule: &rule.id,
+            stream,
+            part,
+            channel: heard.channel(hit.part),
+            tool: heard.tool_name(hit.part),
+            arg: heard.arg(hit),
+            end: hit.end,
+            decided: hit.decided,
+            action: rule.action,
+            excerpt: heard.excerpt(hit),
+            description: &rule.description,
+            matched: heard.matched(hit),
+            place: None,
+            is_file: false,
+        }
+    }
+
+    /// The same for a file that is one part, found at `place` if that is known.
+    pub(crate) fn in_file(self, place: Option<(u64, u64)>) -> HitRecord<'a> {
+        HitRecord {
+            place,
+            is_file: true,
+            ..self
+        }
+    }
+
+    fn show_place(&self, out: &mut dyn Write) -> io::Result<()> {
+        write!(out, "{STRONG}{}{STRONG:#}:", Escaped(self.stream))?;
+        match self.place {
+            Some((line, column)) => write!(out, "{line}:{column}:"),
+            None if self.is_file => write!(out, "byte {}:", self.end),
+            None => {
+                let channel = self.channel.map_or("", Channel::name);
+                write!(out, " part {}, {channel}", Escaped(self.part))?;
+                for name in [self.tool, self.arg].into_iter().flatten() {
+                    write!(out, " {}", Escaped(name))?;
+                }
+                write!(out, ", byte {}:", self.end)
+            }
+        }
+    }
+}
+
+impl Record for HitRecord<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let style = style(self.action);
+        self.show_place(out)?;
+        writeln!(
+            out,
+            " {style}{}{style:#}: {} ({})",
+            Escaped(self.rule),
+            Escaped(self.description),
+            self.action.name()
+        )?;
+        // The match stands at the end of the excerpt, but for what was needed to be certain.
+        let start = self
+            .excerpt
+            .rfind(self.matched)
+            .unwrap_or(self.excerpt.len());
+        let (before, rest) = self.excerpt.split_at(start);
+        let (matched, after) = rest.split_at(self.matched.len().min(rest.len()));
+        writeln!(
+            out,
+            "    {}{style}{}{style:#}{}",
+            Escaped(before),
+            Escaped(matched),
+            Escaped(after)
+        )
+    }
+}
+
+/// What the policy made of it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "verdict")]
+pub(crate) struct VerdictRecord<'a> {
+    rule: Option<&'a str>,
+    stream: &'a str,
+    part: &'a str,
+    action: Action,
+    end: Option<u64>,
+    decided: u64,
+    attempt: u32,
+    suppressed: bool,
+    /// The bound that was reached, where no rule was broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'a str>,
+}
+
+impl<'a> VerdictRecord<'a> {
+    pub(crate) fn new(
+        judged: &'a Stream,
+        decision: &Decision,
+        stream: &'a str,
+        part: &'a str,
+    ) -> VerdictRecord<'a> {
+        let rule = decision
+            .rule()
+            .map(|rule| judged.pack().rule(rule).id.as_str());
+        VerdictRecord {
+            rule,
+            stream,
+            part,
+            action: decision.action,
+            end: decision.hit().map(|hit| hit.end),
+            decided: decision.decided(),
+            attempt: decision.attempt,
+            suppressed: decision.suppressed,
+            limit: match decision.source {
+                Source::Limit { name, .. } => Some(name),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl Record for VerdictRecord<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let style = if self.suppressed {
+            FAINT
+        } else {
+            style(self.action)
+        };
+        let because = self.rule.or(self.limit).unwrap_or_default();
+        writeln!(
+            out,
+            "{STRONG}{}{STRONG:#}: verdict: {style}{}{style:#} after {} bytes of part {}, for {}{}",
+            Escaped(self.stream),
+            self.action.name(),
+            self.decided,
+            Escaped(self.part),
+            Escaped(because),
+            if self.suppressed { " (suppressed)" } else { "" }
+        )
+    }
+}
+
+/// A problem of a rule file.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "diagnostic")]
+pub(crate) struct DiagnosticRecord<'a> {
+    code: &'a str,
+    level: &'a str,
+    file: &'a str,
+    line: u32,
+    column: u32,
+    rule: Option<&'a str>,
+    message: &'a str,
+    help: Option<&'a str>,
+    #[serde(skip)]
+    rendered: String,
+}
+
+impl<'a> DiagnosticRecord<'a> {
+    pub(crate) fn new(diagnostic: &'a Diagnostic) -> DiagnosticRecord<'a> {
+        DiagnosticRecord {
+            code: diagnostic.code(),
+            level: diagnostic.level().name(),
+            file: diagnostic.file(),
+            line: diagnostic.line(),
+            column: diagnostic.column(),
+            rule: diagnostic.rule(),
+            message: diagnostic.message(),
+            help: diagnostic.help(),
+            rendered: diagnostic.render(),
+        }
+    }
+}
+
+impl Record for DiagnosticRecord<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let is_error = self.level == Level::Error.name();
+        let style = style(if is_error {
+            Action::Abort
+        } else {
+            Action::Warn
+        });
+        let rest = self
+            .rendered
+            .strip_prefix(self.level)
+            .unwrap_or(&self.rendered);
+        writeln!(out, "{style}{}{style:#}{rest}", self.level)
+    }
+}
+
+/// A rule as it takes effect: defaults filled in, lists expanded.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "rule")]
+pub(crate) struct RuleRecord<'a> {
+    rule: &'a str,
+    severity: &'a str,
+    action: Action,
+    on: &'a [Channel],
+    tools: &'a [String],
+    args: &'a [String],
+    paths: &'a [String],
+    patterns: Vec<PatternRecord<'a>>,
+    priority: i32,
+    description: &'a str,
+    why: Option<&'a str>,
+    instead: Option<&'a str>,
+    message: Option<&'a str>,
+}
+
+impl<'a> RuleRecord<'a> {
+    pub(crate) fn new(rule: &'a Rule) -> RuleRecord<'a> {
+        RuleRecord {
+            rule: &rule.id,
+            severity: rule.severity.name(),
+            action: rule.action,
+            on: &rule.on,
+            tools: &rule.tools,
+            args: &rule.args,
+            paths: &rule.paths,
+            patterns: rule.any.iter().map(PatternRecord).collect(),
+            priority: rule.priority,
+            description: &rule.description,
+            why: rule.why.as_deref(),
+            instead: rule.instead.as_deref(),
+            message: rule.message.as_deref(),
+        }
+    }
+}
+
+impl Record for RuleRecord<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let style = style(self.action);
+        let on: Vec<&str> = self.on.iter().map(|channel| channel.name()).collect();
+        write!(
+            out,
+            "{STRONG}{}{STRONG:#}  {} {style}{}{style:#}  on={}",
+            Escaped(self.rule),
+            self.severity,
+            self.action.name(),
+            on.join(",")
+        )?;
+        for (name, entries) in [
+            ("tools", self.tools),
+            ("args", self.args),
+            ("paths", self.paths),
+        ] {
+            if !entries.is_empty() {
+                write!(out, " {name}={}", Escaped(&entries.join(",")))?;
+            }
+        }
+        if self.priority != 0 {
+            write!(out, " priority={}", self.priority)?;
+        }
+        for PatternRecord(pattern) in &self.patterns {
+            write!(
+                out,
+                " {}={:?}",
+                kind(pattern),
+                Escaped(&pattern.text).to_string()
+            )?;
+        }
+        writeln!(out, "  {FAINT}{}{FAINT:#}", Escaped(self.description))
+    }
+}
+
+/// A pattern, written as in a rule file: `{"regex":"…"}`.
+struct PatternRecord<'a>(&'a Pattern);
+
+impl Serialize for PatternRecord<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry(&self.0.kind, &self.0.text)?;
+        map.end()
+    }
+}
+
+fn kind(pattern: &Pattern) -> &'static str {
+    match pattern.kind {
+        PatternKind::Literal => "literal",
+        PatternKind::Word => "word",
+        _ => "regex",
+    }
+}
+
+fn style(action: Action) -> Style {
+    let color = match action {
+        Action::Retry | Action::Abort => AnsiColor::Red,
+        Action::Warn | Action::Inject => AnsiColor::Yellow,
+        _ => AnsiColor::Cyan,
+    };
+    color.on_default()
+}
+
+/// Text of a model, of a stranger's rule file or of a file's name, safe to show on one line of a terminal:
+/// what would move the cursor, hide or reorder text is written out.
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match is_unsafe(c) {
+            true => write!(f, "{}", c.escape_default()),
+            false => f.write_char(c),
+        })
+    }
+}
+
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}

@@ -1,0 +1,97 @@
+//! Loads what `--pack` names.
+
+use std::collections::BTreeSet;
+
+use ttsr::{Channel, Diagnostic, LoadError, Pack, PartId, Pattern, PatternKind, Rule, RuleId};
+
+use crate::Stop;
+use crate::args::PackArgs;
+use crate::output::tell;
+use crate::tally::Count;
+
+/// The rules that `args` names, or all that come with the crate. Warnings are counted: they are for the author.
+pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
+    let builtins: Vec<&str> = Pack::builtins().collect();
+    let builder = if args.packs.is_empty() {
+        builtins
+            .iter()
+            .fold(Pack::builder(), |builder, name| builder.builtin(*name))
+    } else {
+        // A pack that is named twice is loaded once.
+        let names: BTreeSet<&str> = args.packs.iter().map(String::as_str).collect();
+        names.iter().fold(Pack::builder(), |builder, name| {
+            match builtins.contains(name) {
+                true => builder.builtin(*name),
+                false => builder.file(name),
+            }
+        })
+    };
+    let pack = builder
+        .build()
+        .map_err(|error| Stop::Because(reasons(&error)))?;
+    let warnings = pack.warnings().len() as u64;
+    if warnings > 0 {
+        let warnings = Count(warnings, "warning");
+        tell(&format_args!(
+            "{warnings} in the rule files: `ttsr check` shows them"
+        ));
+    }
+    Ok(pack)
+}
+
+fn reasons(error: &LoadError) -> String {
+    let problems = error.diagnostics().iter();
+    let problems: Vec<String> = problems.map(Diagnostic::render).collect();
+    format!(
+        "the pack cannot be loaded\n{}",
+        problems.join("\n").trim_end()
+    )
+}
+
+/// The rules of `pack` that apply to the file at `path`, now bound to no file.
+///
+/// A stream learns its file from the tool input it reads. What the caller knows beforehand is settled
+/// here, and what paths and globs mean is left to the library: each rule is tried on a call about `path`.
+pub(crate) fn about_file(pack: &Pack, path: &str) -> Result<Pack, Stop> {
+    let (bound, free): (Vec<&Rule>, Vec<&Rule>) =
+        pack.rules().iter().partition(|rule| !rule.paths.is_empty());
+    let probes = build(bound.into_iter().map(probe))?;
+    let call = serde_json::json!({ "path": path, "content": PROBE }).to_string();
+    let mut stream = probes.stream();
+    stream.open(PartId(0), Channel::ToolInput);
+    let mut applying: Vec<RuleId> = Vec::new();
+    applying.extend(
+        stream
+            .push(PartId(0), call.as_bytes())
+            .iter()
+            .map(|hit| hit.rule),
+    );
+    applying.extend(stream.close(PartId(0)).iter().map(|hit| hit.rule));
+    let bound = applying.into_iter().filter_map(|id| {
+        let known = pack.find(&probes.rule(id).id)?;
+        let mut rule = pack.rule(known).clone();
+        rule.paths.clear();
+        Some(rule)
+    });
+    build(bound.chain(free.into_iter().cloned()))
+}
+
+const PROBE: &str = "probe";
+
+fn probe(rule: &Rule) -> Rule {
+    let pattern = Pattern {
+        kind: PatternKind::Literal,
+        text: PROBE.to_owned(),
+    };
+    let mut probe = Rule::new(rule.id.clone(), vec![pattern]);
+    probe.on = vec![Channel::ToolInput];
+    probe.paths.clone_from(&rule.paths);
+    probe
+}
+
+fn build(rules: impl Iterator<Item = Rule>) -> Result<Pack, Stop> {
+    let builder = rules.fold(Pack::builder(), |builder, rule| builder.rule(rule));
+    builder
+        .build()
+        .map_err(|error| Stop::Because(reasons(&error)))
+}

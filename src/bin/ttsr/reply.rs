@@ -1,0 +1,275 @@
+//! One recorded reply: all of its hits, and what a session makes of them.
+//!
+//! Hits are those of the whole recording. A session stops reading where it cuts, so it has a stream of its
+//! own. What it would have asked for instead cannot be had from a recording.
+
+use ttsr::{Channel, Decision, Event, Hit, Pack, PartId, Session, Stream, Verdict};
+
+use crate::Stop;
+use crate::chunk::{Chunk, Cutter};
+use crate::output::{HitRecord, Out, VerdictRecord};
+use crate::tally::Tally;
+
+pub(crate) struct Reply {
+    name: String,
+    chunk: Chunk,
+    /// Tells replies apart where cuts are drawn.
+    number: u64,
+    /// By their numbers, which count from 0 in the order in which parts open.
+    parts: Vec<Part>,
+    /// The part of the last delta.
+    latest: Option<PartId>,
+    watch: Watch,
+}
+
+struct Part {
+    name: String,
+    cutter: Cutter,
+    /// Of the bytes so far.
+    digest: Digest,
+}
+
+impl Reply {
+    pub(crate) fn new(name: &str, pack: &Pack, chunk: Chunk, number: u64) -> Reply {
+        Reply {
+            name: name.to_owned(),
+            chunk,
+            number,
+            parts: Vec::new(),
+            latest: None,
+            watch: Watch::new(pack),
+        }
+    }
+
+    /// Takes the next event of this reply.
+    pub(crate) fn take(&mut self, event: Event, tally: &mut Tally) {
+        match event {
+            Event::PartStart {
+                part,
+                name,
+                channel,
+                tool,
+                call,
+            } => {
+                self.start(name, tally);
+                self.watch.open(part, channel);
+                if let Some(tool) = tool {
+                    self.watch
+                        .tool(part, &tool, call.as_deref().unwrap_or_default());
+                }
+            }
+            Event::Tool { part, tool, call } => {
+                // The name counts from this byte on, wherever the deltas are cut.
+                self.turn_to(part, tally);
+                self.flush(part, tally);
+                self.watch
+                    .tool(part, &tool, call.as_deref().unwrap_or_default());
+            }
+            Event::Delta { part, bytes } => self.delta(part, &bytes, tally),
+            Event::PartEnd { part } => {
+                self.turn_to(part, tally);
+                self.flush(part, tally);
+                self.watch.close(part);
+            }
+            Event::Snapshot { part, bytes } => self.compare(part, &bytes, tally),
+            Event::Error { .. } => tally.counters.errors += 1,
+            Event::Finish { reason } => {
+                tally.counters.truncated += u64::from(reason == "truncated")
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds up what the reply was.
+    pub(crate) fn end(&mut self, tally: &mut Tally) {
+        self.watch
+            .hits
+            .sort_unstable_by_key(|hit| (hit.part, hit.decided, hit.rule));
+        tally.streams += 1;
+        let limits = self
+            .watch
+            .decisions
+            .iter()
+            .filter(|decision| decision.hit().is_none());
+        tally.counters.limits += limits.count() as u64;
+        tally.hits += self.watch.hits.len() as u64;
+        tally.add(&self.watch.stream.counters());
+    }
+
+    pub(crate) fn write(&self, out: &mut Out) -> Result<(), Stop> {
+        let Watch {
+            stream,
+            judged,
+            hits,
+            decisions,
+            ..
+        } = &self.watch;
+        for hit in hits {
+            out.write(&HitRecord::new(
+                stream,
+                hit,
+                &self.name,
+                self.name_of(hit.part),
+            ))?;
+        }
+        for decision in decisions {
+            let part = self.name_of(decision.part());
+            out.write(&VerdictRecord::new(judged, decision, &self.name, part))?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, name: String, tally: &mut Tally) {
+        let number = (self.number << 20) + self.parts.len() as u64;
+        let cutter = Cutter::new(self.chunk, number);
+        self.parts.push(Part {
+            name,
+            cutter,
+            digest: Digest::default(),
+        });
+        tally.parts += 1;
+    }
+
+    fn delta(&mut self, id: PartId, bytes: &[u8], tally: &mut Tally) {
+        self.turn_to(id, tally);
+        let Reply { parts, watch, .. } = self;
+        let part = &mut parts[id.0 as usize];
+        part.digest = part.digest.with(bytes);
+        tally.bytes += bytes.len() as u64;
+        part.cutter.push(bytes, &mut |delta| {
+            tally.deltas += 1;
+            watch.push(id, delta);
+        });
+    }
+
+    /// What came before in other parts stays before, or verdicts would come in another order. Parts in one
+    /// piece are the exception: they come at their ends.
+    fn turn_to(&mut self, id: PartId, tally: &mut Tally) {
+        if let Some(latest) = self.latest.replace(id)
+            && latest != id
+            && self.chunk != Chunk::Whole
+        {
+            self.flush(latest, tally);
+        }
+    }
+
+    fn flush(&mut self, id: PartId, tally: &mut Tally) {
+        let Reply { parts, watch, .. } = self;
+        parts[id.0 as usize].cutter.flush(&mut |delta| {
+            tally.deltas += 1;
+            watch.push(id, delta);
+        });
+    }
+
+    /// A repetition was scanned with what it repeats, unless it says something else.
+    fn compare(&self, id: PartId, bytes: &[u8], tally: &mut Tally) {
+        if self.part(id).digest != Digest::default().with(bytes) {
+            tally.counters.changed_snapshots += 1;
+            tally.unread(bytes.len() as u64, "changed-snapshot");
+        }
+    }
+
+    fn part(&self, id: PartId) -> &Part {
+        &self.parts[id.0 as usize]
+    }
+
+    fn name_of(&self, id: PartId) -> &str {
+        &self.part(id).name
+    }
+}
+
+/// Two readers of the same deltas: one for hits, one for verdicts.
+struct Watch {
+    stream: Stream,
+    hits: Vec<Hit>,
+    session: Session,
+    judged: Stream,
+    decisions: Vec<Decision>,
+    is_cut: bool,
+}
+
+impl Watch {
+    fn new(pack: &Pack) -> Watch {
+        let mut session = pack.session();
+        session.begin_turn();
+        Watch {
+            stream: pack.stream(),
+            hits: Vec::new(),
+            judged: session.stream(),
+            session,
+            decisions: Vec::new(),
+            is_cut: false,
+        }
+    }
+
+    /// Nothing is decided by an empty part; a limit on their number is met again with its first byte.
+    fn open(&mut self, part: PartId, channel: Channel) {
+        self.stream.open(part, channel);
+        self.judged.open(part, channel);
+    }
+
+    fn tool(&mut self, part: PartId, name: &str, call: &str) {
+        self.hits
+            .extend_from_slice(&self.stream.tool(part, name, call));
+        if !self.is_cut {
+            let verdict = self.session.tool(&mut self.judged, part, name, call);
+            self.note(verdict);
+        }
+    }
+
+    fn push(&mut self, part: PartId, bytes: &[u8]) {
+        self.hits.extend_from_slice(&self.stream.push(part, bytes));
+        if !self.is_cut {
+            let verdict = self.session.push(&mut self.judged, part, bytes);
+            self.note(verdict);
+        }
+    }
+
+    fn close(&mut self, part: PartId) {
+        self.hits.extend_from_slice(&self.stream.close(part));
+        if !self.is_cut {
+            let verdict = self.session.close(&mut self.judged, part);
+            self.note(verdict);
+        }
+    }
+
+    fn note(&mut self, verdict: Verdict) {
+        let cut = match verdict {
+            Verdict::Act(decision) if decision.action.cuts() => Some(decision),
+            _ => None,
+        };
+        // Whether later bytes came along with those that cut depends on where deltas end: they do not count.
+        let in_time =
+            |decision: &&Decision| cut.is_none_or(|cut| decision.decided() <= cut.decided());
+        self.decisions
+            .extend(self.session.decisions().iter().filter(in_time));
+        self.is_cut |= cut.is_some();
+    }
+}
+
+/// Length and FNV-1a hash of bytes: to tell whether a repetition is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Digest {
+    length: u64,
+    hash: u64,
+}
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest {
+            length: 0,
+            hash: 0xCBF2_9CE4_8422_2325,
+        }
+    }
+}
+
+impl Digest {
+    fn with(self, bytes: &[u8]) -> Digest {
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3);
+        let length = self.length + bytes.len() as u64;
+        Digest {
+            length,
+            hash: bytes.iter().fold(self.hash, step),
+        }
+    }
+}

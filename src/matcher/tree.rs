@@ -1,0 +1,201 @@
+//! Patterns as a tree of what they begin with.
+//!
+//! Thousands of rules begin alike (`from ['"]…`). In a tree their common beginning is there once, so a
+//! search that is inside it carries one NFA state and not one for each rule.
+
+use std::collections::HashMap;
+
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+use super::alphabet::Space;
+
+/// The tree of several patterns; node 0 is its root, and every node comes before what it leads to.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// A place that some patterns have come to.
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    /// What can come next, and the node it leads to.
+    pub(crate) branches: Vec<(Step, u32)>,
+    /// Patterns that end here.
+    pub(crate) ends: Vec<u32>,
+}
+
+/// One element of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A character; in [`Space::Bytes`] a byte.
+    Unit(u32),
+    /// Anything else.
+    Any(Hir),
+}
+
+impl Tree {
+    /// Patterns are named by their index.
+    pub(crate) fn new(space: Space, patterns: &[Hir]) -> Tree {
+        let mut builder = Builder {
+            space,
+            tree: Tree {
+                nodes: vec![Node::default()],
+            },
+            known: HashMap::new(),
+        };
+        for (index, pattern) in patterns.iter().enumerate() {
+            builder.add(pattern, index as u32);
+        }
+        builder.tree
+    }
+}
+
+struct Builder {
+    space: Space,
+    tree: Tree,
+    /// Branches by node and fingerprint; the fingerprint alone proves nothing.
+    known: HashMap<(u32, u64), Vec<u32>>,
+}
+
+impl Builder {
+    fn add(&mut self, pattern: &Hir, index: u32) {
+        match pattern.kind() {
+            HirKind::Alternation(subs) => subs.iter().for_each(|sub| self.add(sub, index)),
+            HirKind::Capture(capture) => self.add(&capture.sub, index),
+            _ => {
+                let mut steps = Vec::new();
+                flatten(self.space, pattern, &mut steps);
+                let end = steps
+                    .into_iter()
+                    .fold(0, |node, step| self.branch(node, step));
+                let ends = &mut self.tree.nodes[end as usize].ends;
+                if !ends.contains(&index) {
+                    ends.push(index);
+                }
+            }
+        }
+    }
+
+    /// The node that `step` leads to from `node`.
+    fn branch(&mut self, node: u32, step: Step) -> u32 {
+        let branches = &self.tree.nodes[node as usize].branches;
+        let alike = self.known.entry((node, fingerprint(&step))).or_default();
+        if let Some(&known) = alike
+            .iter()
+            .find(|&&branch| branches[branch as usize].0 == step)
+        {
+            return branches[known as usize].1;
+        }
+        alike.push(branches.len() as u32);
+        let to = self.tree.nodes.len() as u32;
+        self.tree.nodes[node as usize].branches.push((step, to));
+        self.tree.nodes.push(Node::default());
+        to
+    }
+}
+
+fn flatten(space: Space, hir: &Hir, out: &mut Vec<Step>) {
+    match hir.kind() {
+        HirKind::Empty => {}
+        HirKind::Concat(subs) => subs.iter().for_each(|sub| flatten(space, sub, out)),
+        HirKind::Capture(capture) => flatten(space, &capture.sub, out),
+        HirKind::Literal(literal) => match (space, std::str::from_utf8(&literal.0)) {
+            (Space::Chars, Ok(text)) => {
+                out.extend(text.chars().map(|char| Step::Unit(char.into())))
+            }
+            _ => out.extend(literal.0.iter().map(|&byte| Step::Unit(byte.into()))),
+        },
+        _ => out.push(Step::Any(hir.clone())),
+    }
+}
+
+/// Equal steps have equal fingerprints; different ones mostly do not.
+fn fingerprint(step: &Step) -> u64 {
+    match step {
+        Step::Unit(code) => u64::from(*code),
+        Step::Any(hir) => of_hir(hir) | 1 << 63,
+    }
+}
+
+fn of_hir(hir: &Hir) -> u64 {
+    let mix =
+        |hash: u64, value: u64| (hash.rotate_left(7) ^ value).wrapping_mul(0x517C_C1B7_2722_0A95);
+    let all = |tag: u64, subs: &[Hir]| subs.iter().map(of_hir).fold(tag, mix);
+    let bounds = |start: Option<u64>, end: Option<u64>| mix(start.unwrap_or(0), end.unwrap_or(0));
+    match hir.kind() {
+        HirKind::Empty => 1,
+        HirKind::Literal(literal) => literal
+            .0
+            .iter()
+            .fold(2, |hash, &byte| mix(hash, byte.into())),
+        HirKind::Class(Class::Unicode(class)) => {
+            let ranges = class.ranges();
+            let first = ranges.first().map(|range| u64::from(range.start()));
+            mix(
+                bounds(first, ranges.last().map(|range| range.end().into())),
+                ranges.len() as u64,
+            )
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            let ranges = class.ranges();
+            let first = ranges.first().map(|range| u64::from(range.start()));
+            mix(
+                bounds(first, ranges.last().map(|range| range.end().into())),
+                !(ranges.len() as u64),
+            )
+        }
+        HirKind::Look(look) => mix(3, look.as_repr().into()),
+        HirKind::Repetition(repetition) => {
+            let counts = bounds(Some(repetition.min.into()), repetition.max.map(u64::from));
+            mix(counts, of_hir(&repetition.sub))
+        }
+        HirKind::Capture(capture) => of_hir(&capture.sub),
+        HirKind::Concat(subs) => all(4, subs),
+        HirKind::Alternation(subs) => all(5, subs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_beginnings_are_there_once() {
+        let patterns: Vec<Hir> = [
+            "from 'a'", "from 'b'", r"\w+x", r"\w+y", "from|z", "from 'a'",
+        ]
+        .map(|text| regex_syntax::parse(text).unwrap())
+        .into();
+        let tree = Tree::new(Space::Chars, &patterns);
+        let root = &tree.nodes[0];
+        assert_eq!(root.branches.len(), 3, "f, a word, z: {root:?}");
+        // f r o m space quote, then a and b with a quote each; the word, x and y; z; and the root.
+        assert_eq!(tree.nodes.len(), 6 + 4 + 3 + 1 + 1);
+        let ends: Vec<&Vec<u32>> = tree
+            .nodes
+            .iter()
+            .map(|node| &node.ends)
+            .filter(|ends| !ends.is_empty())
+            .collect();
+        assert_eq!(
+            ends,
+            [
+                &vec![4],
+                &vec![0, 5],
+                &vec![1],
+                &vec![2],
+                &vec![3],
+                &vec![4]
+            ]
+        );
+    }
+
+    #[test]
+    fn a_long_literal_is_no_deep_recursion() {
+        let pattern = Hir::literal("a".repeat(1 << 16).into_bytes());
+        assert_eq!(
+            Tree::new(Space::Chars, &[pattern]).nodes.len(),
+            (1 << 16) + 1
+        );
+    }
+}

@@ -1,0 +1,395 @@
+//! The `ttsr` command as a script sees it: what it writes, how it exits.
+//!
+//! Each file in `tests/cli/cases` is a case: a command line, then what it gives. `UPDATE_GOLDEN=1` writes the
+//! second half anew.
+
+#![cfg(feature = "cli")]
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const CHUNKS: [&str; 6] = ["original", "bytes", "whole", "3", "random:7", "random:8"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli")
+}
+
+fn ttsr<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttsr"));
+    command
+        .args(args)
+        .current_dir(folder())
+        .stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the command writes UTF-8")
+}
+
+fn stdout(output: &Output) -> &str {
+    text(&output.stdout)
+}
+
+/// Runs it with that standard input, written by a thread of its own.
+fn feed(mut command: Command, input: Vec<u8>) -> Output {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    output
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Runs a case and gives the file as it should be.
+fn run(case: &str) -> String {
+    let line = case.lines().next().unwrap_or_default();
+    let command = line
+        .strip_prefix("$ ttsr")
+        .expect("a case begins with `$ ttsr`");
+    let (args, input) = match command.split_once(" < ") {
+        Some((args, input)) => (args, Some(File::open(folder().join(input)).unwrap())),
+        None => (command, None),
+    };
+    let mut command = ttsr(args.split_whitespace());
+    if let Some(input) = input {
+        command.stdin(input);
+    }
+    let output = command.output().unwrap();
+    let mut found = format!("{line}\nexit: {}\n", output.status.code().unwrap());
+    for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
+        if !bytes.is_empty() {
+            write!(found, "--- {name}\n{}", text(bytes)).unwrap();
+        }
+    }
+    found
+}
+
+#[test]
+fn cases_give_what_they_gave() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut wrong = String::new();
+    let cases = files(&folder().join("cases"));
+    assert!(cases.len() > 30, "the cases are gone");
+    for path in cases {
+        let case = fs::read_to_string(&path).unwrap();
+        let found = run(&case);
+        if found == case {
+            continue;
+        }
+        if update {
+            fs::write(&path, found).unwrap();
+        } else {
+            write!(
+                wrong,
+                "=== {}\nexpected:\n{case}\nfound:\n{found}\n",
+                path.display()
+            )
+            .unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The lines of one kind of event, each of them JSON.
+fn events(output: &Output, kind: &str) -> Vec<String> {
+    let is_kind = |line: &&str| {
+        let value: serde_json::Value = serde_json::from_str(line).expect("each line is JSON");
+        value["event"] == kind
+    };
+    stdout(output)
+        .lines()
+        .filter(is_kind)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn replay(pack: Option<&str>, chunk: &str, file: &str) -> Output {
+    let pack = pack.map(|pack| ["--pack", pack]);
+    let args = ["replay", "--format", "json", "--chunk", chunk, file];
+    ttsr(args.into_iter().chain(pack.into_iter().flatten()))
+        .output()
+        .unwrap()
+}
+
+/// Shows the first line that differs: there may be thousands.
+fn same(found: &[String], expected: &[String], name: &str) {
+    let line = found.iter().zip(expected).position(|(a, b)| a != b);
+    let line = line.unwrap_or(found.len().min(expected.len()));
+    assert_eq!(found.get(line), expected.get(line), "{name}, line {line}");
+}
+
+/// The same hits under every split; the same verdicts too, unless parts wait for their ends.
+fn check_chunks(pack: Option<&str>, file: &str, unscanned: Option<u64>) -> usize {
+    let original = replay(pack, "original", file);
+    let hits = events(&original, "hit");
+    for chunk in CHUNKS {
+        let found = replay(pack, chunk, file);
+        let summary: serde_json::Value =
+            serde_json::from_str(&events(&found, "summary").concat()).unwrap();
+        same(&events(&found, "hit"), &hits, &format!("{file} {chunk}"));
+        assert_eq!(summary["hits"], hits.len(), "{file} {chunk}");
+        assert_eq!(
+            found.status.code(),
+            original.status.code(),
+            "{file} {chunk}"
+        );
+        if chunk != "whole" {
+            let (verdicts, original) = (events(&found, "verdict"), events(&original, "verdict"));
+            same(&verdicts, &original, &format!("{file} {chunk}"));
+        }
+        if let Some(unscanned) = unscanned {
+            assert_eq!(summary["unscanned_bytes"], unscanned, "{file} {chunk}");
+        }
+    }
+    hits.len()
+}
+
+#[test]
+fn recordings_give_the_same_hits_under_every_split() {
+    let mut hits = 0;
+    for name in [
+        "anthropic.sse",
+        "openai-chat.sse",
+        "reply.ndjson",
+        "two-streams.ndjson",
+    ] {
+        hits += check_chunks(
+            Some("packs/demo.toml"),
+            &format!("recordings/{name}"),
+            Some(0),
+        );
+    }
+    assert_eq!(hits, 12);
+}
+
+#[test]
+fn the_corpus_gives_the_same_hits_under_every_split() {
+    let Some(corpus) = std::env::var_os("TTSR_CORPUS") else {
+        return eprintln!("skipped: TTSR_CORPUS is not set");
+    };
+    let mut hits = 0;
+    for path in files(&Path::new(&corpus).join("streams")) {
+        let path = path.to_str().unwrap();
+        check_chunks(None, path, Some(0));
+        hits += check_chunks(Some("packs/busy.toml"), path, Some(0));
+    }
+    assert!(hits > 1_000, "only {hits} hits: the test shows little");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_command_quietly() {
+    let line = fs::read_to_string(folder().join("recordings/reply.ndjson")).unwrap();
+    let many: String = (0..20_000)
+        .map(|n| line.replace("{\"t\"", &format!("{{\"stream\":\"{n}\",\"t\"")))
+        .collect();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("many.ndjson");
+    fs::write(&path, many).unwrap();
+    for format in ["json", "human"] {
+        let args = [
+            "replay",
+            "--pack",
+            "packs/demo.toml",
+            "--format",
+            format,
+            path.to_str().unwrap(),
+        ];
+        let mut child = ttsr(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut first)
+            .unwrap();
+        assert!(!first.is_empty());
+        let status = child.wait().unwrap();
+        let mut stderr = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut stderr)
+            .unwrap();
+        assert_eq!(
+            (status.code(), stderr.as_str()),
+            (Some(141), ""),
+            "{format}"
+        );
+    }
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_match_over_the_edge_of_a_block_has_its_place() {
+    for before in [65_530, 65_534, 65_536, 131_070] {
+        let mut input = b"a line\n".to_vec();
+        input.resize(before, b' ');
+        input.extend(b"TODO\nrest");
+        let output = feed(ttsr(["scan", "--pack", "packs/demo.toml", "-"]), input);
+        let place = format!("-:2:{}: demo/unfinished", before - 6);
+        assert!(
+            stdout(&output).starts_with(&place),
+            "{before}: {}",
+            stdout(&output)
+        );
+    }
+}
+
+#[test]
+fn bytes_that_are_no_recording_are_counted_and_end_with_2() {
+    for input in [
+        &b"\x00\xff\xfe{"[..],
+        b"{\"deltas\":",
+        b"data: {\n\n",
+        b"[[[[",
+        b"{}",
+    ] {
+        let output = feed(ttsr(["replay", "--format", "json", "-"]), input.to_vec());
+        assert_eq!(output.status.code(), Some(2), "{input:?}");
+        assert_eq!(events(&output, "summary").len(), 1, "{input:?}");
+    }
+}
+
+#[test]
+fn an_empty_recording_is_clean() {
+    let output = ttsr(["replay", "--format", "json", "-"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("\"streams\":0,\"bytes\":0"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_is_walked_in_order_and_its_links_are_not_followed() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::symlink;
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("walk");
+    if root.exists() {
+        fs::remove_dir_all(&root).unwrap();
+    }
+    fs::create_dir_all(root.join("b/deep")).unwrap();
+    let odd = Path::new(OsStr::from_bytes(b"c-\xFF-\x1b[2J")).to_owned();
+    for name in [
+        Path::new("d"),
+        Path::new("a"),
+        Path::new("b/deep/.hidden"),
+        Path::new("b/x"),
+        &odd,
+    ] {
+        fs::write(root.join(name), "TODO").unwrap();
+    }
+    symlink(&root, root.join("b/loop")).unwrap();
+    symlink(root.join("a"), root.join("e")).unwrap();
+    symlink(root.join("nowhere"), root.join("f")).unwrap();
+    let scan = |format: &str, path: &Path| {
+        let args = ["scan", "--pack", "packs/demo.toml", "--format", format];
+        ttsr(args).arg(path).output().unwrap()
+    };
+    let output = scan("human", &root);
+    let root_name = format!("{}/", root.display());
+    let places = stdout(&output)
+        .lines()
+        .filter_map(|line| line.strip_prefix(&root_name));
+    let places: Vec<&str> = places
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(
+        places,
+        ["a", "b/deep/.hidden", "b/x", "c-\u{fffd}-\\u{1b}[2J", "d"]
+    );
+    let linked = scan("json", &root.join("e"));
+    assert_eq!(
+        events(&linked, "hit").len(),
+        1,
+        "a link that is named is followed"
+    );
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn no_command_is_wrong_usage() {
+    let output = ttsr([]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("Usage: ttsr <COMMAND>"));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn help_and_version_are_data() {
+    for (args, expected) in [
+        (
+            &["--version"][..],
+            concat!("ttsr ", env!("CARGO_PKG_VERSION"), "\n"),
+        ),
+        (&["--help"], "Usage: ttsr <COMMAND>"),
+        (&["replay", "--help"], "random:SEED"),
+        (&["scan", "--help"], "--channel <CHANNEL>"),
+        (&["check", "--help"], "<PATH>..."),
+        (&["list", "--help"], "--pack <PACK>"),
+    ] {
+        let output = ttsr(args.iter().copied()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(
+            stdout(&output).contains(expected),
+            "{args:?}: {}",
+            stdout(&output)
+        );
+        assert!(output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn built_in_packs_are_used_without_being_named() {
+    let all = ttsr(["list", "--format", "json"]).output().unwrap();
+    let one = ttsr(["list", "--format", "json", "--pack", "lang/rust"])
+        .output()
+        .unwrap();
+    let (all, one) = (events(&all, "rule"), events(&one, "rule"));
+    assert!(!one.is_empty() && one.iter().all(|rule| all.contains(rule)));
+}
+
+#[test]
+fn plain_output_has_no_escape_sequences_unless_asked() {
+    let args = [
+        "replay",
+        "--pack",
+        "packs/demo.toml",
+        "recordings/reply.ndjson",
+    ];
+    let escapes =
+        |command: &mut Command| stdout(&command.output().unwrap()).matches('\u{1b}').count();
+    assert_eq!(escapes(&mut ttsr(args)), 0, "not a terminal");
+    let mut forced = ttsr(args);
+    forced.env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR");
+    let colours = escapes(&mut forced);
+    assert!(colours > 0, "colour was asked for");
+    let output = forced.output().unwrap();
+    assert!(
+        !stdout(&output).contains("\u{1b}[2J"),
+        "a model's own sequence came through"
+    );
+    assert_eq!(
+        escapes(ttsr(args).env("NO_COLOR", "1").env("CLICOLOR_FORCE", "1")),
+        0,
+        "NO_COLOR"
+    );
+}

@@ -1,0 +1,3 @@
+fn main() {
+    let s = Box::leak(b);
+}
