@@ -119,7 +119,7 @@ impl Lazy {
         }
     }
 
-    /// Steps at most [`SHORT`] bytes if nothing about them is special, and gives them padded with zeros.
+    /// Steps 1 to [`SHORT`] bytes if nothing about them is special, and gives them padded with zeros.
     /// Otherwise nothing has happened, and [`Lazy::push`] is to be called.
     #[inline(always)]
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
@@ -133,9 +133,7 @@ impl Lazy {
             return None;
         }
         cursor.state = short.state;
-        if !bytes.is_empty() {
-            cursor.decoder.passed_ascii();
-        }
+        cursor.decoder.passed_ascii();
         Some(short.padded)
     }
 

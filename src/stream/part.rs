@@ -155,7 +155,9 @@ impl Part {
     /// The fast path: a short delta of text that brings nothing special. Says whether it was that.
     #[inline(always)]
     pub(super) fn push_short(&mut self, pack: &Pack, bytes: &[u8]) -> bool {
-        let (View::Text(haystack), true) = (&mut self.view, bytes.len() <= SHORT) else {
+        // From 1 to `SHORT` bytes, in one comparison.
+        let is_short = bytes.len().wrapping_sub(1) < SHORT;
+        let (View::Text(haystack), true) = (&mut self.view, is_short) else {
             return false;
         };
         let Some(rules) = pack.channel(self.channel) else {

@@ -293,6 +293,12 @@ impl Writer {
                 member(&mut line, "kind", kind);
             }
             Event::Finish { reason } => member(&mut line, "finish", reason),
+            // What comes next is another reply, whose parts may have the same names.
+            Event::Restart => {
+                self.parts.clear();
+                self.names = Names::default();
+                member(&mut line, "finish", "restart");
+            }
             Event::Error { kind, message } => {
                 member(&mut line, "error", kind);
                 member(&mut line, "message", message);
