@@ -124,12 +124,14 @@ pub struct Processor {
     state: State,
     stream: Stream,
     reply: Reply,
-    run: Run,
+    progress: Progress,
     calls: Calls,
     /// What `calls` was before the attempt: an attempt that is taken again did not call.
     calls_before: Calls,
     /// Guidance that waits for a request.
     waiting: VecDeque<Guidance>,
+    /// Guidance in a request that was asked for and is not on its way.
+    sending: VecDeque<Guidance>,
     tally: Tally,
 }
 
@@ -148,7 +150,7 @@ enum State {
 
 /// What is true of one reply only. All times count from its beginning.
 #[derive(Debug, Default)]
-struct Run {
+struct Progress {
     message: String,
     /// Latest time seen.
     now: Duration,
@@ -160,6 +162,8 @@ struct Run {
     attempts: u32,
     hook_retries: u32,
     added: Vec<Message>,
+    /// How many of them are in requests that were sent.
+    added_and_sent: usize,
 }
 
 /// The tool calls made in a row.
@@ -189,10 +193,11 @@ impl Processor {
             state: State::Idle,
             stream,
             reply: Reply::default(),
-            run: Run::default(),
+            progress: Progress::default(),
             calls: Calls::default(),
             calls_before: Calls::default(),
             waiting: VecDeque::new(),
+            sending: VecDeque::new(),
             tally: Tally::default(),
         }
     }
@@ -213,10 +218,11 @@ impl Processor {
         if self.state != State::Idle {
             self.tally.abandoned_replies += 1;
         }
+        self.take_back();
         self.hooks.begin_reply();
-        self.run = Run {
+        self.progress = Progress {
             message: message.into(),
-            ..Run::default()
+            ..Progress::default()
         };
         self.ask(Vec::new(), out);
     }
@@ -224,7 +230,7 @@ impl Processor {
     /// Takes one input; appends what is to be done to `out`. `now` is the time since the reply began;
     /// where it goes backwards the latest time counts.
     pub fn step(&mut self, now: Duration, input: Input, out: &mut Vec<Step>) {
-        self.run.now = self.run.now.max(now);
+        self.progress.now = self.progress.now.max(now);
         match (&self.state, input) {
             (State::Idle, Input::Tick) => {}
             (State::Idle, _) => self.tally.stray_inputs += 1,
@@ -236,8 +242,8 @@ impl Processor {
     /// The host begins to wait for the provider: until when it may wait before it must
     /// [`Tick`](Input::Tick). The provider's silence counts from here, not the host's.
     pub fn wait(&mut self, now: Duration) -> Option<Duration> {
-        self.run.now = self.run.now.max(now);
-        self.run.quiet_since = self.run.now;
+        self.progress.now = self.progress.now.max(now);
+        self.progress.quiet_since = self.progress.now;
         let bounds = self.bounds(true);
         let deadlines = bounds.into_iter().flatten().map(|bound| bound.deadline);
         deadlines.min()
@@ -281,6 +287,7 @@ impl Processor {
     /// The session. Guidance that was not sent is released: its rules may give it again.
     #[must_use]
     pub fn into_session(mut self) -> Session {
+        self.take_back();
         for guidance in &self.waiting {
             self.session.dropped(&guidance.decision);
         }
@@ -290,18 +297,18 @@ impl Processor {
     /// Nothing was sent yet, or the reply was cut and is to be taken again.
     fn step_asking(&mut self, input: Input, out: &mut Vec<Step>) {
         match input {
-            Input::Sent => {
-                self.state = State::Streaming;
-                self.run.attempt_began = self.run.now;
-                self.run.quiet_since = self.run.now;
-            }
+            Input::Sent => self.sent(),
             Input::Failed(failure) => {
-                self.state = State::Streaming;
+                self.sent();
                 self.cut(Cause::failed(&failure), out);
             }
-            Input::Cancel => self.give_up(Cause::cancelled(), out),
+            Input::Cancel => {
+                self.take_back();
+                self.give_up(Cause::cancelled(), out);
+            }
             Input::Tick => {
                 if let Some(bound) = self.overdue(false).filter(|bound| *bound == "reply") {
+                    self.take_back();
                     self.give_up(Cause::timeout(bound), out);
                 }
             }
@@ -323,7 +330,7 @@ impl Processor {
         match (&self.state, input) {
             (State::Ending { .. }, Input::Event(Event::Error { .. })) => self.leave(out),
             (_, Input::Event(event)) => {
-                self.run.quiet_since = self.run.now;
+                self.progress.quiet_since = self.progress.now;
                 self.event(event, out);
             }
             (State::Ending { .. }, Input::End | Input::Failed(_)) => self.finish(out),
@@ -364,16 +371,35 @@ impl Processor {
 
     /// Asks for the (next) attempt, with what steers it behind the guidance that waited.
     fn ask(&mut self, steering: Vec<Message>, out: &mut Vec<Step>) {
-        let waiting = self.waiting.drain(..).map(|guidance| guidance.message);
-        let messages: Vec<Message> = waiting.chain(steering).collect();
-        self.run.added.extend_from_slice(&messages);
-        self.run.attempts += 1;
+        self.sending.append(&mut self.waiting);
+        let guidance = self.sending.iter();
+        let guidance = guidance.map(|guidance| guidance.message.clone());
+        let messages: Vec<Message> = guidance.chain(steering).collect();
+        self.progress.added.extend_from_slice(&messages);
+        self.progress.attempts += 1;
         self.start_over();
         self.state = State::Asking;
         out.push(Step::Send {
             attempt: self.stream.attempt(),
             messages,
         });
+    }
+
+    /// The request is on its way.
+    fn sent(&mut self) {
+        self.state = State::Streaming;
+        self.progress.attempt_began = self.progress.now;
+        self.progress.quiet_since = self.progress.now;
+        self.progress.added_and_sent = self.progress.added.len();
+        self.sending.clear();
+    }
+
+    /// The request will never be sent: what was added to it was not said.
+    fn take_back(&mut self) {
+        let sent = self.progress.added_and_sent;
+        self.progress.added.truncate(sent);
+        self.sending.append(&mut self.waiting);
+        std::mem::swap(&mut self.sending, &mut self.waiting);
     }
 
     /// A new attempt knows nothing of the one before.
@@ -411,7 +437,7 @@ impl Processor {
             }
         }
         // The linger counts from here.
-        self.run.attempt_began = self.run.now;
+        self.progress.attempt_began = self.progress.now;
         self.state = State::Ending { reason };
     }
 
@@ -434,8 +460,8 @@ impl Processor {
         out.push(Step::Finish(Box::new(Outcome {
             end,
             reply: std::mem::take(&mut self.reply),
-            attempts: self.run.attempts,
-            added: std::mem::take(&mut self.run.added),
+            attempts: self.progress.attempts,
+            added: std::mem::take(&mut self.progress.added),
             counters: self.stream.counters(),
         })));
     }
@@ -443,7 +469,7 @@ impl Processor {
     /// The bound of time that is reached. Silence counts only when nothing came.
     fn overdue(&self, is_quiet: bool) -> Option<&'static str> {
         let mut bounds = self.bounds(is_quiet).into_iter().flatten();
-        let overdue = bounds.find(|bound| self.run.now >= bound.deadline)?;
+        let overdue = bounds.find(|bound| self.progress.now >= bound.deadline)?;
         Some(overdue.name)
     }
 
@@ -462,13 +488,17 @@ impl Processor {
             linger,
             ..
         } = self.settings;
-        let run = &self.run;
+        let progress = &self.progress;
         let is_ending = matches!(self.state, State::Ending { .. });
         [
             bound("reply", Duration::ZERO, reply),
-            bound("attempt", run.attempt_began, attempt),
-            bound("stall", run.quiet_since, stall.filter(|_| is_quiet)),
-            bound("linger", run.attempt_began, is_ending.then_some(linger)),
+            bound("attempt", progress.attempt_began, attempt),
+            bound("stall", progress.quiet_since, stall.filter(|_| is_quiet)),
+            bound(
+                "linger",
+                progress.attempt_began,
+                is_ending.then_some(linger),
+            ),
         ]
     }
 }

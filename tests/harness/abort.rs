@@ -93,6 +93,7 @@ fn the_user_cancels_between_an_abort_and_its_retry() {
             1,
             "{name}: the attempt was aborted once"
         );
+        assert_eq!(played.outcome.added, [], "{name}: nothing was said");
     }
 }
 

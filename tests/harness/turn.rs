@@ -5,9 +5,9 @@ use ttsr::harness::{
     Aborted, Cancel, End, Failure, Hooks, Observation, Reason, Request, Role, Run, Script,
     Scripted, Source, Step,
 };
-use ttsr::{Channel, Event};
+use ttsr::{Channel, Event, PartId};
 
-use super::{Played, play, play_with, runtime, text};
+use super::{Played, delta, play, play_with, processor, runtime, text};
 
 #[derive(Deserialize)]
 struct Cases {
@@ -205,11 +205,25 @@ fn the_steering_message_is_of_the_user_and_the_partial_is_not_in_the_context() {
 
 #[test]
 fn the_transport_is_dropped_before_anyone_hears_of_the_abort() {
-    let played = play(Hooks::default(), vec![text("rm -rf /")]);
-    let place = |wanted: fn(&Step) -> bool| played.steps.iter().position(wanted);
-    let cancel = place(|step| matches!(step, Step::CancelUpstream));
-    let aborted = place(|step| matches!(step, Step::Aborted(_)));
-    assert!(cancel.is_some() && cancel < aborted);
+    let mut processor = processor(Hooks::default());
+    let mut provider = Scripted::new([text("x: any").hang(), text("good")]);
+    let kept = provider.clone();
+    let request = Request::new("model", Vec::new());
+    let mut seen = Vec::new();
+    let run = Run::begin(
+        &mut processor,
+        &mut provider,
+        request,
+        "m",
+        Cancel::default(),
+    );
+    let publish = |step: &Step| {
+        if let Step::CancelUpstream | Step::Aborted(_) = step {
+            seen.push(kept.cancelled());
+        }
+    };
+    runtime().block_on(run.finish(publish));
+    assert_eq!(seen, [[true], [true]]);
 }
 
 #[test]
@@ -235,6 +249,22 @@ fn guidance_of_one_turn_enters_the_first_request_of_the_next() {
         |_| {},
     );
     assert_eq!(third.sent(), [[""; 0]], "once per session");
+}
+
+#[test]
+fn guidance_in_a_request_that_was_never_sent_waits_on() {
+    let first = play(Hooks::default(), vec![text("TODO")]);
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let second = play_with(first.processor, vec![text("fine")], &cancel, |_| {});
+    assert_eq!(second.outcome.added, []);
+    let third = play_with(
+        second.processor,
+        vec![text("fine")],
+        &Cancel::default(),
+        |_| {},
+    );
+    assert_eq!(third.sent(), [["Finish it."]]);
 }
 
 #[test]
@@ -290,9 +320,14 @@ fn guidance_that_was_never_sent_may_be_given_again() {
 
 #[test]
 fn the_opening_of_a_part_does_not_repeat_what_the_delta_before_it_decided() {
-    let played = play(
-        Hooks::default(),
-        vec![Script::default().text("TODO").text("b").finish("stop")],
-    );
+    let open = |part| Event::PartStart {
+        part: PartId(part),
+        name: String::new(),
+        channel: Channel::Text,
+        tool: None,
+        call: None,
+    };
+    let script = Script::from(vec![open(0), delta(0, "KEY"), open(1), delta(1, "b")]);
+    let played = play(Hooks::default(), vec![script.finish("stop")]);
     assert_eq!(decisions(&played).len(), 1);
 }

@@ -150,7 +150,7 @@ impl Processor {
             wants_retry |= self.heed(answered, may_retry, &mut steering, out);
         }
         if wants_retry && cause.again == Again::IfAsked {
-            self.run.hook_retries += 1;
+            self.progress.hook_retries += 1;
         }
         if !wants_retry && cause.again != Again::Rule {
             out.push(Step::Aborted(Box::new(aborted)));
@@ -179,7 +179,7 @@ impl Processor {
     fn may_retry(&self, again: &Again) -> bool {
         match again {
             Again::Rule => true,
-            Again::IfAsked => self.run.hook_retries < self.settings.hook_retries,
+            Again::IfAsked => self.progress.hook_retries < self.settings.hook_retries,
             Again::Never => false,
         }
     }

@@ -1,7 +1,7 @@
 //! The parts of a reply: hooks first, then rules, then accumulate and publish.
 
 use super::abort::Cause;
-use super::{Guidance, Processor, Run, Settings, State};
+use super::{Guidance, Processor, Progress, Settings, State};
 use crate::harness::hooks::{At, OnHookPanic, Point};
 use crate::harness::message::Message;
 use crate::harness::reply::{PartState, ReplyPart};
@@ -222,7 +222,7 @@ impl Processor {
     fn ask_hooks(&mut self, index: usize, bytes: Vec<u8>, out: &mut Vec<Step>) -> Option<Vec<u8>> {
         let known = &self.reply.parts[index];
         let part = known.part;
-        let at = at(&self.settings, &self.run, self.stream.attempt(), known);
+        let at = at(&self.settings, &self.progress, self.stream.attempt(), known);
         let passed = self.hooks.delta(&at, bytes, self.settings.on_hook_panic);
         self.reply.parts[index].is_rewritten |= passed.is_rewritten;
         let panicked = self.note_panics(passed.panicked, part, out);
@@ -244,9 +244,12 @@ impl Processor {
     ) -> Result<Option<Vec<u8>>, Cause> {
         let known = &self.reply.parts[index];
         let part = known.part;
-        let passed =
-            self.hooks
-                .text_complete(&at(&self.settings, &self.run, self.stream.attempt(), known));
+        let passed = self.hooks.text_complete(&at(
+            &self.settings,
+            &self.progress,
+            self.stream.attempt(),
+            known,
+        ));
         if let Some(cause) = self.note_panics(passed.panicked, part, out) {
             return Err(cause);
         }
@@ -344,12 +347,17 @@ fn canonical(input: &[u8]) -> String {
     }
 }
 
-fn at<'a>(settings: &'a Settings, run: &'a Run, attempt: u32, part: &'a ReplyPart) -> At<'a> {
+fn at<'a>(
+    settings: &'a Settings,
+    progress: &'a Progress,
+    attempt: u32,
+    part: &'a ReplyPart,
+) -> At<'a> {
     At {
         session: &settings.session,
-        message: &run.message,
+        message: &progress.message,
         attempt,
-        time: run.now,
+        time: progress.now,
         part: part.part,
         part_name: &part.name,
         channel: part.channel,
