@@ -69,6 +69,8 @@ pub enum Event {
         /// The provider's reason, as it names it.
         reason: String,
     },
+    /// The transport was re-established and the reply starts over: nothing of what came before counts.
+    Restart,
     /// The provider reported an error in the stream.
     Error {
         /// The provider's kind or code.

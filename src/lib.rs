@@ -86,6 +86,8 @@
 
 #[cfg(any(feature = "wire", feature = "harness"))]
 mod event;
+#[cfg(feature = "harness")]
+pub mod harness;
 mod limits;
 mod matcher;
 mod pack;

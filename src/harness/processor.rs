@@ -1,0 +1,489 @@
+//! The reference loop without its I/O: events in, steps out, one reply at a time.
+//!
+//! It opens no connection, reads no clock and waits for nothing: the host (or [`run`](super::run()))
+//! does what the steps say and passes the time in. For every delta the order is: hooks, rules, and only
+//! then accumulate and publish.
+
+mod abort;
+mod part;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::hooks::{Hooks, OnHookPanic};
+use super::message::Message;
+use super::reply::{PartState, Reply};
+use super::step::{End, Input, Observation, Outcome, Step};
+use crate::{Decision, Event, Pack, PartId, Session, Stream};
+use abort::Cause;
+
+/// The bounds and names of a [`Processor`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The session's id, for hooks. Default empty.
+    pub session: String,
+    /// Longest silence of a provider. Default none.
+    pub stall: Option<Duration>,
+    /// Longest time of one attempt. Default none.
+    pub attempt: Option<Duration>,
+    /// Longest time of a reply, all attempts together; when it is over there is no retry. Default none.
+    pub reply: Option<Duration>,
+    /// How long to wait, once the provider said that the reply is complete, for the end of the stream
+    /// and what may come before it (usage, mostly). Default 2 s.
+    pub linger: Duration,
+    /// Most retries that hooks may ask for in one turn, all together. The rules have bounds of their
+    /// own. Default 3.
+    pub hook_retries: u32,
+    /// Most bytes accumulated for one reply. Default 64 MiB.
+    pub reply_bytes: u64,
+    /// What a hook that panics does to the stream.
+    pub on_hook_panic: OnHookPanic,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            session: String::new(),
+            stall: None,
+            attempt: None,
+            reply: None,
+            linger: Duration::from_secs(2),
+            hook_retries: 3,
+            reply_bytes: 64 << 20,
+            on_hook_panic: OnHookPanic::default(),
+        }
+    }
+}
+
+/// What a processor met that was not as it should be. All zero in a well-behaved conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// Inputs that came when nothing was expected: after the end of a reply, or of an attempt that was cut.
+    pub stray_inputs: u64,
+    /// Replies begun while another one was under way; that one was given up.
+    pub abandoned_replies: u64,
+    /// Bytes of parts that were complete already: not published, not accumulated.
+    pub late_bytes: u64,
+    /// String content that no reader knows, in bytes.
+    pub unscanned_bytes: u64,
+    /// Parts that the provider repeated differently.
+    pub mismatches: u64,
+    /// Panics of hooks.
+    pub hook_panics: u64,
+    /// Retries that hooks asked for and could not have.
+    pub refused_retries: u64,
+    /// Messages of hooks that came without a retry.
+    pub ignored_messages: u64,
+}
+
+/// The state machine of one conversation's replies.
+///
+/// A reply begins with [`begin`](Self::begin) (the first one to a prompt of the user) or
+/// [`proceed`](Self::proceed) (the next one, after tools ran) and ends with exactly one
+/// [`Step::Finish`], whatever number of attempts it takes. After that, and between a cut and the next
+/// [`Input::Sent`], inputs change nothing and are counted. Guidance that was decided and not yet sent
+/// waits for the next request, be it in this turn or the next one.
+///
+/// # Example: a delta is judged before it is published
+/// ```
+/// use std::time::Duration;
+/// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
+/// use ttsr::{Event, Pack, PartId};
+/// let pack = Pack::from_toml(r#"
+/// schema = 1
+/// [pack]
+/// name = "demo"
+/// [rule.no-rm]
+/// description = "No recursive deletes"
+/// severity = "critical"
+/// match.any = [{ literal = "rm -rf" }]
+/// examples.match = ["rm -rf /"]
+/// "#)?;
+/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+/// let mut steps = Vec::new();
+/// processor.begin("msg_1", &mut steps);
+/// processor.step(Duration::ZERO, Input::Sent, &mut steps);
+/// for delta in ["try rm", " -rf /"] {
+///     let event = Event::Delta { part: PartId(0), bytes: delta.into() };
+///     processor.step(Duration::ZERO, Input::Event(event), &mut steps);
+/// }
+/// let published = steps.iter().filter_map(|step| match step {
+///     Step::Forward { bytes, .. } => Some(bytes.as_slice()),
+///     _ => None,
+/// });
+/// assert_eq!(published.collect::<Vec<_>>(), [b"try rm"]);
+/// assert!(matches!(steps.last(), Some(Step::Finish(_))));
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
+#[derive(Debug)]
+pub struct Processor {
+    session: Session,
+    hooks: Hooks,
+    settings: Settings,
+    state: State,
+    stream: Stream,
+    reply: Reply,
+    run: Run,
+    calls: Calls,
+    /// What `calls` was before the attempt: an attempt that is taken again did not call.
+    calls_before: Calls,
+    /// Guidance that waits for a request.
+    waiting: VecDeque<Guidance>,
+    tally: Tally,
+}
+
+/// Where in a reply the processor is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// None is wanted.
+    Idle,
+    /// A request is to be sent.
+    Asking,
+    /// A reply arrives.
+    Streaming,
+    /// The reply is complete; what else the provider has to say (usage, mostly) may follow.
+    Ending { reason: String },
+}
+
+/// What is true of one reply only. All times count from its beginning.
+#[derive(Debug, Default)]
+struct Run {
+    message: String,
+    /// Latest time seen.
+    now: Duration,
+    /// When the attempt began.
+    attempt_began: Duration,
+    /// Since when the provider has been silent.
+    quiet_since: Duration,
+    /// Requests asked for.
+    attempts: u32,
+    hook_retries: u32,
+    added: Vec<Message>,
+}
+
+/// The tool calls made in a row.
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    /// The tool and the input of the last one.
+    last: Option<(Option<String>, String)>,
+    /// How many of the last ones were the same.
+    same: u32,
+}
+
+#[derive(Debug)]
+struct Guidance {
+    decision: Decision,
+    message: Message,
+}
+
+impl Processor {
+    /// A processor for the conversation of that session.
+    #[must_use]
+    pub fn new(session: Session, hooks: Hooks, settings: Settings) -> Processor {
+        let stream = session.pack().stream();
+        Processor {
+            session,
+            hooks,
+            settings,
+            state: State::Idle,
+            stream,
+            reply: Reply::default(),
+            run: Run::default(),
+            calls: Calls::default(),
+            calls_before: Calls::default(),
+            waiting: VecDeque::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Begins the first reply to a new prompt of the user. `message` is the id of the reply; time counts
+    /// from now.
+    ///
+    /// A reply that is still under way is given up: no hook hears of it.
+    pub fn begin(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
+        self.session.begin_turn();
+        self.calls = Calls::default();
+        self.proceed(message, out);
+    }
+
+    /// Begins the next reply of the same turn: the results of the tools are in the request. What rules
+    /// may still do in this turn does not begin anew.
+    pub fn proceed(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
+        if self.state != State::Idle {
+            self.tally.abandoned_replies += 1;
+        }
+        self.hooks.begin_reply();
+        self.run = Run {
+            message: message.into(),
+            ..Run::default()
+        };
+        self.ask(Vec::new(), out);
+    }
+
+    /// Takes one input; appends what is to be done to `out`. `now` is the time since the reply began;
+    /// where it goes backwards the latest time counts.
+    pub fn step(&mut self, now: Duration, input: Input, out: &mut Vec<Step>) {
+        self.run.now = self.run.now.max(now);
+        match (&self.state, input) {
+            (State::Idle, Input::Tick) => {}
+            (State::Idle, _) => self.tally.stray_inputs += 1,
+            (State::Asking, input) => self.step_asking(input, out),
+            (_, input) => self.step_streaming(input, out),
+        }
+    }
+
+    /// The host begins to wait for the provider: until when it may wait before it must
+    /// [`Tick`](Input::Tick). The provider's silence counts from here, not the host's.
+    pub fn wait(&mut self, now: Duration) -> Option<Duration> {
+        self.run.now = self.run.now.max(now);
+        self.run.quiet_since = self.run.now;
+        let bounds = self.bounds(true);
+        let deadlines = bounds.into_iter().flatten().map(|bound| bound.deadline);
+        deadlines.min()
+    }
+
+    /// Whether no reply is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.state == State::Idle
+    }
+
+    /// The reply as far as it was accumulated.
+    #[must_use]
+    pub fn reply(&self) -> &Reply {
+        &self.reply
+    }
+
+    /// What the rules know of the current attempt.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The pack whose rules apply.
+    #[must_use]
+    pub fn pack(&self) -> &Pack {
+        self.session.pack()
+    }
+
+    /// What was counted so far, over all replies.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Earlier messages left the model's context. See [`Session::compacted`].
+    pub fn compacted(&mut self) {
+        self.session.compacted();
+    }
+
+    /// The session. Guidance that was not sent is released: its rules may give it again.
+    #[must_use]
+    pub fn into_session(mut self) -> Session {
+        for guidance in &self.waiting {
+            self.session.dropped(&guidance.decision);
+        }
+        self.session
+    }
+
+    /// Nothing was sent yet, or the reply was cut and is to be taken again.
+    fn step_asking(&mut self, input: Input, out: &mut Vec<Step>) {
+        match input {
+            Input::Sent => {
+                self.state = State::Streaming;
+                self.run.attempt_began = self.run.now;
+                self.run.quiet_since = self.run.now;
+            }
+            Input::Failed(failure) => {
+                self.state = State::Streaming;
+                self.cut(Cause::failed(&failure), out);
+            }
+            Input::Cancel => self.give_up(Cause::cancelled(), out),
+            Input::Tick => {
+                if let Some(bound) = self.overdue(false).filter(|bound| *bound == "reply") {
+                    self.give_up(Cause::timeout(bound), out);
+                }
+            }
+            Input::Event(_) | Input::End => self.tally.stray_inputs += 1,
+        }
+    }
+
+    fn step_streaming(&mut self, input: Input, out: &mut Vec<Step>) {
+        if input == Input::Cancel {
+            return self.cut(Cause::cancelled(), out);
+        }
+        let is_tick = input == Input::Tick;
+        if let Some(bound) = self.overdue(is_tick) {
+            return match self.state {
+                State::Ending { .. } => self.leave(out),
+                _ => self.cut(Cause::timeout(bound), out),
+            };
+        }
+        match (&self.state, input) {
+            (State::Ending { .. }, Input::Event(Event::Error { .. })) => self.leave(out),
+            (_, Input::Event(event)) => {
+                self.run.quiet_since = self.run.now;
+                self.event(event, out);
+            }
+            (State::Ending { .. }, Input::End | Input::Failed(_)) => self.finish(out),
+            (_, Input::End) => self.cut(Cause::cut_off(), out),
+            (_, Input::Failed(failure)) => self.cut(Cause::failed(&failure), out),
+            (_, Input::Tick | Input::Cancel) => {}
+            (_, Input::Sent) => self.tally.stray_inputs += 1,
+        }
+    }
+
+    fn event(&mut self, event: Event, out: &mut Vec<Step>) {
+        match event {
+            Event::Delta { part, bytes } => self.delta(part, bytes, out),
+            Event::PartStart {
+                part,
+                name,
+                channel,
+                tool,
+                call,
+            } => self.open(part, name, channel, (tool, call), out),
+            Event::Tool { part, tool, call } => self.name_tool(part, tool, call, out),
+            Event::PartEnd { part } => self.close(part, out),
+            Event::Snapshot { part, bytes } => self.snapshot(part, bytes, out),
+            Event::Usage { input, output } => {
+                out.push(Step::Observe(Observation::Usage { input, output }));
+            }
+            Event::Unscanned { bytes, kind } => {
+                self.tally.unscanned_bytes += bytes;
+                out.push(Step::Observe(Observation::Unscanned { bytes, kind }));
+            }
+            Event::Finish { reason } => self.end_reply(reason, out),
+            Event::Error { kind, message } => {
+                self.cut(Cause::reported(&kind, &message), out);
+            }
+            Event::Restart => self.restart(out),
+        }
+    }
+
+    /// Asks for the (next) attempt, with what steers it behind the guidance that waited.
+    fn ask(&mut self, steering: Vec<Message>, out: &mut Vec<Step>) {
+        let waiting = self.waiting.drain(..).map(|guidance| guidance.message);
+        let messages: Vec<Message> = waiting.chain(steering).collect();
+        self.run.added.extend_from_slice(&messages);
+        self.run.attempts += 1;
+        self.start_over();
+        self.state = State::Asking;
+        out.push(Step::Send {
+            attempt: self.stream.attempt(),
+            messages,
+        });
+    }
+
+    /// A new attempt knows nothing of the one before.
+    fn start_over(&mut self) {
+        self.stream = self.session.stream();
+        self.reply = Reply::default();
+        self.calls_before = self.calls.clone();
+    }
+
+    /// The reply starts over on a new transport, without a new request.
+    fn restart(&mut self, out: &mut Vec<Step>) {
+        if self.state != State::Streaming {
+            self.tally.stray_inputs += 1;
+            return;
+        }
+        out.push(Step::Observe(Observation::Restarted));
+        retract(&self.reply, out);
+        self.calls = self.calls_before.clone();
+        self.start_over();
+    }
+
+    /// The provider said that the reply is complete.
+    fn end_reply(&mut self, reason: String, out: &mut Vec<Step>) {
+        if let State::Ending { .. } = self.state {
+            self.tally.stray_inputs += 1;
+            return;
+        }
+        let open = self.reply.parts.iter();
+        let open = open.filter(|part| part.state == PartState::Open);
+        let open: Vec<PartId> = open.map(|part| part.part).collect();
+        for part in open {
+            self.close_unfinished(part, out);
+            if self.state != State::Streaming {
+                return;
+            }
+        }
+        // The linger counts from here.
+        self.run.attempt_began = self.run.now;
+        self.state = State::Ending { reason };
+    }
+
+    /// The reply is complete, and there is no point in waiting for more.
+    fn leave(&mut self, out: &mut Vec<Step>) {
+        out.push(Step::CancelUpstream);
+        self.finish(out);
+    }
+
+    /// The reply is over and there is an answer.
+    fn finish(&mut self, out: &mut Vec<Step>) {
+        let State::Ending { reason } = std::mem::replace(&mut self.state, State::Idle) else {
+            return;
+        };
+        self.finish_with(End::Complete { reason }, out);
+    }
+
+    fn finish_with(&mut self, end: End, out: &mut Vec<Step>) {
+        self.state = State::Idle;
+        out.push(Step::Finish(Box::new(Outcome {
+            end,
+            reply: std::mem::take(&mut self.reply),
+            attempts: self.run.attempts,
+            added: std::mem::take(&mut self.run.added),
+            counters: self.stream.counters(),
+        })));
+    }
+
+    /// The bound of time that is reached. Silence counts only when nothing came.
+    fn overdue(&self, is_quiet: bool) -> Option<&'static str> {
+        let mut bounds = self.bounds(is_quiet).into_iter().flatten();
+        let overdue = bounds.find(|bound| self.run.now >= bound.deadline)?;
+        Some(overdue.name)
+    }
+
+    /// The bounds of time that apply now, the strictest about retries first.
+    fn bounds(&self, is_quiet: bool) -> [Option<Bound>; 4] {
+        let bound = |name, since: Duration, longest: Option<Duration>| {
+            longest.map(|longest| Bound {
+                name,
+                deadline: since.saturating_add(longest),
+            })
+        };
+        let Settings {
+            reply,
+            attempt,
+            stall,
+            linger,
+            ..
+        } = self.settings;
+        let run = &self.run;
+        let is_ending = matches!(self.state, State::Ending { .. });
+        [
+            bound("reply", Duration::ZERO, reply),
+            bound("attempt", run.attempt_began, attempt),
+            bound("stall", run.quiet_since, stall.filter(|_| is_quiet)),
+            bound("linger", run.attempt_began, is_ending.then_some(linger)),
+        ]
+    }
+}
+
+/// A bound of time.
+struct Bound {
+    name: &'static str,
+    deadline: Duration,
+}
+
+/// Everything that was published of the reply is void.
+fn retract(reply: &Reply, out: &mut Vec<Step>) {
+    let published = reply.parts.iter().filter(|part| part.is_published);
+    out.extend(published.map(|part| Step::Retract {
+        part: part.part,
+        from: 0,
+    }));
+}

@@ -1,0 +1,132 @@
+//! The seam to the provider: a request in, a stream of events out.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+
+use super::message::Request;
+use crate::Event;
+
+/// The events of one reply. Dropping it must close the transport: that is how a reply is cancelled.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>>;
+
+/// Whoever answers requests.
+pub trait Provider: Send {
+    /// Begins to answer. Returns at once: connecting is the first thing the stream does when it is
+    /// polled, and a connection that fails is its first item.
+    ///
+    /// The stream ends when the reply does; after an error it is not polled again. A stream that ends
+    /// without [`Event::Finish`] was cut off, and is not taken for an answer. If the transport is
+    /// re-established and the reply starts over, the stream says so with [`Event::Restart`].
+    fn send(&mut self, request: &Request) -> EventStream;
+}
+
+impl<P: Provider + ?Sized> Provider for Box<P> {
+    fn send(&mut self, request: &Request) -> EventStream {
+        (**self).send(request)
+    }
+}
+
+/// Why a reply could not be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    kind: String,
+    message: String,
+}
+
+impl Failure {
+    /// A failure of that kind (a code, a class: `connect`, `429`, `overloaded_error`).
+    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Failure {
+        Failure {
+            kind: kind.into(),
+            message: message.into(),
+        }
+    }
+
+    /// The provider's kind or code.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The provider's message.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+impl Error for Failure {}
+
+/// An [`EventStream`] from an async function: called with the state, it gives the next event and the
+/// state for the one after, or `None` at the end of the reply. The state owns the transport.
+///
+/// # Example: a reply of two events
+/// ```
+/// use ttsr::harness::{Failure, unfold};
+/// use ttsr::{Event, PartId};
+/// let left = vec![
+///     Event::Finish { reason: "stop".into() },
+///     Event::Delta { part: PartId(0), bytes: b"hi".to_vec() },
+/// ];
+/// let stream = unfold(left, async |mut left| {
+///     let event = left.pop()?;
+///     Some((Ok::<_, Failure>(event), left))
+/// });
+/// # drop(stream);
+/// ```
+pub fn unfold<S, F, N>(state: S, next: F) -> EventStream
+where
+    S: Send + Unpin + 'static,
+    F: FnMut(S) -> N + Send + Unpin + 'static,
+    N: Future<Output = Option<(Result<Event, Failure>, S)>> + Send + 'static,
+{
+    Box::pin(Unfold {
+        state: Some(state),
+        pending: None,
+        next,
+    })
+}
+
+struct Unfold<S, F, N> {
+    /// Taken while `pending` has it, and for good at the end.
+    state: Option<S>,
+    pending: Option<Pin<Box<N>>>,
+    next: F,
+}
+
+impl<S, F, N> Stream for Unfold<S, F, N>
+where
+    S: Unpin,
+    F: FnMut(S) -> N + Unpin,
+    N: Future<Output = Option<(Result<Event, Failure>, S)>>,
+{
+    type Item = Result<Event, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if let Some(state) = this.state.take() {
+            this.pending = Some(Box::pin((this.next)(state)));
+        }
+        let Some(pending) = &mut this.pending else {
+            return Poll::Ready(None);
+        };
+        let Poll::Ready(item) = pending.as_mut().poll(cx) else {
+            return Poll::Pending;
+        };
+        this.pending = None;
+        Poll::Ready(item.map(|(event, state)| {
+            this.state = Some(state);
+            event
+        }))
+    }
+}

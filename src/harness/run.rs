@@ -1,0 +1,244 @@
+//! The reference loop with its I/O: drives a [`Processor`] over a [`Provider`].
+//!
+//! Needs a tokio runtime with its time enabled. It spawns nothing: whoever holds the [`Run`] holds the
+//! transport, and dropping it closes the transport and calls no hook.
+
+use std::collections::VecDeque;
+use std::future::{pending, poll_fn};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::message::{Message, Request};
+use super::processor::Processor;
+use super::provider::{EventStream, Failure, Provider};
+use super::step::{Input, Outcome, Step};
+use crate::Event;
+
+/// The user's way to end a reply. Clones share one switch, which stays on.
+#[derive(Clone, Debug)]
+pub struct Cancel {
+    switch: Arc<watch::Sender<bool>>,
+}
+
+impl Default for Cancel {
+    fn default() -> Cancel {
+        Cancel {
+            switch: Arc::new(watch::Sender::new(false)),
+        }
+    }
+}
+
+impl Cancel {
+    /// Ends every reply that runs under this switch.
+    pub fn cancel(&self) {
+        self.switch.send_replace(true);
+    }
+
+    /// Whether it was switched on.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        *self.switch.borrow()
+    }
+
+    /// Waits until it is switched on.
+    pub async fn cancelled(&self) {
+        // It fails only if the sender is gone, and the sender is held here.
+        if self
+            .switch
+            .subscribe()
+            .wait_for(|is_on| *is_on)
+            .await
+            .is_err()
+        {
+            pending::<()>().await;
+        }
+    }
+}
+
+/// A reply under way: ask for one step after the other.
+///
+/// Nothing is read from the provider unless a step is asked for, so a consumer that stops reading stops
+/// the provider, and what is buffered is what one event brought. Steps for the transport
+/// ([`Step::Send`], [`Step::CancelUpstream`]) are done already when they are given out.
+#[derive(Debug)]
+pub struct Run<'a, P: Provider + ?Sized> {
+    processor: &'a mut Processor,
+    provider: &'a mut P,
+    request: Request,
+    cancel: Cancel,
+    upstream: Upstream,
+    began: Instant,
+    /// Until when to wait for the provider, once waiting has begun.
+    waiting: Option<Option<Duration>>,
+    /// The steps of the last input that were not given out yet.
+    steps: VecDeque<Step>,
+    spare: Vec<Step>,
+}
+
+/// The transport, if there is one.
+struct Upstream(Option<EventStream>);
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "open" } else { "closed" })
+    }
+}
+
+impl<'a, P: Provider + ?Sized> Run<'a, P> {
+    /// The first reply to a prompt: see [`Processor::begin`].
+    pub fn begin(
+        processor: &'a mut Processor,
+        provider: &'a mut P,
+        request: Request,
+        message: impl Into<String>,
+        cancel: Cancel,
+    ) -> Run<'a, P> {
+        let mut steps = Vec::new();
+        processor.begin(message, &mut steps);
+        Run::new(processor, provider, request, cancel, steps)
+    }
+
+    /// The next reply of the same turn: see [`Processor::proceed`].
+    pub fn proceed(
+        processor: &'a mut Processor,
+        provider: &'a mut P,
+        request: Request,
+        message: impl Into<String>,
+        cancel: Cancel,
+    ) -> Run<'a, P> {
+        let mut steps = Vec::new();
+        processor.proceed(message, &mut steps);
+        Run::new(processor, provider, request, cancel, steps)
+    }
+
+    fn new(
+        processor: &'a mut Processor,
+        provider: &'a mut P,
+        request: Request,
+        cancel: Cancel,
+        steps: Vec<Step>,
+    ) -> Run<'a, P> {
+        Run {
+            processor,
+            provider,
+            request,
+            cancel,
+            upstream: Upstream(None),
+            began: Instant::now(),
+            waiting: None,
+            steps: steps.into(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// The next step; none after [`Step::Finish`].
+    ///
+    /// Dropping the future before it is ready loses nothing, and the next call goes on from there.
+    pub async fn next(&mut self) -> Option<Step> {
+        loop {
+            if let Some(step) = self.steps.pop_front() {
+                match step {
+                    Step::Send { .. } if self.cancel.is_cancelled() => {
+                        self.step(Input::Cancel);
+                    }
+                    Step::Send { attempt, messages } => {
+                        return Some(self.send(attempt, messages));
+                    }
+                    step => return Some(step),
+                }
+            } else if self.processor.is_idle() {
+                return None;
+            } else {
+                let input = self.input().await;
+                self.step(input);
+            }
+        }
+    }
+
+    /// Everything up to the end; `publish` sees every step but the last.
+    ///
+    /// # Panics
+    /// If [`next`](Self::next) gave out the end already.
+    pub async fn finish(mut self, mut publish: impl FnMut(&Step)) -> Outcome {
+        loop {
+            match self.next().await {
+                Some(Step::Finish(outcome)) => return *outcome,
+                Some(step) => publish(&step),
+                None => panic!("the end of the reply was given out already"),
+            }
+        }
+    }
+
+    /// Waits for whatever comes first. The user wins over the provider, the provider over the clock.
+    async fn input(&mut self) -> Input {
+        // A provider that is always ready must not keep others from running.
+        tokio::task::consume_budget().await;
+        let now = self.began.elapsed();
+        let deadline = *self.waiting.get_or_insert_with(|| self.processor.wait(now));
+        let deadline = deadline.and_then(|deadline| self.began.checked_add(deadline));
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Input::Cancel,
+            item = next_event(&mut self.upstream.0) => match item {
+                Some(Ok(event)) => Input::Event(event),
+                Some(Err(failure)) => Input::Failed(failure),
+                None => Input::End,
+            },
+            () = until(deadline) => Input::Tick,
+        }
+    }
+
+    /// Takes an input. The transport is dropped before anyone sees why.
+    fn step(&mut self, input: Input) {
+        self.waiting = None;
+        if matches!(input, Input::End | Input::Failed(_)) {
+            self.upstream.0 = None;
+        }
+        let mut out = mem::take(&mut self.spare);
+        self.processor.step(self.began.elapsed(), input, &mut out);
+        let is_over = |step: &Step| matches!(step, Step::CancelUpstream | Step::Finish(_));
+        if out.iter().any(is_over) {
+            self.upstream.0 = None;
+        }
+        self.steps.extend(out.drain(..));
+        self.spare = out;
+    }
+
+    fn send(&mut self, attempt: u32, messages: Vec<Message>) -> Step {
+        self.request.messages.extend_from_slice(&messages);
+        self.upstream.0 = Some(self.provider.send(&self.request));
+        self.step(Input::Sent);
+        Step::Send { attempt, messages }
+    }
+}
+
+/// Runs the first reply to a prompt to its end. `publish` sees every step but the last, in order.
+///
+/// The same as [`Run::begin`] and [`Run::finish`].
+pub async fn run<P: Provider + ?Sized>(
+    processor: &mut Processor,
+    provider: &mut P,
+    request: Request,
+    message: impl Into<String>,
+    cancel: Cancel,
+    publish: impl FnMut(&Step),
+) -> Outcome {
+    let run = Run::begin(processor, provider, request, message, cancel);
+    run.finish(publish).await
+}
+
+async fn next_event(upstream: &mut Option<EventStream>) -> Option<Result<Event, Failure>> {
+    let stream = upstream.as_mut()?;
+    poll_fn(|cx| stream.as_mut().poll_next(cx)).await
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,299 @@
+//! A provider that plays recorded replies and remembers what it was asked.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use tokio::time::{Sleep, sleep};
+
+use super::message::Request;
+use super::provider::{EventStream, Failure, Provider};
+use crate::{Channel, Event, PartId};
+
+/// One recorded reply: events, how fast they come, and how it ends.
+///
+/// # Example: half a text, then the connection breaks
+/// ```
+/// use ttsr::harness::{Failure, Script};
+/// let script = Script::default()
+///     .text("to be continued")
+///     .cut(4)
+///     .fail(Failure::new("reset", "connection reset by peer"));
+/// assert_eq!(script.events().len(), 6);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Script {
+    events: Vec<Event>,
+    parts: u32,
+    end: ScriptEnd,
+    pace: Pace,
+}
+
+#[derive(Clone, Debug, Default)]
+enum ScriptEnd {
+    #[default]
+    Close,
+    Fail(Failure),
+    Hang,
+}
+
+/// How fast events come.
+#[derive(Clone, Copy, Debug, Default)]
+enum Pace {
+    /// All at once.
+    #[default]
+    AtOnce,
+    /// Each at a poll of its own.
+    Yielding,
+    /// Each after a pause.
+    Every(Duration),
+}
+
+impl From<Vec<Event>> for Script {
+    fn from(events: Vec<Event>) -> Script {
+        let parts = events.iter().filter_map(|event| match event {
+            Event::PartStart { part, .. } => Some(part.0 + 1),
+            _ => None,
+        });
+        Script {
+            parts: parts.max().unwrap_or(0),
+            events,
+            ..Script::default()
+        }
+    }
+}
+
+impl Script {
+    /// Adds a part of text.
+    pub fn text(self, text: impl AsRef<[u8]>) -> Script {
+        self.part(Channel::Text, None, text.as_ref())
+    }
+
+    /// Adds a part of reasoning.
+    pub fn reasoning(self, text: impl AsRef<[u8]>) -> Script {
+        self.part(Channel::Reasoning, None, text.as_ref())
+    }
+
+    /// Adds a tool call.
+    pub fn tool(self, tool: &str, call: &str, input: impl AsRef<[u8]>) -> Script {
+        self.part(Channel::ToolInput, Some((tool, call)), input.as_ref())
+    }
+
+    /// Adds any event.
+    pub fn event(mut self, event: Event) -> Script {
+        self.events.push(event);
+        self
+    }
+
+    /// Adds the end of the reply.
+    pub fn finish(self, reason: &str) -> Script {
+        self.event(Event::Finish {
+            reason: reason.to_owned(),
+        })
+    }
+
+    /// Cuts every delta into pieces of that many bytes (at least 1), inside characters too.
+    pub fn cut(mut self, bytes: usize) -> Script {
+        let events = self.events.into_iter();
+        self.events = events
+            .flat_map(|event| pieces(event, bytes.max(1)))
+            .collect();
+        self
+    }
+
+    /// Fails after the last event.
+    pub fn fail(mut self, failure: Failure) -> Script {
+        self.end = ScriptEnd::Fail(failure);
+        self
+    }
+
+    /// Stays silent after the last event, for ever.
+    pub fn hang(mut self) -> Script {
+        self.end = ScriptEnd::Hang;
+        self
+    }
+
+    /// Gives each event at a poll of its own.
+    pub fn yielding(mut self) -> Script {
+        self.pace = Pace::Yielding;
+        self
+    }
+
+    /// Waits that long before each event.
+    pub fn every(mut self, pause: Duration) -> Script {
+        self.pace = Pace::Every(pause);
+        self
+    }
+
+    /// Its events.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn part(mut self, channel: Channel, tool: Option<(&str, &str)>, bytes: &[u8]) -> Script {
+        let part = PartId(self.parts);
+        self.parts += 1;
+        self.events.push(Event::PartStart {
+            part,
+            name: part.0.to_string(),
+            channel,
+            tool: tool.map(|(tool, _)| tool.to_owned()),
+            call: tool.map(|(_, call)| call.to_owned()),
+        });
+        if !bytes.is_empty() {
+            let bytes = bytes.to_vec();
+            self.events.push(Event::Delta { part, bytes });
+        }
+        self.event(Event::PartEnd { part })
+    }
+}
+
+fn pieces(event: Event, size: usize) -> Vec<Event> {
+    let Event::Delta { part, bytes } = event else {
+        return vec![event];
+    };
+    let pieces = bytes.chunks(size).map(|piece| Event::Delta {
+        part,
+        bytes: piece.to_vec(),
+    });
+    pieces.collect()
+}
+
+/// A [`Provider`] that plays one script per request, the last one again and again.
+///
+/// Clones share what they play and what they remember, so a test keeps one and hands out the other.
+#[derive(Clone, Debug)]
+pub struct Scripted {
+    played: Arc<Mutex<Played>>,
+}
+
+#[derive(Debug)]
+struct Played {
+    scripts: VecDeque<Script>,
+    requests: Vec<Request>,
+    /// For each request whether its stream was dropped before it ended.
+    cancelled: Vec<bool>,
+}
+
+impl Scripted {
+    /// Plays these scripts; none at all is a reply that ends at once.
+    pub fn new(scripts: impl IntoIterator<Item = Script>) -> Scripted {
+        Scripted {
+            played: Arc::new(Mutex::new(Played {
+                scripts: scripts.into_iter().collect(),
+                requests: Vec::new(),
+                cancelled: Vec::new(),
+            })),
+        }
+    }
+
+    /// The requests so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.lock().requests.clone()
+    }
+
+    /// For each request whether its stream was dropped before it had ended.
+    #[must_use]
+    pub fn cancelled(&self) -> Vec<bool> {
+        self.lock().cancelled.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Played> {
+        self.played.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Provider for Scripted {
+    fn send(&mut self, request: &Request) -> EventStream {
+        let mut played = self.lock();
+        played.requests.push(request.clone());
+        played.cancelled.push(false);
+        let script = match played.scripts.len() {
+            0 => Script::default(),
+            1 => played.scripts[0].clone(),
+            _ => played.scripts.pop_front().unwrap_or_default(),
+        };
+        Box::pin(Playing {
+            number: played.requests.len() - 1,
+            events: script.events.into(),
+            end: Some(script.end),
+            pace: script.pace,
+            is_due: false,
+            pause: None,
+            played: Arc::clone(&self.played),
+        })
+    }
+}
+
+struct Playing {
+    number: usize,
+    events: VecDeque<Event>,
+    /// Taken when the stream ends.
+    end: Option<ScriptEnd>,
+    pace: Pace,
+    /// The next event was announced and may be given.
+    is_due: bool,
+    pause: Option<Pin<Box<Sleep>>>,
+    played: Arc<Mutex<Played>>,
+}
+
+impl Stream for Playing {
+    type Item = Result<Event, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.poll_due(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if let Some(event) = self.events.pop_front() {
+            self.is_due = false;
+            return Poll::Ready(Some(Ok(event)));
+        }
+        match self.end.take() {
+            None | Some(ScriptEnd::Close) => Poll::Ready(None),
+            Some(ScriptEnd::Fail(failure)) => Poll::Ready(Some(Err(failure))),
+            Some(ScriptEnd::Hang) => {
+                self.end = Some(ScriptEnd::Hang);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Playing {
+    fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.pace {
+            Pace::AtOnce => {}
+            Pace::Yielding if !self.is_due => {
+                self.is_due = true;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Pace::Yielding => {}
+            Pace::Every(pause) if !self.is_due => {
+                let sleeping = self.pause.get_or_insert_with(|| Box::pin(sleep(pause)));
+                if sleeping.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                self.pause = None;
+                self.is_due = true;
+            }
+            Pace::Every(_) => {}
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        if self.end.is_some() {
+            let mut played = self.played.lock().unwrap_or_else(PoisonError::into_inner);
+            played.cancelled[self.number] = true;
+        }
+    }
+}

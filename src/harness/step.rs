@@ -1,0 +1,301 @@
+//! What goes into the processor and what comes out of it.
+
+use super::message::Message;
+use super::provider::Failure;
+use super::reply::Reply;
+use crate::{Channel, Counters, Decision, Event, PartId, RuleId};
+
+/// What the processor is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Input {
+    /// The request of the last [`Step::Send`] is on its way: what follows belongs to its reply. What
+    /// comes after a cut and before this is of the old reply, and is dropped and counted.
+    Sent,
+    /// An event of the reply.
+    Event(Event),
+    /// The reply's stream ended.
+    End,
+    /// The reply's stream, or the request, failed.
+    Failed(Failure),
+    /// The user wants no more of it. Always wins.
+    Cancel,
+    /// Nothing happened but time.
+    Tick,
+}
+
+/// What the host must do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// Send the request, with these messages added to those it had; answer with [`Input::Sent`].
+    Send {
+        /// The number of the attempt in its turn, from 1.
+        attempt: u32,
+        /// Guidance that waited for a request, and what steers a retry.
+        messages: Vec<Message>,
+    },
+    /// Publish: a part opens.
+    Open {
+        /// Its number in the stream.
+        part: PartId,
+        /// What the provider calls it.
+        name: String,
+        /// What kind of part it is.
+        channel: Channel,
+        /// The tool's name, where it is known already.
+        tool: Option<String>,
+        /// The id of the tool call, where it is known already.
+        call: Option<String>,
+    },
+    /// Publish: the tool of a part is known now.
+    Named {
+        /// The part concerned.
+        part: PartId,
+        /// The tool's name.
+        tool: String,
+        /// The id of the tool call.
+        call: Option<String>,
+    },
+    /// Publish: a part grew. Hooks and rules have seen these bytes.
+    Forward {
+        /// The part concerned.
+        part: PartId,
+        /// The bytes, as the hooks left them.
+        bytes: Vec<u8>,
+    },
+    /// Publish: a part is complete.
+    Close {
+        /// The part concerned.
+        part: PartId,
+        /// The whole text, if a hook replaced it at the end.
+        replaced: Option<Vec<u8>>,
+    },
+    /// Publish: the tool call was never completed and does not run; see
+    /// [`TOOL_ABORTED`](super::TOOL_ABORTED).
+    ToolAborted {
+        /// The part concerned.
+        part: PartId,
+        /// The id of the tool call, if it was known.
+        call: Option<String>,
+    },
+    /// Publish: what was forwarded of this part is void from that byte on, for the reply is taken
+    /// again. Comes before the [`Step::Send`] of the retry.
+    Retract {
+        /// The part concerned.
+        part: PartId,
+        /// Number of its bytes that stay.
+        from: u64,
+    },
+    /// Drop the transport of the reply now.
+    CancelUpstream,
+    /// Guidance waits for the next request. Nothing to do: its message will be in a [`Step::Send`].
+    Inject {
+        /// The decision it rests on.
+        decision: Decision,
+        /// What the model will be told.
+        message: Message,
+    },
+    /// Show this to the user.
+    Notify {
+        /// The decision it rests on.
+        decision: Decision,
+        /// The rule's message.
+        text: String,
+    },
+    /// Something worth a line in a log.
+    Observe(Observation),
+    /// The reply was aborted. Once per aborted attempt.
+    Aborted(Box<Aborted>),
+    /// The reply is over. Once per reply, and nothing after it.
+    Finish(Box<Outcome>),
+}
+
+/// Something worth a line in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Observation {
+    /// A decision was made, or kept silent by the policy.
+    Decision(Decision),
+    /// A tool call is complete.
+    ToolCall {
+        /// The part it was written in.
+        part: PartId,
+    },
+    /// The model makes the same tool call again and again.
+    DoomLoop {
+        /// The part of the last one.
+        part: PartId,
+        /// How many identical calls in a row, at least three.
+        times: u32,
+    },
+    /// Tokens used, as the provider counts them.
+    Usage {
+        /// Tokens of the request.
+        input: u64,
+        /// Tokens of the reply.
+        output: u64,
+    },
+    /// String content that no reader knows.
+    Unscanned {
+        /// How many bytes.
+        bytes: u64,
+        /// The kind of event, as the provider names it.
+        kind: String,
+    },
+    /// Bytes of a part that was complete already: not published, not accumulated.
+    Late {
+        /// The part concerned.
+        part: PartId,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// The provider repeated a part and it is not what it delivered before.
+    Mismatch {
+        /// The part concerned.
+        part: PartId,
+    },
+    /// The provider starts the reply over.
+    Restarted,
+    /// A hook panicked; it is not called again in this reply.
+    HookPanicked {
+        /// The hook's name.
+        hook: String,
+    },
+    /// A hook asked for a retry that it cannot have: the user cancelled, a critical rule was broken, the
+    /// reply's time is over, or hooks had their retries already.
+    RetryRefused {
+        /// The hook's name.
+        hook: String,
+    },
+    /// A hook gave a message to inject without asking for a retry.
+    MessageIgnored {
+        /// The hook's name.
+        hook: String,
+    },
+}
+
+/// The kind of reason for an abort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The user cancelled.
+    User,
+    /// A rule or a hook cut the reply.
+    Plugin,
+    /// The provider failed, a hook panicked, or a bound was reached.
+    Error,
+    /// It took too long.
+    Timeout,
+}
+
+impl Reason {
+    /// `user`, `plugin`, `error` or `timeout`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::User => "user",
+            Reason::Plugin => "plugin",
+            Reason::Error => "error",
+            Reason::Timeout => "timeout",
+        }
+    }
+}
+
+/// Who is behind an abort.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// A rule of the pack.
+    Rule {
+        /// The rule.
+        rule: RuleId,
+        /// Its full id, `pack/rule`.
+        id: String,
+    },
+    /// A hook, by the name it was registered with.
+    Hook(String),
+    /// A bound of [`Limits`](crate::Limits) or [`Settings`](super::Settings), by its name there.
+    Limit(&'static str),
+    /// The provider, or the way to it.
+    Provider,
+    /// The user.
+    User,
+}
+
+/// An attempt that was aborted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Aborted {
+    /// The number of the attempt in its turn, from 1.
+    pub attempt: u32,
+    /// The kind of reason.
+    pub reason: Reason,
+    /// Who is behind it.
+    pub source: Source,
+    /// The rule's message or the provider's error; empty where there is nothing to add.
+    pub detail: String,
+    /// The part in which it was decided. Every other part is innocent.
+    pub part: Option<PartId>,
+    /// The tool calls of the attempt. None of them runs, complete or not.
+    pub calls: Vec<AbortedCall>,
+    /// What was accumulated before the abort; the delta that brought it is not in here.
+    pub partial: Reply,
+    /// Whether the reply is taken again. Hooks see here whether a rule retries.
+    pub retry: bool,
+    /// What the rules' stream counted.
+    pub counters: Counters,
+}
+
+/// A tool call of an aborted attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AbortedCall {
+    /// The part it was written in.
+    pub part: PartId,
+    /// The tool's name, if it was known.
+    pub tool: Option<String>,
+    /// The id of the call, if it was known.
+    pub call: Option<String>,
+    /// Whether the model had written all of it.
+    pub is_complete: bool,
+    /// Whether the abort is about this call. The others were only running beside it.
+    pub is_blamed: bool,
+}
+
+/// How a reply ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Answered, or aborted by whom.
+    pub end: End,
+    /// The answer; empty if there is none. An aborted partial is never an answer.
+    pub reply: Reply,
+    /// How many attempts it took.
+    pub attempts: u32,
+    /// Every message that was added to the request, in order: they belong to the
+    /// conversation from now on.
+    pub added: Vec<Message>,
+    /// What the rules' stream of the last attempt counted.
+    pub counters: Counters,
+}
+
+/// Answered, or aborted by whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// The model answered.
+    Complete {
+        /// The provider's reason to stop, as it names it.
+        reason: String,
+    },
+    /// There is no answer.
+    Aborted {
+        /// The kind of reason.
+        reason: Reason,
+        /// Who is behind it.
+        source: Source,
+        /// As in [`Aborted::detail`].
+        detail: String,
+    },
+}

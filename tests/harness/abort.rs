@@ -1,0 +1,461 @@
+//! Cancels, timeouts, and futures dropped half way.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use ttsr::harness::{
+    Aborted, Answer, Cancel, End, Failure, Hooks, Input, Message, Processor, Reason, Request, Run,
+    Script, Scripted, Settings, Source, Step,
+};
+use ttsr::{Channel, Event};
+
+use super::{Played, delta, pack, play, play_with, processor, runtime, text};
+
+fn assert_cancelled(played: &Played) {
+    let End::Aborted { reason, source, .. } = &played.outcome.end else {
+        panic!("{:?}", played.outcome.end);
+    };
+    assert_eq!((*reason, source), (Reason::User, &Source::User));
+    assert!(played.outcome.reply.parts().is_empty());
+}
+
+fn again(_: &Aborted, answer: &mut Answer) {
+    answer.retry = true;
+    answer.inject_message = Some("Again.".into());
+}
+
+#[test]
+fn a4_the_user_cancels_and_no_hook_brings_the_reply_back() {
+    let mut hooks = Hooks::default();
+    hooks.on_aborted("again", again);
+    let cancel = Cancel::default();
+    let played = play_with(
+        processor(hooks),
+        vec![text("abcdef").cut(1)],
+        &cancel,
+        |step| {
+            if matches!(step, Step::Forward { bytes, .. } if bytes == b"c") {
+                cancel.cancel();
+            }
+        },
+    );
+    assert_cancelled(&played);
+    assert_eq!(played.published(), "abc");
+    assert_eq!(played.aborted()[0].partial.text(Channel::Text), "abc");
+    assert_eq!(played.processor.tally().refused_retries, 1);
+    assert_eq!(played.provider.cancelled(), [true]);
+}
+
+#[test]
+fn the_user_cancels_while_the_provider_is_silent() {
+    let cancel = Cancel::default();
+    let script = Script::default().event(delta(0, "a")).hang();
+    let played = play_with(processor(Hooks::default()), vec![script], &cancel, |step| {
+        if matches!(step, Step::Forward { .. }) {
+            let cancel = cancel.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                cancel.cancel();
+            });
+        }
+    });
+    assert_cancelled(&played);
+}
+
+#[test]
+fn the_user_cancels_between_an_abort_and_its_retry() {
+    type Moment = fn(&Step) -> bool;
+    let moments: [(&str, Moment); 2] = [
+        ("at the abort", |step| matches!(step, Step::Aborted(_))),
+        ("at the retraction", |step| {
+            matches!(step, Step::Retract { .. })
+        }),
+    ];
+    for (name, moment) in moments {
+        let cancel = Cancel::default();
+        let scripts = vec![text("x: any").cut(1), text("good")];
+        let played = play_with(processor(Hooks::default()), scripts, &cancel, |step| {
+            if moment(step) {
+                cancel.cancel();
+            }
+        });
+        assert_cancelled(&played);
+        assert_eq!(
+            played.provider.requests().len(),
+            1,
+            "{name}: no second request"
+        );
+        assert_eq!(
+            played.aborted().len(),
+            1,
+            "{name}: the attempt was aborted once"
+        );
+    }
+}
+
+#[test]
+fn a_hook_that_cancels_inside_aborted_ends_the_turn_and_is_called_once() {
+    let cancel = Cancel::default();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let mut hooks = Hooks::default();
+    let (switch, count) = (cancel.clone(), calls.clone());
+    hooks.on_aborted("panic-button", move |aborted, answer| {
+        switch.cancel();
+        count.fetch_add(1, Ordering::Relaxed);
+        again(aborted, answer);
+    });
+    let played = play_with(
+        processor(hooks),
+        vec![text("x: any"), text("good")],
+        &cancel,
+        |_| {},
+    );
+    assert_cancelled(&played);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert_eq!(played.provider.requests().len(), 1);
+}
+
+#[test]
+fn the_user_cancelled_before_anything_was_sent() {
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let played = play_with(
+        processor(Hooks::default()),
+        vec![text("x")],
+        &cancel,
+        |_| {},
+    );
+    assert_cancelled(&played);
+    assert_eq!(played.provider.requests(), []);
+}
+
+#[test]
+fn a4_a_failure_has_its_reason_and_can_be_retried() {
+    let mut hooks = Hooks::default();
+    hooks.on_aborted("again", again);
+    let broken = Script::default()
+        .text("half")
+        .fail(Failure::new("reset", "by peer"));
+    let reported = Script::default().event(Event::Error {
+        kind: "overloaded".into(),
+        message: "later".into(),
+    });
+    let played = play(hooks, vec![broken, reported.hang(), text("good")]);
+    let reasons: Vec<_> = played
+        .aborted()
+        .iter()
+        .map(|a| (a.reason, a.detail.clone()))
+        .collect();
+    let expected = ["reset: by peer", "overloaded: later"];
+    assert_eq!(
+        reasons,
+        expected.map(|detail| (Reason::Error, detail.to_owned()))
+    );
+    assert_eq!(played.outcome.reply.text(Channel::Text), "good");
+    assert_eq!(played.provider.cancelled(), [false, true, false]);
+}
+
+#[test]
+fn a8_please_be_more_concise_on_timeout() {
+    let settings = Settings {
+        stall: Some(Duration::from_millis(20)),
+        ..Settings::default()
+    };
+    let mut hooks = Hooks::default();
+    hooks.on_aborted("concise", |aborted, answer| {
+        answer.retry = aborted.reason == Reason::Timeout;
+        answer.inject_message = Some("Please be more concise.".into());
+    });
+    let processor = Processor::new(pack().session(), hooks, settings);
+    let scripts = vec![Script::default().text("well").hang(), text("yes")];
+    let played = play_with(processor, scripts, &Cancel::default(), |_| {});
+    assert_eq!(played.aborted()[0].source, Source::Limit("stall"));
+    assert_eq!(played.sent(), [vec![], vec!["Please be more concise."]]);
+    assert_eq!(played.outcome.reply.text(Channel::Text), "yes");
+}
+
+#[test]
+fn a_provider_that_never_ends_its_stream_is_left_after_a_while() {
+    let settings = Settings {
+        linger: Duration::from_millis(5),
+        ..Settings::default()
+    };
+    let processor = Processor::new(pack().session(), Hooks::default(), settings);
+    let played = play_with(
+        processor,
+        vec![text("whole").hang()],
+        &Cancel::default(),
+        |_| {},
+    );
+    assert_eq!(played.outcome.reply.text(Channel::Text), "whole");
+    assert_eq!(played.provider.cancelled(), [true]);
+}
+
+/// Times in seconds; what each bound does, without waiting for it.
+#[test]
+fn bounds_of_time() {
+    let seconds = Duration::from_secs;
+    let settings = Settings {
+        stall: Some(seconds(10)),
+        attempt: Some(seconds(30)),
+        reply: Some(seconds(50)),
+        ..Settings::default()
+    };
+    let sent = || Input::Sent;
+    let more = || Input::Event(delta(0, "a"));
+    let tick = || Input::Tick;
+    type Case = (&'static str, Vec<(u64, Input)>, &'static [&'static str]);
+    let cases: [Case; 7] = [
+        ("in time", vec![(0, sent()), (9, more()), (18, tick())], &[]),
+        (
+            "silence",
+            vec![(0, sent()), (9, more()), (19, tick())],
+            &["stall"],
+        ),
+        (
+            "a busy host is not a silent provider",
+            vec![(0, sent()), (25, more())],
+            &[],
+        ),
+        (
+            "an attempt without end",
+            vec![(0, sent()), (29, more()), (30, more())],
+            &["attempt"],
+        ),
+        (
+            "the clock goes back",
+            vec![(0, sent()), (9, more()), (1, tick()), (18, tick())],
+            &[],
+        ),
+        (
+            "the clock jumps",
+            vec![(0, sent()), (u64::MAX, more())],
+            &["reply"],
+        ),
+        (
+            "no retry when the reply's time is over",
+            vec![(0, sent()), (30, more()), (31, sent()), (50, more())],
+            &["attempt", "reply"],
+        ),
+    ];
+    for (name, inputs, expected) in cases {
+        let mut hooks = Hooks::default();
+        hooks.on_aborted("again", again);
+        let mut processor = Processor::new(pack().session(), hooks, settings.clone());
+        let mut steps = Vec::new();
+        processor.begin("m", &mut steps);
+        for (second, input) in inputs {
+            processor.step(seconds(second), input, &mut steps);
+        }
+        let bounds = steps.iter().filter_map(|step| match step {
+            Step::Aborted(aborted) => Some(&aborted.source),
+            _ => None,
+        });
+        let expected: Vec<_> = expected.iter().map(|bound| Source::Limit(bound)).collect();
+        assert_eq!(
+            bounds.collect::<Vec<_>>(),
+            expected.iter().collect::<Vec<_>>(),
+            "{name}"
+        );
+        let is_over = expected.last() == Some(&Source::Limit("reply"));
+        assert_eq!(processor.is_idle(), is_over, "{name}");
+    }
+}
+
+#[test]
+fn what_belongs_to_a_cut_attempt_is_dropped_and_counted() {
+    let mut processor = processor(Hooks::default());
+    let mut steps = Vec::new();
+    let step = |processor: &mut Processor, input, steps: &mut Vec<Step>| {
+        processor.step(Duration::ZERO, input, steps);
+    };
+    processor.begin("m", &mut steps);
+    step(&mut processor, Input::Sent, &mut steps);
+    step(&mut processor, Input::Event(delta(0, "x: any")), &mut steps);
+    step(
+        &mut processor,
+        Input::Event(delta(0, "of the old reply")),
+        &mut steps,
+    );
+    step(&mut processor, Input::End, &mut steps);
+    assert_eq!(processor.tally().stray_inputs, 2);
+    step(&mut processor, Input::Sent, &mut steps);
+    step(&mut processor, Input::Event(delta(0, "new")), &mut steps);
+    assert_eq!(processor.reply().text(Channel::Text), "new");
+    step(&mut processor, Input::Cancel, &mut steps);
+    step(&mut processor, Input::Cancel, &mut steps);
+    step(
+        &mut processor,
+        Input::Failed(Failure::new("late", "")),
+        &mut steps,
+    );
+    assert_eq!(processor.tally().stray_inputs, 4);
+    let ends = steps.iter().filter(|step| matches!(step, Step::Finish(_)));
+    assert_eq!(ends.count(), 1);
+}
+
+/// Polls a reply `polls` times, drops it, and goes on with the next one.
+fn dropped_at(polls: usize) -> bool {
+    let runtime = runtime();
+    let _inside = runtime.enter();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let mut hooks = Hooks::default();
+    let count = calls.clone();
+    hooks.on_delta("count", move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let count = calls.clone();
+    hooks.on_aborted("count", move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let mut processor = processor(hooks);
+    let scripts = [
+        text("TODO x: any").cut(2).yielding(),
+        text("good").cut(1).yielding(),
+    ];
+    let mut provider = Scripted::new(scripts);
+    let request = || Request::new("model", vec![Message::user("Go.")]);
+    let mut is_done = false;
+    {
+        let run = Run::begin(
+            &mut processor,
+            &mut provider,
+            request(),
+            "m",
+            Cancel::default(),
+        );
+        let mut finish = pin!(run.finish(|_| {}));
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..polls {
+            if let Poll::Ready(outcome) = finish.as_mut().poll(&mut cx) {
+                assert_eq!(outcome.reply.text(Channel::Text), "good");
+                is_done = true;
+                break;
+            }
+        }
+    }
+    let called = calls.load(Ordering::SeqCst);
+    std::thread::yield_now();
+    assert_eq!(
+        calls.load(Ordering::SeqCst),
+        called,
+        "no hook after the drop"
+    );
+    let mut next = Scripted::new([text("after").cut(1)]);
+    let run = Run::begin(&mut processor, &mut next, request(), "n", Cancel::default());
+    let outcome = runtime.block_on(run.finish(|_| {}));
+    assert_eq!(outcome.reply.text(Channel::Text), "after");
+    let open = provider.cancelled().last().copied();
+    assert!(
+        is_done || polls == 0 || open == Some(true),
+        "the transport went with the future"
+    );
+    is_done
+}
+
+#[test]
+fn a_future_dropped_at_any_poll_leaves_nothing_behind() {
+    let done = (0..200).find(|polls| dropped_at(*polls));
+    assert!(done.is_some_and(|polls| polls > 15), "{done:?}");
+}
+
+#[test]
+fn asking_for_the_next_step_can_be_given_up_and_repeated() {
+    let runtime = runtime();
+    let mut processor = processor(Hooks::default());
+    let mut provider = Scripted::new([
+        text("x: any").cut(1).yielding(),
+        text("good").cut(1).yielding(),
+    ]);
+    let request = Request::new("model", Vec::new());
+    let outcome = runtime.block_on(async {
+        let mut run = Run::begin(
+            &mut processor,
+            &mut provider,
+            request,
+            "m",
+            Cancel::default(),
+        );
+        loop {
+            let step = tokio::select! {
+                biased;
+                step = run.next() => step,
+                () = std::future::ready(()) => continue,
+            };
+            if let Some(Step::Finish(outcome)) = step {
+                assert_eq!(run.next().await, None);
+                return outcome;
+            }
+        }
+    });
+    assert_eq!(outcome.reply.text(Channel::Text), "good");
+    assert_eq!(provider.requests().len(), 2);
+}
+
+#[test]
+fn a_reply_can_run_in_a_task_of_its_own() {
+    let outcome = runtime().block_on(async {
+        let task = tokio::spawn(async {
+            let mut processor = processor(Hooks::default());
+            let mut provider = Scripted::new([text("good").yielding()]);
+            let request = Request::new("model", Vec::new());
+            let cancel = Cancel::default();
+            let run = Run::begin(&mut processor, &mut provider, request, "m", cancel);
+            run.finish(|_| {}).await
+        });
+        task.await.unwrap()
+    });
+    assert_eq!(outcome.reply.text(Channel::Text), "good");
+}
+
+#[test]
+fn a_provider_that_is_always_ready_lets_others_run() {
+    let endless = Script::default().text("a".repeat(1_000_000)).cut(1);
+    let mut processor = processor(Hooks::default());
+    let mut provider = Scripted::new([endless.finish("stop")]);
+    let cancel = Cancel::default();
+    let request = Request::new("model", Vec::new());
+    let run = Run::begin(&mut processor, &mut provider, request, "m", cancel.clone());
+    let outcome = runtime().block_on(async {
+        let canceller = async move { cancel.cancel() };
+        let canceller = tokio::spawn(canceller);
+        let outcome = run.finish(|_| {}).await;
+        canceller.await.unwrap();
+        outcome
+    });
+    assert!(matches!(
+        outcome.end,
+        End::Aborted {
+            reason: Reason::User,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn nothing_is_read_that_nobody_asked_for() {
+    let runtime = runtime();
+    let mut processor = processor(Hooks::default());
+    let mut provider = Scripted::new([text("abc").cut(1)]);
+    let request = Request::new("model", Vec::new());
+    runtime.block_on(async {
+        let mut run = Run::begin(
+            &mut processor,
+            &mut provider,
+            request,
+            "m",
+            Cancel::default(),
+        );
+        while let Some(step) = run.next().await {
+            if matches!(step, Step::Forward { .. }) {
+                break;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    });
+    assert_eq!(processor.reply().text(Channel::Text), "a");
+    assert_eq!(provider.cancelled(), [true]);
+}

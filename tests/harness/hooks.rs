@@ -1,0 +1,437 @@
+//! What hooks see and may do.
+
+use std::sync::{Arc, Mutex};
+
+use ttsr::harness::{
+    Aborted, Answer, At, Cancel, Delta, End, Hook, Hooks, Message, Observation, OnHookPanic, Point,
+    Processor, Reason, Script, Settings, Source, Step,
+};
+use ttsr::{Channel, Event, PartId};
+
+use super::{Played, delta, pack, play, play_with, processor, text};
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+fn lines(log: &Log) -> Vec<String> {
+    log.lock().unwrap().clone()
+}
+
+#[test]
+fn a1_every_delta_of_every_channel_with_its_names() {
+    let log = Log::default();
+    let mut hooks = Hooks::default();
+    let kept = log.clone();
+    hooks.on_delta("log", move |at, delta| {
+        let At {
+            session,
+            message,
+            part,
+            channel,
+            tool,
+            call,
+            ..
+        } = at;
+        let line = format!(
+            "{session} {message} {} {} {tool:?} {call:?} {} after {}",
+            part.0,
+            channel.name(),
+            delta.text(),
+            at.so_far.len(),
+        );
+        kept.lock().unwrap().push(line);
+    });
+    let script = Script::default()
+        .reasoning("hm")
+        .text("hi")
+        .tool("read", "call_1", r#"{"a":1}"#)
+        .cut(4)
+        .finish("stop");
+    play(hooks, vec![script]);
+    assert_eq!(
+        lines(&log),
+        [
+            "ses_1 msg_1 0 reasoning None None hm after 0",
+            "ses_1 msg_1 1 text None None hi after 0",
+            r#"ses_1 msg_1 2 tool-input Some("read") Some("call_1") {"a" after 0"#,
+            r#"ses_1 msg_1 2 tool-input Some("read") Some("call_1") :1} after 4"#,
+        ]
+    );
+}
+
+#[test]
+fn a2_what_a_hook_rewrote_is_accumulated_published_and_matched() {
+    let mut hooks = Hooks::default();
+    hooks.on_delta("upper", |_, delta| {
+        delta.rewrite(delta.text().replace("ANY", "any"))
+    });
+    let played = play(
+        hooks,
+        vec![text("x: ANY"), text("y: ANYTHING"), text("good")],
+    );
+    assert_eq!(played.sent(), [vec![], vec!["No any."], vec!["No any."]]);
+
+    let mut hooks = Hooks::default();
+    hooks.on_delta("mend", |_, delta| {
+        delta.rewrite(delta.text().replace("any", "number"))
+    });
+    let played = play(hooks, vec![text("x: any")]);
+    assert_eq!(played.published(), "x: number");
+    assert_eq!(played.outcome.reply.text(Channel::Text), "x: number");
+    assert_eq!(played.outcome.attempts, 1);
+}
+
+#[test]
+fn a2_the_delta_a_hook_aborts_on_is_neither_accumulated_nor_published() {
+    let mut hooks = Hooks::default();
+    hooks.on_delta("stop", |_, delta| {
+        if delta.bytes().contains(&b'!') {
+            delta.rewrite("rewritten and aborted");
+            delta.abort();
+        }
+    });
+    let played = play(hooks, vec![text("ab!cd").cut(1)]);
+    assert_eq!(played.published(), "ab");
+    assert_eq!(played.aborted()[0].partial.text(Channel::Text), "ab");
+    assert_eq!(played.outcome.reply.parts(), []);
+}
+
+#[test]
+fn a2_the_tool_input_hook_fires_only_while_the_call_is_pending() {
+    let calls = Log::default();
+    let mut hooks = Hooks::default();
+    let kept = calls.clone();
+    hooks.on_delta("log", move |_, delta| {
+        kept.lock().unwrap().push(delta.text().into_owned());
+    });
+    let script = Script::default()
+        .tool("read", "c", "{}")
+        .event(delta(0, "late"))
+        .finish("stop")
+        .event(delta(0, "later"));
+    let played = play(hooks, vec![script]);
+    assert_eq!(lines(&calls), ["{}"]);
+    assert_eq!(played.published(), "{}");
+    assert_eq!(played.processor.tally().late_bytes, 9);
+}
+
+#[test]
+fn a4_the_source_names_the_hook_and_the_partial_has_every_channel() {
+    let mut hooks = Hooks::default();
+    hooks.on_delta("quiet", |_, _| {});
+    hooks.on_delta("guard", |at, delta| {
+        if at.channel == Channel::ToolInput && at.so_far.len() == 4 {
+            delta.abort();
+        }
+    });
+    let script = Script::default()
+        .reasoning("think")
+        .text("say")
+        .tool("w", "c", "{\"a\":1}");
+    let played = play(hooks, vec![script.cut(2).finish("stop")]);
+    let [aborted] = played.aborted()[..] else {
+        panic!("once");
+    };
+    assert_eq!(aborted.reason, Reason::Plugin);
+    assert_eq!(aborted.source, Source::Hook("guard".into()));
+    assert_eq!(aborted.part, Some(PartId(2)));
+    let partial = |channel| aborted.partial.text(channel);
+    assert_eq!(partial(Channel::Reasoning), "think");
+    assert_eq!(partial(Channel::Text), "say");
+    assert_eq!(partial(Channel::ToolInput), "{\"a\"");
+}
+
+#[test]
+fn a7_hooks_run_in_order_and_the_first_abort_wins() {
+    let log = Log::default();
+    let mut hooks = Hooks::default();
+    for name in ["one", "two", "three"] {
+        let kept = log.clone();
+        hooks.on_delta(name, move |_, delta| {
+            kept.lock()
+                .unwrap()
+                .push(format!("{name} {}", delta.text()));
+            delta.rewrite(format!("{}+{name}", delta.text()));
+            if name != "one" {
+                delta.abort();
+            }
+        });
+    }
+    let played = play(hooks, vec![text("x")]);
+    assert_eq!(lines(&log), ["one x", "two x+one"]);
+    assert_eq!(played.aborted()[0].source, Source::Hook("two".into()));
+}
+
+#[test]
+fn a6_nothing_registered_nothing_called() {
+    struct Idle;
+    impl Hook for Idle {
+        fn points(&self) -> &[Point] {
+            &[Point::Aborted]
+        }
+        fn delta(&mut self, _: &At<'_>, _: &mut Delta<'_>) {
+            panic!("not registered for deltas");
+        }
+    }
+    let mut hooks = Hooks::default();
+    assert!(hooks.is_empty(Point::Delta) && hooks.is_empty(Point::Aborted));
+    hooks.register("idle", Idle);
+    assert!(hooks.is_empty(Point::Delta) && !hooks.is_empty(Point::Aborted));
+    let played = play(hooks, vec![text("x")]);
+    assert_eq!(played.published(), "x");
+    assert_eq!(played.processor.tally().hook_panics, 0);
+}
+
+fn guarded(answer: impl FnMut(&Aborted, &mut Answer) + Send + 'static) -> Hooks {
+    let mut hooks = Hooks::default();
+    hooks.on_delta("guard", |_, delta| {
+        if delta.bytes().contains(&b'!') {
+            delta.abort();
+        }
+    });
+    hooks.on_aborted("steer", answer);
+    hooks
+}
+
+fn retry_saying(message: &str) -> impl FnMut(&Aborted, &mut Answer) + Send + 'static {
+    let message = message.to_owned();
+    move |_, answer| {
+        answer.retry = true;
+        answer.inject_message = Some(message.clone());
+    }
+}
+
+#[test]
+fn a5_a_hook_retries_with_a_steering_message() {
+    let played = play(
+        guarded(retry_saying("Calm.")),
+        vec![text("a!").cut(1), text("a.")],
+    );
+    assert_eq!(played.published(), "a|a.");
+    assert_eq!(played.sent(), [vec![], vec!["Calm."]]);
+    assert_eq!(
+        played.provider.requests()[1].messages[1],
+        Message::steering("Calm.")
+    );
+}
+
+#[test]
+fn a5_retries_of_hooks_are_bounded() {
+    for (allowed, expected) in [(0, 1), (1, 2), (3, 4)] {
+        let settings = Settings {
+            hook_retries: allowed,
+            ..Settings::default()
+        };
+        let hooks = guarded(retry_saying("Calm."));
+        let processor = Processor::new(pack().session(), hooks, settings);
+        let played = play_with(processor, vec![text("!")], &Cancel::default(), |_| {});
+        assert_eq!(played.provider.requests().len(), expected);
+        assert_eq!(played.aborted().len(), expected, "once per attempt");
+        assert_eq!(played.processor.tally().refused_retries, 1);
+        assert!(matches!(played.outcome.end, End::Aborted { .. }));
+    }
+}
+
+#[test]
+fn a5_a_message_without_a_retry_is_ignored() {
+    let hooks = guarded(|_, answer| answer.inject_message = Some("Calm.".into()));
+    let played = play(hooks, vec![text("!")]);
+    assert_eq!(played.provider.requests().len(), 1);
+    assert_eq!(played.outcome.added, []);
+    assert_eq!(played.processor.tally().ignored_messages, 1);
+}
+
+#[test]
+fn a5_several_hooks_answer_in_order() {
+    let mut hooks = guarded(retry_saying("One."));
+    hooks.on_aborted("two", |_, answer| {
+        answer.inject_message = Some("ignored".into())
+    });
+    hooks.on_aborted("three", retry_saying("Three."));
+    let played = play(hooks, vec![text("!"), text("good")]);
+    assert_eq!(played.sent(), [vec![], vec!["One.", "Three."]]);
+}
+
+#[test]
+fn the_retry_of_a_rule_takes_the_message_of_a_hook_along() {
+    let mut hooks = Hooks::default();
+    hooks.on_aborted("more", |aborted: &Aborted, answer: &mut Answer| {
+        assert!(aborted.retry, "the hook sees that the rule retries");
+        retry_saying("And calm.")(aborted, answer);
+    });
+    let played = play(hooks, vec![text("x: any"), text("good")]);
+    assert_eq!(played.sent(), [vec![], vec!["No any.", "And calm."]]);
+}
+
+#[test]
+fn a_hook_can_bring_back_what_a_rule_aborted_unless_the_rule_is_critical() {
+    for (reply, attempts) in [("eval(x)", 2), ("rm -rf /", 1)] {
+        let mut hooks = Hooks::default();
+        hooks.on_aborted("again", retry_saying("Again."));
+        let played = play(hooks, vec![text(reply), text("good")]);
+        assert_eq!(played.outcome.attempts, attempts, "{reply}");
+        assert_eq!(
+            played.processor.tally().refused_retries,
+            u64::from(attempts == 1)
+        );
+    }
+}
+
+#[test]
+fn a8_the_partial_can_be_kept_as_context() {
+    let hooks = guarded(|aborted, answer| {
+        answer.retry = true;
+        let partial = aborted.partial.text(Channel::Text);
+        answer.inject_message = Some(format!("So far: {partial}"));
+    });
+    let played = play(hooks, vec![text("half!").cut(1), text("good")]);
+    assert_eq!(played.sent(), [vec![], vec!["So far: half".to_owned()]]);
+}
+
+fn panicking(on_hook_panic: OnHookPanic) -> (Played, Vec<String>) {
+    let log = Log::default();
+    let kept = log.clone();
+    let mut hooks = Hooks::default();
+    hooks.on_delta("broken", |_, delta| {
+        delta.rewrite("garbage");
+        std::panic::resume_unwind(Box::new("broken"));
+    });
+    hooks.on_delta("sound", move |_, delta| {
+        kept.lock().unwrap().push(delta.text().into_owned());
+    });
+    let settings = Settings {
+        on_hook_panic,
+        ..Settings::default()
+    };
+    let processor = Processor::new(pack().session(), hooks, settings);
+    let played = play_with(
+        processor,
+        vec![text("abc").cut(1)],
+        &Cancel::default(),
+        |_| {},
+    );
+    (played, lines(&log))
+}
+
+#[test]
+fn a_hook_that_panics_closes_its_stream() {
+    let (played, seen) = panicking(OnHookPanic::Abort);
+    assert_eq!(seen, [""; 0], "no hook after it sees the delta");
+    let aborted = played.aborted()[0];
+    assert_eq!(aborted.reason, Reason::Error);
+    assert_eq!(aborted.source, Source::Hook("broken".into()));
+    assert_eq!(played.published(), "");
+    assert_eq!(played.processor.tally().hook_panics, 1);
+    let again = play_with(
+        played.processor,
+        vec![text("x")],
+        &Cancel::default(),
+        |_| {},
+    );
+    assert_eq!(
+        again.processor.tally().hook_panics,
+        2,
+        "called again in the next turn"
+    );
+}
+
+#[test]
+fn a_hook_that_panics_can_be_passed_over() {
+    let (played, seen) = panicking(OnHookPanic::Continue);
+    assert_eq!(played.published(), "abc");
+    assert_eq!(seen, ["a", "b", "c"]);
+    assert_eq!(played.processor.tally().hook_panics, 1, "not called again");
+    let noted = Step::Observe(Observation::HookPanicked {
+        hook: "broken".into(),
+    });
+    assert!(played.steps.contains(&noted));
+}
+
+#[test]
+fn a_panic_inside_aborted_is_counted_and_the_others_are_asked() {
+    let mut hooks = guarded(|_, _| std::panic::resume_unwind(Box::new("broken")));
+    hooks.on_aborted("sound", retry_saying("Calm."));
+    let played = play(hooks, vec![text("!"), text("good")]);
+    assert_eq!(played.outcome.reply.text(Channel::Text), "good");
+    assert_eq!(played.aborted().len(), 1);
+    assert_eq!(played.processor.tally().hook_panics, 1);
+}
+
+#[test]
+fn a_hook_may_swallow_a_delta() {
+    let mut hooks = Hooks::default();
+    hooks.on_delta("vowels", |_, delta| {
+        if delta.bytes() == b"a" {
+            delta.rewrite("");
+        }
+    });
+    let played = play(hooks, vec![text("banana").cut(1)]);
+    assert_eq!(played.published(), "bnn");
+    assert_eq!(played.outcome.reply.text(Channel::Text), "bnn");
+}
+
+#[test]
+fn a10_text_complete_replaces_what_is_kept() {
+    struct Trim;
+    impl Hook for Trim {
+        fn points(&self) -> &[Point] {
+            &[Point::TextComplete]
+        }
+        fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {
+            assert_eq!(at.channel, Channel::Text);
+            *text = text.trim_ascii().to_vec();
+        }
+    }
+    let mut hooks = Hooks::default();
+    hooks.register("trim", Trim);
+    let script = Script::default()
+        .reasoning(" r ")
+        .text(" t ")
+        .finish("stop");
+    let played = play(hooks, vec![script]);
+    assert_eq!(played.outcome.reply.text(Channel::Text), "t");
+    assert_eq!(played.outcome.reply.text(Channel::Reasoning), " r ");
+    let closes = played.steps.iter().filter_map(|step| match step {
+        Step::Close { replaced, .. } => Some(replaced.as_deref()),
+        _ => None,
+    });
+    assert_eq!(closes.collect::<Vec<_>>(), [None, Some(&b"t"[..])]);
+}
+
+#[test]
+fn a_hook_sees_the_name_of_a_tool_that_came_late() {
+    let log = Log::default();
+    let kept = log.clone();
+    let mut hooks = Hooks::default();
+    hooks.on_delta("log", move |at, _| {
+        kept.lock().unwrap().push(format!("{:?}", at.tool));
+    });
+    let part = PartId(0);
+    let script = Script::from(vec![
+        Event::PartStart {
+            part,
+            name: "0".into(),
+            channel: Channel::ToolInput,
+            tool: None,
+            call: None,
+        },
+        delta(0, "{"),
+        Event::Tool {
+            part,
+            tool: "read".into(),
+            call: Some("c".into()),
+        },
+        delta(0, "}"),
+        Event::PartEnd { part },
+    ]);
+    let mut first = processor(hooks);
+    let mut steps = Vec::new();
+    first.begin("m", &mut steps);
+    let played = play_with(
+        first,
+        vec![script.finish("stop")],
+        &Cancel::default(),
+        |_| {},
+    );
+    assert_eq!(lines(&log), ["None", "Some(\"read\")"]);
+    assert_eq!(played.processor.tally().abandoned_replies, 1);
+}

@@ -1,0 +1,307 @@
+//! Parts: what is accumulated and published, and what is only counted.
+
+use ttsr::harness::{
+    AbortedCall, End, Hooks, Observation, PartState, Processor, Script, Settings, Source, Step,
+    TOOL_ABORTED,
+};
+use ttsr::{Channel, Event, PartId};
+
+use super::{Played, delta, pack, play, play_with, text};
+
+fn observed(played: &Played) -> Vec<&Observation> {
+    let observed = played.steps.iter().filter_map(|step| match step {
+        Step::Observe(observation) => Some(observation),
+        _ => None,
+    });
+    observed.collect()
+}
+
+fn snapshot(part: u32, bytes: &str) -> Event {
+    Event::Snapshot {
+        part: PartId(part),
+        bytes: bytes.into(),
+    }
+}
+
+fn start(part: u32, channel: Channel) -> Event {
+    Event::PartStart {
+        part: PartId(part),
+        name: part.to_string(),
+        channel,
+        tool: None,
+        call: None,
+    }
+}
+
+#[test]
+fn a3_tool_input_grows_visibly_and_its_end_is_an_event() {
+    let script = Script::default()
+        .tool("write", "c", "{\"a\":1}")
+        .cut(3)
+        .finish("stop");
+    let played = play(Hooks::default(), vec![script]);
+    let part = PartId(0);
+    let forward = |bytes: &str| Step::Forward {
+        part,
+        bytes: bytes.into(),
+    };
+    let shown = &played.steps[1..];
+    assert!(matches!(&shown[0], Step::Open { tool: Some(tool), .. } if tool == "write"));
+    assert_eq!(
+        shown[1..4],
+        [forward("{\"a"), forward("\":1"), forward("}")]
+    );
+    assert_eq!(
+        shown[4],
+        Step::Close {
+            part,
+            replaced: None
+        }
+    );
+    assert_eq!(shown[5], Step::Observe(Observation::ToolCall { part }));
+    let call = played.outcome.reply.tool_calls().next().unwrap();
+    assert_eq!(
+        (call.text().as_str(), call.state),
+        ("{\"a\":1}", PartState::Complete)
+    );
+}
+
+#[test]
+fn a10_three_identical_calls_in_a_row_are_a_doom_loop() {
+    let same = |script: Script| script.tool("read", "c", r#"{"a": 1, "b": 2}"#);
+    let alike = |script: Script| script.tool("read", "d", r#"{"b":2,"a":1}"#);
+    let other = |script: Script| script.tool("read", "e", r#"{"a":1}"#);
+    for (name, script, expected) in [
+        ("twice", same(alike(Script::default())), 0),
+        ("three times", same(alike(same(Script::default()))), 1),
+        ("four times", same(same(same(same(Script::default())))), 2),
+        (
+            "with another between",
+            same(same(other(same(Script::default())))),
+            0,
+        ),
+    ] {
+        let played = play(Hooks::default(), vec![script.finish("stop")]);
+        let loops = observed(&played).into_iter();
+        let loops = loops.filter(|seen| matches!(seen, Observation::DoomLoop { .. }));
+        assert_eq!(loops.count(), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_call_of_an_attempt_that_was_taken_again_was_not_made() {
+    let bad = || {
+        Script::default()
+            .tool("read", "c", "{}")
+            .text("x: any")
+            .finish("stop")
+    };
+    let played = play(Hooks::default(), vec![bad()]);
+    assert_eq!(played.outcome.attempts, 3);
+    let looped = |seen: &&Observation| matches!(seen, Observation::DoomLoop { .. });
+    assert!(!observed(&played).iter().any(looped));
+}
+
+#[test]
+fn a10_an_unfinished_call_is_marked() {
+    let script = Script::from(vec![
+        start(0, Channel::ToolInput),
+        delta(0, "{\"a\":"),
+        start(1, Channel::Text),
+        delta(1, "t"),
+    ]);
+    let played = play(Hooks::default(), vec![script.finish("length")]);
+    assert!(matches!(played.outcome.end, End::Complete { .. }));
+    let states: Vec<_> = played
+        .outcome
+        .reply
+        .parts()
+        .iter()
+        .map(|part| part.state)
+        .collect();
+    assert_eq!(states, [PartState::Aborted, PartState::Complete]);
+    assert!(played.steps.contains(&Step::ToolAborted {
+        part: PartId(0),
+        call: None
+    }));
+    assert_eq!(TOOL_ABORTED, "Tool execution aborted");
+}
+
+#[test]
+fn no_call_of_an_aborted_attempt_runs_and_only_one_is_blamed() {
+    let script = Script::default()
+        .tool("read", "c0", "{\"path\":\"a\"}")
+        .tool("bash", "c1", "{\"command\":\"rm -rf /\"}")
+        .finish("tool_use");
+    let played = play(Hooks::default(), vec![script]);
+    let aborted = played.aborted()[0];
+    let seen = |call: &AbortedCall| (call.call.clone().unwrap(), call.is_complete, call.is_blamed);
+    let calls: Vec<_> = aborted.calls.iter().map(seen).collect();
+    assert_eq!(
+        calls,
+        [
+            ("c0".to_owned(), true, false),
+            ("c1".to_owned(), false, true)
+        ]
+    );
+    assert!(
+        aborted
+            .partial
+            .tool_calls()
+            .all(|call| call.state == PartState::Aborted)
+    );
+}
+
+#[test]
+fn a_snapshot_brings_what_was_not_delivered() {
+    for (name, events, published, mismatches) in [
+        (
+            "no delta at all",
+            vec![snapshot(0, "{\"command\":\"ls\"}")],
+            "{\"command\":\"ls\"}",
+            0,
+        ),
+        (
+            "the same again",
+            vec![delta(0, "{}"), snapshot(0, "{}")],
+            "{}",
+            0,
+        ),
+        (
+            "more than came",
+            vec![delta(0, "{"), snapshot(0, "{}")],
+            "{}",
+            0,
+        ),
+        (
+            "something else",
+            vec![delta(0, "{}"), snapshot(0, "[]")],
+            "{}",
+            1,
+        ),
+        (
+            "less than came",
+            vec![delta(0, "{}"), snapshot(0, "{")],
+            "{}",
+            1,
+        ),
+    ] {
+        let mut all = vec![start(0, Channel::ToolInput)];
+        all.extend(events);
+        all.push(Event::PartEnd { part: PartId(0) });
+        let played = play(Hooks::default(), vec![Script::from(all).finish("stop")]);
+        assert_eq!(played.published(), published, "{name}");
+        assert_eq!(played.processor.tally().mismatches, mismatches, "{name}");
+    }
+}
+
+#[test]
+fn a_call_that_comes_only_as_a_snapshot_is_judged() {
+    let script = Script::from(vec![
+        start(0, Channel::ToolInput),
+        snapshot(0, "{\"command\":\"rm -rf /\"}"),
+        Event::PartEnd { part: PartId(0) },
+    ]);
+    let played = play(Hooks::default(), vec![script.finish("stop")]);
+    assert_eq!(played.published(), "");
+    assert_eq!(played.aborted().len(), 1);
+}
+
+#[test]
+fn a_snapshot_after_rewriting_hooks_brings_only_the_rest() {
+    let mut hooks = Hooks::default();
+    hooks.on_delta("double", |_, delta| delta.rewrite(delta.text().repeat(2)));
+    let script = Script::from(vec![
+        start(0, Channel::Text),
+        delta(0, "ab"),
+        snapshot(0, "abc"),
+    ]);
+    let played = play(hooks, vec![script.finish("stop")]);
+    assert_eq!(played.published(), "ababcc");
+}
+
+#[test]
+fn a_part_that_was_never_opened_is_text() {
+    let played = play(
+        Hooks::default(),
+        vec![Script::default().event(delta(7, "rm -rf /")).finish("stop")],
+    );
+    assert_eq!(played.aborted().len(), 1);
+    let played = play(
+        Hooks::default(),
+        vec![Script::default().event(delta(7, "ls")).finish("stop")],
+    );
+    assert_eq!(played.outcome.reply.text(Channel::Text), "ls");
+    assert_eq!(played.outcome.counters.unknown_parts, 1);
+}
+
+#[test]
+fn usage_and_what_nobody_can_read_are_passed_on_also_after_the_end() {
+    let usage = Event::Usage {
+        input: 3,
+        output: 4,
+    };
+    let unscanned = Event::Unscanned {
+        bytes: 5,
+        kind: "odd".into(),
+    };
+    let script = Script::default()
+        .event(unscanned)
+        .finish("stop")
+        .event(usage);
+    let played = play(Hooks::default(), vec![script]);
+    assert_eq!(
+        observed(&played),
+        [
+            &Observation::Unscanned {
+                bytes: 5,
+                kind: "odd".into()
+            },
+            &Observation::Usage {
+                input: 3,
+                output: 4
+            },
+        ]
+    );
+    assert_eq!(played.processor.tally().unscanned_bytes, 5);
+}
+
+#[test]
+fn a_provider_that_starts_over_starts_with_nothing() {
+    let script = Script::default()
+        .event(start(0, Channel::Text))
+        .event(delta(0, "x: a"))
+        .event(Event::Restart)
+        .event(start(0, Channel::Text))
+        .event(delta(0, "ny and number"))
+        .finish("stop");
+    let played = play(Hooks::default(), vec![script]);
+    assert_eq!(played.published(), "x: a|ny and number");
+    assert_eq!(played.outcome.reply.text(Channel::Text), "ny and number");
+    assert_eq!(played.provider.requests().len(), 1);
+    assert!(played.aborted().is_empty());
+}
+
+#[test]
+fn a_reply_without_end_is_bounded() {
+    let settings = Settings {
+        reply_bytes: 300,
+        ..Settings::default()
+    };
+    let endless: String = "all work and no play ".repeat(100);
+    let openings: Vec<Event> = (0..100).map(|part| start(part, Channel::Text)).collect();
+    for script in [
+        text(&endless).cut(10),
+        Script::from(openings).finish("stop"),
+    ] {
+        let processor = Processor::new(pack().session(), Hooks::default(), settings.clone());
+        let played = play_with(
+            processor,
+            vec![script],
+            &ttsr::harness::Cancel::default(),
+            |_| {},
+        );
+        assert_eq!(played.aborted()[0].source, Source::Limit("reply_bytes"));
+        assert!(played.published().len() <= 300);
+    }
+}
