@@ -286,7 +286,7 @@ fn ways(given: &[Step]) -> Vec<(String, Vec<Step>)> {
         let mut random = seed;
         let cuts = cut(&whole, |_, bytes| {
             (1..bytes.len())
-                .filter(|_| next(&mut random) % (2 + seed * 3) == 0)
+                .filter(|_| next(&mut random).is_multiple_of(2 + seed * 3))
                 .collect()
         });
         ways.push((format!("random cuts, seed {seed}"), cuts));
