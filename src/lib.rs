@@ -110,3 +110,8 @@ pub use rule::{Action, Channel, Examples, Pattern, PatternKind, Rule, Severity};
 pub use session::Session;
 pub use stream::{Counters, Hits, Stream};
 pub use verdict::{Decision, Hit, PartId, RuleId, Source, Verdict};
+
+/// The examples of README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -60,8 +60,10 @@ pub struct Session {
 /// How often a rule acted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Acted {
-    /// Since guidance was last in the context from the start.
-    in_session: u32,
+    /// Decisions that the host has not told the fate of.
+    reserved: u32,
+    /// Decisions that were acted on, since guidance last left the context.
+    delivered: u32,
     /// Retries in this turn.
     retries: u32,
 }
@@ -82,7 +84,10 @@ impl Session {
     pub fn begin_turn(&mut self) {
         self.attempts = 0;
         self.retries = 0;
-        self.rules.iter_mut().for_each(|acted| acted.retries = 0);
+        for acted in &mut self.rules {
+            acted.retries = 0;
+            acted.delivered += std::mem::take(&mut acted.reserved);
+        }
     }
 
     /// A stream for the next attempt at a reply.
@@ -138,14 +143,29 @@ impl Session {
         &self.decisions
     }
 
+    /// The host acted on the decision: what it says is in the model's context, or before the user.
+    ///
+    /// Until then, or until the next turn begins, a decision is only reserved: parallel hits of its rule
+    /// are suppressed already, and [`compacted`](Self::compacted) does not re-arm it.
+    pub fn delivered(&mut self, decision: &Decision) {
+        if let (false, Some(rule)) = (decision.suppressed, decision.rule()) {
+            let acted = &mut self.rules[rule.index()];
+            if acted.reserved > 0 {
+                acted.reserved -= 1;
+                acted.delivered += 1;
+            }
+        }
+    }
+
     /// The host could not act on the decision: the rule may act again.
     pub fn dropped(&mut self, decision: &Decision) {
-        if decision.suppressed {
-            return;
-        }
-        if let Some(rule) = decision.rule() {
+        if let (false, Some(rule)) = (decision.suppressed, decision.rule()) {
             let acted = &mut self.rules[rule.index()];
-            acted.in_session = acted.in_session.saturating_sub(1);
+            if acted.reserved > 0 {
+                acted.reserved -= 1;
+            } else {
+                acted.delivered = acted.delivered.saturating_sub(1);
+            }
             if decision.action == Action::Retry {
                 acted.retries = acted.retries.saturating_sub(1);
                 self.retries = self.retries.saturating_sub(1);
@@ -155,7 +175,7 @@ impl Session {
 
     /// Earlier messages left the model's context, and guidance with them: it may be given again.
     pub fn compacted(&mut self) {
-        self.rules.iter_mut().for_each(|acted| acted.in_session = 0);
+        self.rules.iter_mut().for_each(|acted| acted.delivered = 0);
     }
 
     #[cold]
@@ -198,7 +218,7 @@ impl Session {
         }
         if let Some(rule) = decision.rule() {
             let acted = &mut self.rules[rule.index()];
-            acted.in_session += 1;
+            acted.reserved += 1;
             if decision.action == Action::Retry {
                 acted.retries += 1;
                 self.retries += 1;
@@ -223,7 +243,7 @@ impl Session {
             action => action,
         };
         let every_time = is_critical || action.cuts() || rule.action == Action::Retry;
-        let suppressed = !every_time && acted.in_session > 0;
+        let suppressed = !every_time && acted.reserved + acted.delivered > 0;
         Decision {
             action,
             source: Source::Rule(hit),

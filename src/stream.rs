@@ -351,8 +351,9 @@ impl Stream {
         let index = match self.index(part) {
             Some(index) => index,
             None => {
+                let index = self.add(part, Channel::Text)?;
                 self.found.counters.unknown_parts += 1;
-                self.add(part, Channel::Text)?
+                index
             }
         };
         self.latest = index;

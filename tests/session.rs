@@ -89,6 +89,23 @@ fn guidance_is_given_once_a_session_and_again_when_it_left_the_context() {
 }
 
 #[test]
+fn guidance_that_waits_for_the_next_request_is_not_given_twice() {
+    let pack = pack(&[("a", "severity = \"warning\"", "bad")]);
+    let mut session = pack.session();
+    assert_eq!(attempt(&mut session, "bad"), ["inject a"]);
+    let decision = session.decisions()[0];
+    session.compacted();
+    assert_eq!(
+        attempt(&mut session, "bad"),
+        ["(inject a)"],
+        "it is reserved"
+    );
+    session.delivered(&decision);
+    session.compacted();
+    assert_eq!(attempt(&mut session, "bad"), ["inject a"]);
+}
+
+#[test]
 fn a_decision_that_the_host_dropped_was_not_made() {
     let pack = pack(&[("a", "severity = \"warning\"", "bad")]);
     let mut session = pack.session();

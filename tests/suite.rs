@@ -4,8 +4,6 @@
 //! given, with adjacent deltas of a part joined, byte by byte, byte by byte with the parts taking
 //! turns, at every two-way cut, at seeded random cuts, and all of that with empty deltas between.
 //! The hits of each part and the counters must be the same every time.
-//!
-//! `open.toml` holds cases that are not met yet; they run where `TTSR_OPEN` is set.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -46,12 +44,8 @@ fn detection() {
 }
 
 #[test]
-fn open_cases() {
-    if std::env::var_os("TTSR_OPEN").is_none() {
-        eprintln!("skipped: TTSR_OPEN is not set");
-        return;
-    }
-    run("open.toml", include_str!("data/open.toml"), 0);
+fn regressions() {
+    run("regressions.toml", include_str!("data/regressions.toml"), 3);
 }
 
 /// A file of cases and the packs they name.

@@ -391,7 +391,9 @@ impl Processor {
         self.progress.attempt_began = self.progress.now;
         self.progress.quiet_since = self.progress.now;
         self.progress.added_and_sent = self.progress.added.len();
-        self.sending.clear();
+        for guidance in self.sending.drain(..) {
+            self.session.delivered(&guidance.decision);
+        }
     }
 
     /// The request will never be sent: what was added to it was not said.

@@ -67,6 +67,8 @@ struct Value {
 /// What is known of a part's scope, and what waits for it.
 #[derive(Debug)]
 struct Scoped {
+    /// Only tool calls have tools and files; elsewhere those scopes mean nothing.
+    is_tool_call: bool,
     tool: Option<Box<str>>,
     call: Option<Box<str>>,
     /// Every file path that the part has named, in order.
@@ -88,6 +90,7 @@ impl Part {
             Some(rules) => View::Text(Haystack::new(&rules.matcher)),
         };
         let scoped = Scoped {
+            is_tool_call: channel == Channel::ToolInput,
             tool: None,
             call: None,
             paths: Vec::new(),
@@ -452,7 +455,8 @@ impl Judge<'_> {
             (Some(args), Some(arg)) => args.applies(arg),
             _ => true,
         };
-        if !in_arg || self.scoped.has(rule) || self.scoped.applies(scope) == Some(false) {
+        let is_late = self.scoped.has(rule) && !self.is_earlier(rule, decided, end);
+        if !in_arg || is_late || self.scoped.applies(scope) == Some(false) {
             return;
         }
         let arg = arg.map_or(NO_ARG, |arg| self.found.arg(arg));
@@ -484,6 +488,14 @@ impl Judge<'_> {
             self.scoped.waiting.push(quote);
         }
     }
+
+    /// Whether the rule has hit in this very call, but later than that: patterns that match characters
+    /// and patterns that match bytes are not reported in one order.
+    fn is_earlier(&self, rule: RuleId, decided: u64, end: u64) -> bool {
+        let hits = self.found.hits.iter();
+        let mut of_rule = hits.filter(|hit| hit.rule == rule && hit.part == self.part);
+        of_rule.any(|hit| (decided, end) < (hit.decided, hit.end))
+    }
 }
 
 impl Scoped {
@@ -493,6 +505,9 @@ impl Scoped {
 
     /// Whether a rule with that scope applies to this part; `None` while that is not known.
     fn applies(&self, scope: &Scope) -> Option<bool> {
+        if !self.is_tool_call {
+            return Some(true);
+        }
         let tool = match (&scope.tools, &self.tool) {
             (None, _) => Some(true),
             (Some(tools), Some(tool)) => Some(tools.applies(tool)),
@@ -540,12 +555,19 @@ impl Scoped {
         }
     }
 
+    /// Makes it the hit of its rule, instead of a later one if need be.
     fn accept(&mut self, quote: Quote, found: &mut Found) {
-        if let Err(place) = self.hit.binary_search(&quote.hit.rule) {
-            self.hit.insert(place, quote.hit.rule);
-            found.hits.push(quote.hit);
-            found.quotes.push(quote);
+        let Hit { rule, part, .. } = quote.hit;
+        match self.hit.binary_search(&rule) {
+            Err(place) => self.hit.insert(place, rule),
+            Ok(_) => {
+                let is_later = |hit: &Hit| (hit.rule, hit.part) == (rule, part);
+                found.hits.retain(|hit| !is_later(hit));
+                found.quotes.retain(|other| !is_later(&other.hit));
+            }
         }
+        found.hits.push(quote.hit);
+        found.quotes.push(quote);
     }
 }
 

@@ -6,6 +6,7 @@
 mod args;
 mod check;
 mod chunk;
+mod demo;
 mod input;
 mod list;
 mod output;
@@ -37,6 +38,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Options),
     Replay(replay::Options),
     Scan(scan::Options),
     Check(check::Options),
@@ -72,6 +74,7 @@ impl From<io::Error> for Stop {
 
 fn main() -> ExitCode {
     let ended = match Cli::parse().command {
+        Command::Demo(options) => demo::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Scan(options) => scan::run(&options),
         Command::Check(options) => check::run(&options),
