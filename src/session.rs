@@ -138,7 +138,6 @@ impl Session {
     }
 
     /// Every decision of the last call, in the order in which they were made; the suppressed ones too.
-    #[must_use]
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }

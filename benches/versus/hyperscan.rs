@@ -9,7 +9,7 @@ use std::time::Instant;
 use libloading::{Library as Shared, Symbol};
 
 /// Report each expression at most once in a stream.
-pub const SINGLE_MATCH: u32 = 8;
+pub(crate) const SINGLE_MATCH: u32 = 8;
 
 const MODE_STREAM: c_uint = 2;
 
@@ -42,10 +42,10 @@ struct CompileError {
 }
 
 /// The shared library.
-pub struct Library(Shared);
+pub(crate) struct Library(Shared);
 
 /// Patterns compiled for streaming.
-pub struct Database<'a> {
+pub(crate) struct Database<'a> {
     library: &'a Library,
     database: *mut c_void,
     scratch: *mut c_void,
@@ -53,7 +53,7 @@ pub struct Database<'a> {
 }
 
 impl Library {
-    pub fn load() -> Option<Library> {
+    pub(crate) fn load() -> Option<Library> {
         let names = ["libhs.so.5", "libhs.so", "libhs.dylib"];
         // SAFETY: the library's initialisers do nothing but detect the processor.
         names
@@ -69,14 +69,14 @@ impl Library {
     }
 
     /// The patterns that the library compiles for streaming.
-    pub fn accepted(&self, mut patterns: Vec<String>) -> Vec<String> {
+    pub(crate) fn accepted(&self, mut patterns: Vec<String>) -> Vec<String> {
         while let Err(bad) = self.try_compile(&patterns, 0) {
             patterns.remove(bad);
         }
         patterns
     }
 
-    pub fn compile(&self, patterns: &[String], flags: u32) -> Database<'_> {
+    pub(crate) fn compile(&self, patterns: &[String], flags: u32) -> Database<'_> {
         let database = self
             .try_compile(patterns, flags)
             .expect("the patterns were accepted");
@@ -189,7 +189,7 @@ impl Database<'_> {
         };
     }
 
-    pub fn stream_bytes(&self) -> usize {
+    pub(crate) fn stream_bytes(&self) -> usize {
         let size: unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int =
             self.library.symbol("hs_stream_size");
         let mut bytes = 0;
@@ -199,7 +199,7 @@ impl Database<'_> {
     }
 
     /// The first end of each pattern.
-    pub fn firsts(&self, bytes: &[u8], cuts: &[u32], patterns: usize) -> Vec<Option<u64>> {
+    pub(crate) fn firsts(&self, bytes: &[u8], cuts: &[u32], patterns: usize) -> Vec<Option<u64>> {
         let mut firsts: Vec<Option<u64>> = vec![None; patterns];
         let with = (&raw mut firsts).cast();
         let stream = self.open();
@@ -210,7 +210,7 @@ impl Database<'_> {
         firsts
     }
 
-    pub fn time(&self, bytes: &[u8], cuts: &[u32], streams: usize) -> f64 {
+    pub(crate) fn time(&self, bytes: &[u8], cuts: &[u32], streams: usize) -> f64 {
         let open: Vec<*mut c_void> = (0..streams).map(|_| self.open()).collect();
         let mut hits = 0u64;
         let with = (&raw mut hits).cast();

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 const SOURCES: usize = 10 << 20;
 
 /// Some text and the offsets of its deltas: the first is 0, the last its length.
-pub struct Text {
-    pub bytes: Vec<u8>,
-    pub deltas: Vec<u32>,
+pub(crate) struct Text {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) deltas: Vec<u32>,
 }
 
 impl Text {
-    pub fn new(corpus: &Path) -> Text {
+    pub(crate) fn new(corpus: &Path) -> Text {
         let mut bytes = Vec::new();
         for file in files(&corpus.join("streams")) {
             for line in lines(&file) {
@@ -34,7 +34,7 @@ impl Text {
         Text { bytes, deltas }
     }
 
-    pub fn fixed(&self, size: usize) -> Vec<u32> {
+    pub(crate) fn fixed(&self, size: usize) -> Vec<u32> {
         let mut cuts: Vec<u32> = (0..self.bytes.len() as u32).step_by(size).collect();
         cuts.push(self.bytes.len() as u32);
         cuts
@@ -42,7 +42,7 @@ impl Text {
 
     /// The deltas in the order in which they arrive when every one of `streams` has its own slice of
     /// the text and they take turns.
-    pub fn interleave(&self, cuts: &[u32], streams: usize) -> (Vec<u8>, Vec<u32>) {
+    pub(crate) fn interleave(&self, cuts: &[u32], streams: usize) -> (Vec<u8>, Vec<u32>) {
         if streams == 1 {
             return (self.bytes.clone(), cuts.to_vec());
         }

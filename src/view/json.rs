@@ -88,6 +88,7 @@ impl ArgPath {
     }
 
     /// The segments kept, outermost first.
+    #[cfg(test)]
     pub(crate) fn segments(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).filter_map(|index| self.segment(index))
     }
@@ -107,6 +108,7 @@ impl ArgPath {
     }
 
     /// Whether this is [`RAW`], not an argument (a key may be spelled `$raw` too).
+    #[cfg(test)]
     pub(crate) fn is_raw(&self) -> bool {
         self.raw
     }
