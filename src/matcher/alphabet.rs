@@ -434,29 +434,45 @@ fn for_each_piece(pieces: &[Piece], sets: &[Ranges], mut on: impl FnMut(usize, u
     }
 }
 
+/// The block of each [`BLOCK`] code points, and the columns of each block. Equal blocks are there once.
 fn two_stage(pieces: &[Piece], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u16]>) {
     let mut blocks = Vec::with_capacity(end as usize / BLOCK + 1);
     let mut table: Vec<u16> = Vec::new();
     let mut known: HashMap<[u16; BLOCK], u16> = HashMap::new();
+    // Most blocks are of one column, and of the same one as the block before.
+    let mut latest: Option<(u16, u16)> = None;
     let mut piece = 0;
-    let mut start = 0u32;
-    while start < end {
-        let mut block = [0u16; BLOCK];
-        for (offset, cell) in block.iter_mut().enumerate() {
-            while pieces
-                .get(piece + 1)
-                .is_some_and(|p| p.start <= start + offset as u32)
-            {
-                piece += 1;
+    for start in (0..end).step_by(BLOCK) {
+        let first = columns[piece_at(pieces, &mut piece, start)];
+        let is_whole = pieces
+            .get(piece + 1)
+            .is_none_or(|next| next.start >= start + BLOCK as u32);
+        match latest {
+            Some((column, block)) if is_whole && column == first => blocks.push(block),
+            _ => {
+                let mut cells = [first; BLOCK];
+                for (offset, cell) in cells.iter_mut().enumerate().skip(1) {
+                    *cell = columns[piece_at(pieces, &mut piece, start + offset as u32)];
+                }
+                let block = *known.entry(cells).or_insert_with(|| {
+                    table.extend_from_slice(&cells);
+                    (table.len() / BLOCK - 1) as u16
+                });
+                latest = is_whole.then_some((first, block));
+                blocks.push(block);
             }
-            *cell = columns[piece];
         }
-        let id = *known.entry(block).or_insert_with(|| {
-            table.extend_from_slice(&block);
-            (table.len() / BLOCK - 1) as u16
-        });
-        blocks.push(id);
-        start += BLOCK as u32;
     }
     (blocks.into_boxed_slice(), table.into_boxed_slice())
+}
+
+/// Moves on to the piece that holds `code`.
+fn piece_at(pieces: &[Piece], piece: &mut usize, code: u32) -> usize {
+    while pieces
+        .get(*piece + 1)
+        .is_some_and(|next| next.start <= code)
+    {
+        *piece += 1;
+    }
+    *piece
 }
