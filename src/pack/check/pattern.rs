@@ -179,8 +179,8 @@ fn around(fault: &around::Fault, text: &str, span: Range<usize>) -> Fault {
     let (message, help) = match fault {
         around::Fault::Unbounded(what) => (
             format!(
-                "{} is an unbounded {what}: to decide it could take all the text there is",
-                written.map_or_else(|| "in this pattern".to_owned(), quote)
+                "{} an unbounded {what}: to decide it could take all the text there is",
+                written.map_or_else(|| "this pattern has".to_owned(), |written| quote(written) + " is")
             ),
             "bound what it repeats, such as `.{0,80}` instead of `.*`",
         ),
