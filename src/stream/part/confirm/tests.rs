@@ -199,7 +199,8 @@ fn decoded_arguments_are_haystacks_of_their_own() {
 
 #[test]
 fn bytes_of_no_character_stand_beside_a_match_and_count_one_each() {
-    let cases: [(&str, &[u8], Option<(u64, u64)>); 7] = [
+    type Case = (&'static str, &'static [u8], Option<(u64, u64)>);
+    let cases: &[Case] = &[
         ("a(?!.b)", b"a\xFFb a\xFFc", Some((5, 7))),
         ("a(?!b)", b"a\xE2\x82", Some((1, 3))),
         ("a(?=..x)", b"a\xE2\x82x", Some((1, 4))),
@@ -208,7 +209,7 @@ fn bytes_of_no_character_stand_beside_a_match_and_count_one_each() {
         ("(?<=x)a.c", b"xa\xFFc xabc", Some((9, 9))),
         (r"(a)\xFF?\1", b"a\xFFa aa", Some((6, 6))),
     ];
-    for (pattern, text, want) in cases {
+    for &(pattern, text, want) in cases {
         let found = read_all_cuts(&one(pattern), Channel::Text, text, pattern).0;
         let got = found.first().map(|hit| (hit.1, hit.2));
         assert_eq!(got, want, "{pattern} on {}", text.escape_ascii());
