@@ -84,8 +84,10 @@
     allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)
 )]
 
-#[cfg(any(feature = "wire", feature = "harness"))]
+#[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 mod event;
+#[cfg(feature = "futures")]
+mod guard;
 #[cfg(feature = "harness")]
 pub mod harness;
 mod limits;
@@ -101,8 +103,10 @@ mod view;
 #[cfg(feature = "wire")]
 pub mod wire;
 
-#[cfg(any(feature = "wire", feature = "harness"))]
+#[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 pub use event::Event;
+#[cfg(feature = "futures")]
+pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};
 pub use matcher::AutomatonSize;
 pub use pack::{Diagnostic, Level, LoadError, LoadErrorKind, Pack, PackBuilder, check};

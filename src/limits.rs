@@ -41,6 +41,15 @@ pub struct Limits {
     pub json_depth: usize,
     /// Longest argument path and file path kept, in bytes. Default 4,096.
     pub path_bytes: usize,
+    /// Most bytes before the end of a match that a pattern with look-around or back-references is
+    /// checked on (feature `lookaround`). Default 4,096.
+    pub confirm_bytes: usize,
+    /// Most steps of one such check. What is not decided by then is a hit of a critical rule, and is
+    /// counted as unconfirmed for any other. Default 100,000.
+    pub confirm_steps: usize,
+    /// Most places of one haystack that wait for text such a pattern looks ahead at. Past it, what is
+    /// true of `confirm_steps` holds. Default 1,024.
+    pub confirm_pending: usize,
     /// What happens when `parts`, `json_depth` or `path_bytes` is reached in a stream.
     pub on_limit: OnLimit,
 }
@@ -58,6 +67,9 @@ impl Default for Limits {
             parts: 10_000,
             json_depth: 128,
             path_bytes: 4096,
+            confirm_bytes: 4096,
+            confirm_steps: 100_000,
+            confirm_pending: 1024,
             on_limit: OnLimit::Abort,
         }
     }

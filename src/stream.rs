@@ -102,6 +102,9 @@ pub struct Counters {
     pub long_paths: u64,
     /// Matches that were dropped because the file or the tool they need never became known.
     pub unscoped: u64,
+    /// Places where a pattern with look-around or back-references might match, and that were not decided
+    /// within [`Limits::confirm_steps`](crate::Limits::confirm_steps) and its neighbours.
+    pub unconfirmed: u64,
 }
 
 /// What the parts of a stream found: the hits of the current call, and text kept for each hit.

@@ -38,6 +38,13 @@ pub struct Hit {
     pub(crate) arg: u32,
 }
 
+impl Hit {
+    /// Whether it became certain later than at `decided`, or then and ends later than at `end`.
+    pub(crate) fn is_after(&self, end: u64, decided: u64) -> bool {
+        (self.decided, self.end) > (decided, end)
+    }
+}
+
 /// `Hit::arg` of a hit that is not inside an argument.
 pub(crate) const NO_ARG: u32 = u32::MAX;
 

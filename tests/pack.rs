@@ -141,10 +141,13 @@ fn every_toml_file_shows_what_its_golden_file_says() {
         let folder = Folder::new();
         let copy = folder.write(&format!("{name}.toml"), fs::read(&path).unwrap());
         let text = shown(&Pack::load(copy));
-        golden(
-            &name,
-            &text.replace(&format!("{}/", folder.0.display()), ""),
-        );
+        // What the feature `lookaround` makes of this one is another story.
+        let told = if name == "look-around" && cfg!(feature = "lookaround") {
+            "look-around-feature"
+        } else {
+            &name
+        };
+        golden(told, &text.replace(&format!("{}/", folder.0.display()), ""));
     }
 }
 
@@ -578,6 +581,7 @@ fn d54_d55_patterns_too_big_are_refused_by_name() {
     }
 }
 
+#[cfg(not(feature = "lookaround"))]
 #[test]
 fn d58_look_around_is_named_where_it_stands() {
     for (regex, written) in [

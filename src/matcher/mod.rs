@@ -3,10 +3,15 @@
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
 //! `tree` shares common beginnings; `alphabet`, `look` and `nfa` build the automaton that `lazy` determinises while it is being
 //! stepped, into the `table` that all streams share. `decode` turns bytes into symbols. `span` finds
-//! where a match began.
+//! where a match began. `around` and `confirm` are for patterns with look-around (feature
+//! `lookaround`): the automaton finds where they may end, and `confirm` decides.
 
 mod alphabet;
-mod decode;
+#[cfg(feature = "lookaround")]
+pub(crate) mod around;
+#[cfg(feature = "lookaround")]
+pub(crate) mod confirm;
+pub(crate) mod decode;
 mod lazy;
 mod look;
 mod nfa;
@@ -63,9 +68,25 @@ pub(crate) struct Cursor {
 impl Matcher {
     /// Compiles patterns that [`pattern::parse`] has accepted; each automaton may take `table_bytes`.
     pub(crate) fn new(patterns: &[Hir], table_bytes: usize) -> Matcher {
+        Matcher::with_every_end(patterns, table_bytes, &[])
+    }
+
+    /// The same, but of the patterns marked in `every_end` every end of a match is reported.
+    pub(crate) fn with_every_end(
+        patterns: &[Hir],
+        table_bytes: usize,
+        every_end: &[bool],
+    ) -> Matcher {
         let (bytes, chars): (Vec<usize>, Vec<usize>) =
             (0..patterns.len()).partition(|&index| nfa::needs_bytes(&patterns[index]));
-        let union = |space, members: Vec<usize>| Union::new(space, patterns, &members, table_bytes);
+        let simplified = |&index: &usize| match every_end.get(index) {
+            Some(true) => simplify::simplify_front(&patterns[index]),
+            _ => simplify::simplify(&patterns[index]),
+        };
+        let union = |space, members: Vec<usize>| {
+            let simplified = members.iter().map(simplified).collect();
+            Union::new(space, simplified, &members, table_bytes)
+        };
         Matcher {
             chars: union(Space::Chars, chars),
             bytes: union(Space::Bytes, bytes),
@@ -150,15 +171,16 @@ impl Matcher {
 }
 
 impl Union {
-    fn new(space: Space, patterns: &[Hir], members: &[usize], table_bytes: usize) -> Option<Union> {
+    fn new(
+        space: Space,
+        patterns: Vec<Hir>,
+        members: &[usize],
+        table_bytes: usize,
+    ) -> Option<Union> {
         if members.is_empty() {
             return None;
         }
-        let simplified: Vec<Hir> = members
-            .iter()
-            .map(|&index| simplify::simplify(&patterns[index]))
-            .collect();
-        let lazy = Lazy::new(Nfa::new(space, &simplified), table_bytes);
+        let lazy = Lazy::new(Nfa::new(space, &patterns), table_bytes);
         Some(Union {
             lazy,
             patterns: members.iter().map(|&index| index as u32).collect(),

@@ -21,6 +21,13 @@ pub(crate) enum Refused {
         what: &'static str,
         span: Range<usize>,
     },
+    /// Look-around or a back-reference that no bounded window can confirm; the span is empty where it
+    /// is not known which part of the text it is.
+    #[cfg(feature = "lookaround")]
+    Around {
+        fault: super::around::Fault,
+        span: Range<usize>,
+    },
     /// It matches the empty text, so it would hit everywhere.
     MatchesEmpty,
     /// More than [`Limits::rule_states`].
@@ -28,6 +35,9 @@ pub(crate) enum Refused {
 }
 
 /// Parses a regular expression as the `regex` crate would (Unicode on, arbitrary bytes allowed).
+///
+/// With the feature `lookaround`, a pattern that looks around or refers back gives its hull: a regular
+/// expression that matches wherever the pattern does. `confirm` knows which patterns these are.
 pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Hir, Refused> {
     if text.len() > limits.pattern_bytes {
         return Err(Refused::TooLong {
@@ -35,11 +45,18 @@ pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Hir, Refused> {
             limit: limits.pattern_bytes,
         });
     }
-    let hir = regex_syntax::ParserBuilder::new()
+    let parsed = regex_syntax::ParserBuilder::new()
         .utf8(false)
         .build()
-        .parse(text)
-        .map_err(|error| syntax_error(&error))?;
+        .parse(text);
+    let hir = match parsed {
+        Ok(hir) => hir,
+        #[cfg(feature = "lookaround")]
+        Err(error @ regex_syntax::Error::Parse(_)) => {
+            super::confirm::hull(text, limits, syntax_error(&error))?
+        }
+        Err(error) => return Err(syntax_error(&error)),
+    };
     if hir.properties().minimum_len() == Some(0) {
         return Err(Refused::MatchesEmpty);
     }
@@ -130,20 +147,17 @@ mod tests {
             refused(&"(".repeat(10_000)),
             Refused::Syntax { .. }
         ));
-        assert!(matches!(
-            refused("a(?=b)"),
-            Refused::LookAround {
-                what: "look-around",
-                ..
-            }
-        ));
-        assert!(matches!(
-            refused(r"(a)\1"),
-            Refused::LookAround {
-                what: "a back-reference",
-                ..
-            }
-        ));
+    }
+
+    #[cfg(not(feature = "lookaround"))]
+    #[test]
+    fn look_around_needs_its_feature() {
+        let what = |text| match refused(text) {
+            Refused::LookAround { what, .. } => what,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(what("a(?=b)"), "look-around");
+        assert_eq!(what(r"(a)\1"), "a back-reference");
     }
 
     #[test]

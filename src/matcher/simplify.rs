@@ -13,6 +13,11 @@ pub(crate) fn simplify(hir: &Hir) -> Hir {
     trim(&trim(hir, Edge::Front), Edge::Back)
 }
 
+/// The pattern without what its front may leave out: every end stays, not only the first.
+pub(crate) fn simplify_front(hir: &Hir) -> Hir {
+    trim(hir, Edge::Front)
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
     Front,

@@ -5,8 +5,12 @@ use std::sync::OnceLock;
 use regex_syntax::hir::Hir;
 
 use crate::limits::Limits;
+#[cfg(feature = "lookaround")]
+use crate::matcher::confirm::Confirm;
 use crate::matcher::pattern;
 use crate::matcher::{Matcher, Span};
+#[cfg(feature = "lookaround")]
+use crate::rule::PatternKind;
 use crate::rule::{Channel, Pattern, Rule, Severity};
 use crate::verdict::RuleId;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
@@ -28,6 +32,8 @@ pub(crate) struct ChannelRules {
     pub(crate) patterns: Box<[PatternOf]>,
     /// Whether some rule here has a path scope, so that paths in tool input are worth reading.
     pub(crate) reads_paths: bool,
+    #[cfg(feature = "lookaround")]
+    pub(crate) confirms: Confirms,
 }
 
 /// Which pattern of which rule a pattern of the matcher is.
@@ -130,12 +136,69 @@ impl ChannelRules {
         if hirs.is_empty() {
             return None;
         }
+        #[cfg(not(feature = "lookaround"))]
         let matcher = Matcher::new(&hirs, limits.table_bytes);
+        #[cfg(feature = "lookaround")]
+        let confirms = Confirms::new(&patterns, rules, limits);
+        #[cfg(feature = "lookaround")]
+        let matcher = confirms.matcher(&hirs, limits.table_bytes);
         Some(ChannelRules {
             matcher,
             patterns: patterns.into_boxed_slice(),
             reads_paths,
+            #[cfg(feature = "lookaround")]
+            confirms,
         })
+    }
+}
+
+/// Which patterns of a channel are confirmed after the automaton has found where they may end.
+#[cfg(feature = "lookaround")]
+#[derive(Debug)]
+pub(crate) struct Confirms {
+    /// By pattern of the matcher; empty where none is confirmed.
+    by_pattern: Box<[Option<Confirm>]>,
+    /// [`Limits::confirm_bytes`].
+    pub(crate) bytes: usize,
+    /// [`Limits::confirm_pending`].
+    pub(crate) pending: usize,
+}
+
+#[cfg(feature = "lookaround")]
+impl Confirms {
+    fn new(patterns: &[PatternOf], rules: &[Rule], limits: &Limits) -> Confirms {
+        let of = |pattern: &PatternOf| {
+            let written = &rules[pattern.rule.index()].any[pattern.index];
+            let is_regex = written.kind == PatternKind::Regex;
+            is_regex
+                .then(|| Confirm::of(&written.text, limits))
+                .flatten()
+        };
+        let mut by_pattern: Vec<Option<Confirm>> = patterns.iter().map(of).collect();
+        if by_pattern.iter().all(Option::is_none) {
+            by_pattern.clear();
+        }
+        Confirms {
+            by_pattern: by_pattern.into_boxed_slice(),
+            bytes: limits.confirm_bytes,
+            pending: limits.confirm_pending,
+        }
+    }
+
+    fn matcher(&self, hirs: &[Hir], table_bytes: usize) -> Matcher {
+        if self.is_empty() {
+            return Matcher::new(hirs, table_bytes);
+        }
+        let every_end: Vec<bool> = self.by_pattern.iter().map(Option::is_some).collect();
+        Matcher::with_every_end(hirs, table_bytes, &every_end)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_pattern.is_empty()
+    }
+
+    pub(crate) fn get(&self, pattern: u32) -> Option<&Confirm> {
+        self.by_pattern.get(pattern as usize)?.as_ref()
     }
 }
 

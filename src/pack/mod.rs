@@ -29,6 +29,8 @@ use crate::session::Session;
 use crate::stream::Stream;
 use crate::verdict::RuleId;
 use check::Check;
+#[cfg(feature = "lookaround")]
+pub(crate) use compile::Confirms;
 use compile::{Big, Compiled, TooBig};
 pub(crate) use compile::{ChannelRules, Scope};
 use diagnostic::{Report, code};

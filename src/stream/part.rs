@@ -12,6 +12,9 @@ use crate::verdict::{Hit, NO_ARG, PartId, RuleId, Source};
 use crate::view::json::{ArgPath, Decoder, Sink};
 use crate::view::path::{PathScope, is_path_key, normalise};
 
+#[cfg(feature = "lookaround")]
+mod confirm;
+
 /// Most bytes of an excerpt before the match, and of a match that is shown.
 const BEFORE: usize = 40;
 const EXCERPT: usize = 160;
@@ -43,6 +46,9 @@ enum View {
 struct Haystack {
     cursor: Cursor,
     window: Window,
+    /// Where some pattern of the channel looks around: what waits to be confirmed.
+    #[cfg(feature = "lookaround")]
+    waiting: Option<Box<confirm::Waiting>>,
 }
 
 /// Tool input that is being decoded.
@@ -85,9 +91,9 @@ impl Part {
         let view = match pack.channel(channel) {
             None => View::Unwatched,
             Some(rules) if channel == Channel::ToolInput => {
-                View::Json(Box::new(Json::new(&rules.matcher, pack.limits())))
+                View::Json(Box::new(Json::new(rules, pack.limits())))
             }
-            Some(rules) => View::Text(Haystack::new(&rules.matcher)),
+            Some(rules) => View::Text(Haystack::new(rules)),
         };
         let scoped = Scoped {
             is_tool_call: channel == Channel::ToolInput,
@@ -237,22 +243,32 @@ impl Part {
 }
 
 impl Haystack {
-    fn new(matcher: &Matcher) -> Haystack {
+    fn new(rules: &ChannelRules) -> Haystack {
         Haystack {
-            cursor: matcher.start(),
+            cursor: rules.matcher.start(),
             window: Window::default(),
+            #[cfg(feature = "lookaround")]
+            waiting: confirm::Waiting::new(&rules.confirms),
         }
     }
 
     fn restart(&mut self, matcher: &Matcher) {
         self.cursor = matcher.start();
         self.window.clear();
+        #[cfg(feature = "lookaround")]
+        self.waiting.iter_mut().for_each(|waiting| waiting.clear());
     }
 
     /// Reads bytes that stand in the part as they are, from offset `at`.
     #[inline]
     fn run(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, bytes: &[u8], at: u64) {
-        let Haystack { cursor, window } = self;
+        #[cfg(feature = "lookaround")]
+        if let Some(mut waiting) = self.waiting.take() {
+            self.run_confirming(&mut waiting, judge, arg, bytes, at);
+            self.waiting = Some(waiting);
+            return;
+        }
+        let Haystack { cursor, window, .. } = self;
         judge.rules.matcher.push(cursor, bytes, |event| {
             let seen = event.at + 1;
             let decided = at + seen as u64;
@@ -277,16 +293,22 @@ impl Haystack {
         if is_escape {
             self.flush(judge, arg, at.start, decided);
         }
-        let Haystack { cursor, window } = self;
+        let place = |behind: usize| match behind {
+            _ if !is_escape => at.end - behind as u64,
+            // Inside an escape there is nowhere to stand: a match ends before it or after it.
+            _ if behind >= bytes.len() => at.start,
+            _ => at.end,
+        };
+        #[cfg(feature = "lookaround")]
+        if let Some(mut waiting) = self.waiting.take() {
+            self.held_confirming(&mut waiting, judge, arg, bytes, place, decided);
+            self.waiting = Some(waiting);
+            return;
+        }
+        let Haystack { cursor, window, .. } = self;
         judge.rules.matcher.push(cursor, bytes, |event| {
             let behind = bytes.len() - (event.at + 1) + event.back;
-            let end = match behind {
-                _ if !is_escape => at.end - behind as u64,
-                // Inside an escape there is nowhere to stand: a match ends before it or after it.
-                _ if behind >= bytes.len() => at.start,
-                _ => at.end,
-            };
-            judge.judge(arg, &event, end, decided, || {
+            judge.judge(arg, &event, place(behind), decided, || {
                 Near::new(window, bytes, behind)
             });
         });
@@ -295,7 +317,13 @@ impl Haystack {
 
     /// What is pending cannot be completed: it ends at `end`.
     fn flush(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, end: u64, decided: u64) {
-        let Haystack { cursor, window } = self;
+        #[cfg(feature = "lookaround")]
+        if let Some(mut waiting) = self.waiting.take() {
+            self.end_confirming(&mut waiting, judge, arg, end, decided, false);
+            self.waiting = Some(waiting);
+            return;
+        }
+        let Haystack { cursor, window, .. } = self;
         judge.rules.matcher.flush(cursor, |event| {
             let back = event.back;
             judge.judge(arg, &event, end - back as u64, decided, || {
@@ -306,7 +334,13 @@ impl Haystack {
 
     /// Ends the haystack, whose last byte ends at `end`.
     fn finish(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, end: u64, decided: u64) {
-        let Haystack { cursor, window } = self;
+        #[cfg(feature = "lookaround")]
+        if let Some(mut waiting) = self.waiting.take() {
+            self.end_confirming(&mut waiting, judge, arg, end, decided, true);
+            self.waiting = Some(waiting);
+            return;
+        }
+        let Haystack { cursor, window, .. } = self;
         judge.rules.matcher.finish(cursor, |event| {
             let back = event.back;
             judge.judge(arg, &event, end - back as u64, decided, || {
@@ -321,9 +355,9 @@ impl Haystack {
 }
 
 impl Json {
-    fn new(matcher: &Matcher, limits: &Limits) -> Json {
+    fn new(rules: &ChannelRules, limits: &Limits) -> Json {
         let value = Value {
-            haystack: Haystack::new(matcher),
+            haystack: Haystack::new(rules),
             arg: ArgPath::new(limits.path_bytes),
             file: None,
             at: 0,
@@ -450,15 +484,10 @@ impl Judge<'_> {
     ) {
         let pattern = &self.rules.patterns[event.pattern as usize];
         let rule = pattern.rule;
-        let scope = self.pack.scope(rule);
-        let in_arg = match (&scope.args, arg) {
-            (Some(args), Some(arg)) => args.applies(arg),
-            _ => true,
-        };
-        let is_late = self.scoped.has(rule) && !self.is_earlier(rule, decided, end);
-        if !in_arg || is_late || self.scoped.applies(scope) == Some(false) {
+        if !self.is_open(rule, arg, end, decided) {
             return;
         }
+        let scope = self.pack.scope(rule);
         let arg = arg.map_or(NO_ARG, |arg| self.found.arg(arg));
         let hit = Hit {
             rule,
@@ -468,9 +497,8 @@ impl Judge<'_> {
             arg,
         };
         let near = near();
-        let start = pattern
-            .span(self.pack.rules())
-            .and_then(|span| near.start(span));
+        let span = || pattern.span(self.pack.rules());
+        let start = near.start.or_else(|| near.start_of(span()?));
         let quote = near.quote(hit, start);
         if self.scoped.applies(scope).is_some() {
             self.scoped.accept(quote, self.found);
@@ -489,12 +517,21 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether the rule has hit in this very call, but later than that: patterns that match characters
-    /// and patterns that match bytes are not reported in one order.
-    fn is_earlier(&self, rule: RuleId, decided: u64, end: u64) -> bool {
-        let hits = self.found.hits.iter();
-        let mut of_rule = hits.filter(|hit| hit.rule == rule && hit.part == self.part);
-        of_rule.any(|hit| (decided, end) < (hit.decided, hit.end))
+    /// Whether a match of the rule in that argument would count: it is in scope, and the rule has not
+    /// hit in this part, or only in this delta and later.
+    fn is_open(&self, rule: RuleId, arg: Option<&ArgPath>, end: u64, decided: u64) -> bool {
+        let scope = self.pack.scope(rule);
+        let in_arg = match (&scope.args, arg) {
+            (Some(args), Some(arg)) => args.applies(arg),
+            _ => true,
+        };
+        in_arg
+            && self.scoped.applies(scope) != Some(false)
+            && (!self.scoped.has(rule)
+                || self
+                    .found
+                    .fresh(rule, self.part)
+                    .is_some_and(|index| self.found.hits[index].is_after(end, decided)))
     }
 }
 
@@ -557,21 +594,36 @@ impl Scoped {
 
     /// Makes it the hit of its rule, instead of a later one if need be.
     fn accept(&mut self, quote: Quote, found: &mut Found) {
-        let Hit { rule, part, .. } = quote.hit;
-        match self.hit.binary_search(&rule) {
-            Err(place) => self.hit.insert(place, rule),
-            Ok(_) => {
-                let is_later = |hit: &Hit| (hit.rule, hit.part) == (rule, part);
-                found.hits.retain(|hit| !is_later(hit));
-                found.quotes.retain(|other| !is_later(&other.hit));
-            }
+        let Hit {
+            rule,
+            part,
+            end,
+            decided,
+            ..
+        } = quote.hit;
+        if let Err(place) = self.hit.binary_search(&rule) {
+            self.hit.insert(place, rule);
+            found.hits.push(quote.hit);
+            found.quotes.push(quote);
+        } else if let Some(index) = found.fresh(rule, part)
+            && found.hits[index].is_after(end, decided)
+        {
+            // Patterns of one delta are not reported in order: the earliest is what counts.
+            let later = std::mem::replace(&mut found.hits[index], quote.hit);
+            found.quotes.retain(|known| known.hit != later);
+            found.quotes.push(quote);
         }
-        found.hits.push(quote.hit);
-        found.quotes.push(quote);
     }
 }
 
 impl Found {
+    /// The rule's hit in that part, if it is one of the current call.
+    fn fresh(&self, rule: RuleId, part: PartId) -> Option<usize> {
+        self.hits
+            .iter()
+            .position(|hit| (hit.rule, hit.part) == (rule, part))
+    }
+
     fn arg(&mut self, arg: &ArgPath) -> u32 {
         let dotted = arg.dotted();
         let known = self.args.iter().rposition(|known| **known == *dotted);
@@ -588,6 +640,8 @@ struct Near {
     bytes: Vec<u8>,
     begins_haystack: bool,
     end: usize,
+    /// Where the match begins, if that is known.
+    start: Option<usize>,
 }
 
 impl Near {
@@ -600,10 +654,11 @@ impl Near {
             bytes,
             begins_haystack,
             end,
+            start: None,
         }
     }
 
-    fn start(&self, span: &crate::matcher::Span) -> Option<usize> {
+    fn start_of(&self, span: &crate::matcher::Span) -> Option<usize> {
         // Offset 0 of a window that does not begin the haystack must not look like its beginning.
         span.start(&self.bytes, usize::from(!self.begins_haystack), self.end)
     }

@@ -8,6 +8,8 @@ use toml::de::{DeTable, DeValue};
 use super::fault::Fault;
 use super::{Span, Walk};
 use crate::limits::Limits;
+#[cfg(feature = "lookaround")]
+use crate::matcher::around;
 use crate::matcher::pattern::{self, Refused};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
@@ -130,6 +132,8 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
             .within((is_regex && !span.is_empty()).then_some(span))
         }
         Refused::LookAround { what, span } => look_around(what, text, span),
+        #[cfg(feature = "lookaround")]
+        Refused::Around { fault, span } => around(&fault, text, span),
         Refused::MatchesEmpty if is_regex => Fault::new(
             &code::MATCHES_EMPTY,
             "this pattern matches the empty text, so it would hit everywhere",
@@ -162,7 +166,42 @@ fn look_around(what: &str, text: &str, span: Range<usize>) -> Fault {
         "write out the alternatives, such as `'[^']*'|\"[^\"]*\"`: patterns run in linear time and \
          remember no text"
     };
+    let help = format!("{help}; the feature `lookaround` of ttsr has it, at a price");
     Fault::new(&code::LOOK_AROUND, message)
         .with_help(help)
         .within(Some(span))
+}
+
+/// Why a pattern cannot be confirmed on a bounded window.
+#[cfg(feature = "lookaround")]
+fn around(fault: &around::Fault, text: &str, span: Range<usize>) -> Fault {
+    let written = text.get(span.clone()).filter(|written| !written.is_empty());
+    let (message, help) = match fault {
+        around::Fault::Unbounded(what) => (
+            format!(
+                "{} an unbounded {what}: to decide it could take all the text there is",
+                written.map_or_else(|| "this pattern has".to_owned(), |written| quote(written) + " is")
+            ),
+            "bound what it repeats, such as `.{0,80}` instead of `.*`",
+        ),
+        around::Fault::TooFar { side, chars } => (
+            format!(
+                "this pattern looks {chars} characters {side}, limit is {}",
+                around::REACH
+            ),
+            "lower the counts of the repetitions inside its look-around",
+        ),
+        around::Fault::Unsupported(what) => (
+            format!("this pattern has {what}, which this engine does not have"),
+            "look-ahead, look-behind, back-references and atomic groups are what there is",
+        ),
+        around::Fault::Recursive => (
+            "this pattern has a back-reference inside the group that it refers to, or a long chain of them"
+                .to_owned(),
+            "refer to a group that is complete",
+        ),
+    };
+    Fault::new(&code::LOOK_AROUND, message)
+        .with_help(help)
+        .within((!span.is_empty()).then_some(span))
 }

@@ -1,0 +1,445 @@
+//! Patterns that look around, against `fancy-regex` on the whole haystack, under every split.
+
+use fancy_regex::{Regex, RegexInput};
+
+use crate::limits::Limits;
+use crate::pack::Pack;
+use crate::rule::{Channel, Pattern, PatternKind, Rule, Severity};
+use crate::stream::Counters;
+use crate::testing::{Random, scale};
+use crate::verdict::PartId;
+
+/// What a part came to: hits as (rule, end, decided, excerpt, match).
+type Found = (Vec<(usize, u64, u64, String, String)>, Counters);
+
+fn rule(id: &str, patterns: &[&str], severity: Severity) -> Rule {
+    let pattern = |text: &&str| Pattern {
+        kind: PatternKind::Regex,
+        text: (*text).to_owned(),
+    };
+    let mut rule = Rule::new(format!("t/{id}"), patterns.iter().map(pattern).collect());
+    rule.severity = severity;
+    rule.on = vec![Channel::Text, Channel::ToolInput];
+    rule
+}
+
+fn pack(rules: Vec<Rule>, limits: &Limits) -> Pack {
+    let builder = Pack::builder().limits(limits.clone());
+    rules
+        .into_iter()
+        .fold(builder, |builder, rule| builder.rule(rule))
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn one(pattern: &str) -> Pack {
+    pack(
+        vec![rule("r", &[pattern], Severity::Error)],
+        &Limits::default(),
+    )
+}
+
+/// Reads the text cut at `cuts` (offsets in rising order).
+fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Found {
+    let mut stream = pack.stream();
+    stream.open(PartId(0), channel);
+    let mut hits = Vec::new();
+    let mut from = 0;
+    for &to in cuts.iter().chain([&text.len()]) {
+        hits.extend_from_slice(&stream.push(PartId(0), &text[from..to]));
+        from = to;
+    }
+    hits.extend_from_slice(&stream.close(PartId(0)));
+    let told = hits.iter().map(|hit| {
+        let (excerpt, matched) = (stream.excerpt(hit), stream.matched(hit));
+        let text = (excerpt.to_owned(), matched.to_owned());
+        (hit.rule.index(), hit.end, hit.decided, text.0, text.1)
+    });
+    (told.collect(), stream.counters())
+}
+
+/// Whole, byte by byte, and at every two-way cut; gives what was found.
+fn read_all_cuts(pack: &Pack, channel: Channel, text: &[u8], name: &str) -> Found {
+    let whole = read(pack, channel, text, &[]);
+    let bytes: Vec<usize> = (1..text.len()).collect();
+    let mut splits: Vec<Vec<usize>> = (0..=text.len()).map(|cut| vec![cut]).collect();
+    splits.push(bytes);
+    for cuts in splits {
+        assert_eq!(
+            read(pack, channel, text, &cuts),
+            whole,
+            "{name} on {}, cut at {cuts:?}",
+            text.escape_ascii()
+        );
+    }
+    whole
+}
+
+/// The earliest end of a match that `fancy-regex` finds in the whole haystack, from any start.
+struct Oracle {
+    pattern: String,
+    /// By the number of characters after the end.
+    exact: Vec<Regex>,
+}
+
+impl Oracle {
+    fn new(pattern: &str, longest: usize) -> Oracle {
+        let exact = |after| Regex::new(&format!(r"(?:{pattern})(?=(?s:.){{{after}}}\z)"));
+        Oracle {
+            pattern: pattern.to_owned(),
+            exact: (0..=longest).map(|after| exact(after).unwrap()).collect(),
+        }
+    }
+
+    fn first_end(&self, text: &str) -> Option<usize> {
+        let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
+        ends.into_iter().find(|&end| self.ends_at(text, end))
+    }
+
+    fn ends_at(&self, text: &str, end: usize) -> bool {
+        let regex = &self.exact[text[end..].chars().count()];
+        let mut starts = text.char_indices().map(|(start, _)| start);
+        starts.any(|start| {
+            let input = RegexInput::new(text).from_pos(start).anchored(true);
+            let found = regex.find_input(input).expect(&self.pattern);
+            start < end && found.is_some_and(|found| found.range() == (start..end))
+        })
+    }
+}
+
+#[test]
+fn the_first_end_is_that_of_fancy_regex_and_certain_as_early_as_can_be() {
+    // Pattern, text, and the (end, decided) of the hit.
+    type Case = (&'static str, &'static str, Option<(u64, u64)>);
+    let cases: &[Case] = &[
+        ("foo(?!bar)", "foobar foo bar", Some((10, 13))),
+        ("foo(?!bar)", "foobar", None),
+        ("foo(?!bar)", "x foo", Some((5, 5))),
+        ("foo(?!bar)", "x fooba", Some((5, 7))),
+        ("foo(?!bar)", "fooé€😀", Some((3, 12))),
+        (
+            r"(?<!\w)rm(?= -rf)",
+            "arm -rf rm -r rm -rf /",
+            Some((16, 20)),
+        ),
+        (r"(?<!\w)rm(?= -rf)", "rm -rf", Some((2, 6))),
+        (r"(a|b)x\1", "axbxb", Some((5, 5))),
+        (r"(a|b)x\1", "axbbxa", None),
+        (r"(?<=key=)\w{4}", "kee=1234 key=12345", Some((17, 17))),
+        (r"(?<=key=)\w{4}", "key=éж€x key=éжüx", Some((24, 24))),
+        (r#"(['"])secret\1"#, r#"'secret" "secret'"#, None),
+        (r#"(['"])secret\1"#, r#"'secret" "secret""#, Some((17, 17))),
+        (r"\bfoo\b(?!\()", "foo( xfoo foo", Some((13, 13))),
+        (r"\bfoo\b(?!\()", "foo() foo;", Some((9, 10))),
+        ("(?<!x)a", "a", Some((1, 1))),
+        ("(?<=^)a", "a", Some((1, 1))),
+        ("(?<=^)a", "ba", None),
+        ("a(?=$)", "aa", Some((2, 2))),
+        ("a(?!$)", "aa", Some((1, 2))),
+        ("a(?=b$)", "abbab", Some((4, 5))),
+        (r"a(?=\z|b)", "caab", Some((3, 4))),
+        ("(?<=a|bc)d", "cd bcd", Some((6, 6))),
+        (r"(\w+) \1\b", "the them the the", Some((16, 16))),
+        ("(?i)(k)-\\1", "k-\u{212A} K-k", Some((9, 9))),
+        ("(?!AKIA)[A-Z]{5}", "AKIAX", None),
+        ("(?!AKIA)[A-Z]{5}", "AKIAXY", Some((6, 6))),
+        ("a++b(?=c)", "aab aabc", Some((7, 8))),
+        ("x(?>ab|a)c?", "xab", Some((3, 3))),
+        ("(?>a+)", "baaa!", Some((4, 5))),
+        ("(?m)^a(?=b)", "ba\nab", Some((4, 5))),
+        ("(?s)a.(?<=\n)", "ax a\n", Some((5, 5))),
+        ("(?x) foo (?!b) # no b", "foob foo", Some((8, 8))),
+        (r"(?<q>['`])y\k<q>", "'y` `y`", Some((7, 7))),
+    ];
+    for &(pattern, text, want) in cases {
+        let found = read_all_cuts(&one(pattern), Channel::Text, text.as_bytes(), pattern).0;
+        let got = found.first().map(|hit| (hit.1, hit.2));
+        assert_eq!(got, want, "{pattern} on {text}");
+        if !pattern.contains('#') {
+            let end = Oracle::new(pattern, text.len()).first_end(text);
+            assert_eq!(got.map(|hit| hit.0 as usize), end, "{pattern} on {text}");
+        }
+    }
+}
+
+#[test]
+fn excerpt_and_match_tell_what_matched() {
+    let text = "a b c d (rm -rf now, and more than that; and more and more and more words";
+    let found = read(
+        &one(r"(?<!\w)rm(?= -rf)"),
+        Channel::Text,
+        text.as_bytes(),
+        &[],
+    )
+    .0;
+    assert_eq!(
+        (found[0].3.as_str(), found[0].4.as_str()),
+        ("a b c d (rm -rf", "rm")
+    );
+}
+
+#[test]
+fn decoded_arguments_are_haystacks_of_their_own() {
+    let cases = [
+        // An escape is text like any other, and offsets count delivered bytes.
+        (r#"{"a":"foo\u0062ar foo\n"}"#, Some((21, 24))),
+        (r#"{"a":"fo\u006f ba"}"#, Some((14, 17))),
+        // The end of a value ends what can be seen.
+        (r#"{"a":"foo","b":"bar"}"#, Some((9, 10))),
+        (r#"{"a":"foobar","b":"fo","c":"o"}"#, None),
+        (r#"{"a":"foo\ud83d\ude00x","b":""}"#, Some((9, 23))),
+        (r#"foobar foo 1"#, Some((10, 12))),
+    ];
+    for (text, want) in cases {
+        let pack = one("foo(?!bar|..z)");
+        let found = read_all_cuts(&pack, Channel::ToolInput, text.as_bytes(), "JSON").0;
+        assert_eq!(found.first().map(|hit| (hit.1, hit.2)), want, "{text}");
+    }
+}
+
+#[test]
+fn bytes_of_no_character_stand_beside_a_match_and_count_one_each() {
+    type Case = (&'static str, &'static [u8], Option<(u64, u64)>);
+    let cases: &[Case] = &[
+        ("a(?!.b)", b"a\xFFb a\xFFc", Some((5, 7))),
+        ("a(?!b)", b"a\xE2\x82", Some((1, 3))),
+        ("a(?=..x)", b"a\xE2\x82x", Some((1, 4))),
+        ("(?<=.)a", b"\xFFa", Some((2, 2))),
+        ("(?<!.)a", b"\xFFa", None),
+        ("(?<=x)a.c", b"xa\xFFc xabc", Some((9, 9))),
+        (r"(a)\xFF?\1", b"a\xFFa aa", Some((6, 6))),
+    ];
+    for &(pattern, text, want) in cases {
+        let found = read_all_cuts(&one(pattern), Channel::Text, text, pattern).0;
+        let got = found.first().map(|hit| (hit.1, hit.2));
+        assert_eq!(got, want, "{pattern} on {}", text.escape_ascii());
+    }
+}
+
+#[test]
+fn among_patterns_of_a_rule_the_earliest_certainty_counts_whatever_the_delta() {
+    let text = b"xab xcde \xE2\x82\xACy";
+    for patterns in [
+        &["a(?=b xcd)", "cd"][..],
+        &["cd", "b(?= x)"],
+        &["e(?= )", "(?-u:\\x82)", "a(?=b)", "b"],
+        &["e", "(?-u:\\xE2)", "d(?=e)"],
+    ] {
+        let pack = pack(
+            vec![rule("r", patterns, Severity::Error)],
+            &Limits::default(),
+        );
+        let (hits, _) = read_all_cuts(&pack, Channel::Text, text, &format!("{patterns:?}"));
+        let alone = patterns.iter().filter_map(|pattern| {
+            let hit = read(&one(pattern), Channel::Text, text, &[]).0;
+            hit.first().map(|hit| (hit.2, hit.1))
+        });
+        assert_eq!(Some((hits[0].2, hits[0].1)), alone.min(), "{patterns:?}");
+    }
+}
+
+#[test]
+fn a_spent_budget_is_a_hit_of_a_critical_rule_and_counted_for_others() {
+    let text = format!("{}!", "a".repeat(40));
+    let limits = Limits {
+        confirm_steps: 1000,
+        ..Limits::default()
+    };
+    for (severity, hits, unconfirmed) in [(Severity::Critical, 1, 0), (Severity::Error, 0, 1)] {
+        let pack = pack(
+            vec![rule("r", &[r"^(?:a|aa)+(a)\1!(?<!a!)"], severity)],
+            &limits,
+        );
+        let found = read_all_cuts(&pack, Channel::Text, text.as_bytes(), "(a+)+");
+        assert_eq!(
+            (found.0.len(), found.1.unconfirmed),
+            (hits, unconfirmed),
+            "{severity:?}"
+        );
+    }
+    let pack = pack(
+        vec![rule("r", &[r"(?:a|aa)+(a)\1(?<!a)"], Severity::Error)],
+        &limits,
+    );
+    let text = "a".repeat(5000);
+    let found = read(&pack, Channel::Text, text.as_bytes(), &[]);
+    assert!(found.0.is_empty() && found.1.unconfirmed > 4000);
+}
+
+#[test]
+fn bounds_can_be_one_and_change_nothing_between_splits() {
+    for (confirm_bytes, confirm_pending) in [(1, 1), (0, 0), (3, 2), (8, 1024), (4096, 1)] {
+        let limits = Limits {
+            confirm_bytes,
+            confirm_pending,
+            ..Limits::default()
+        };
+        for severity in [Severity::Critical, Severity::Error] {
+            let rules = vec![
+                rule("a", &["[ab]+(?=cc)", "a(?=bbbb)"], severity),
+                rule("b", &["(?<=ab)c", r"(\w)\w*-\1"], severity),
+            ];
+            let pack = pack(rules, &limits);
+            let text = "abababcbbbbb abccx-a abababab-aab €uro-€";
+            let (hits, counters) = read_all_cuts(&pack, Channel::Text, text.as_bytes(), "bounds");
+            if severity == Severity::Error && confirm_bytes < 3 {
+                assert!(hits.is_empty() && counters.unconfirmed > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_match_longer_than_the_window_is_told_as_unconfirmed() {
+    let pattern = r"<(\w+)>(?s:.*)</\1>";
+    let text = |gap: usize| format!("<tag>{}</tag>", "x ".repeat(gap));
+    for (gap, hits, unconfirmed) in [(100, 1, 0), (2000, 1, 0), (3000, 0, 1)] {
+        let (found, counters) = read(&one(pattern), Channel::Text, text(gap).as_bytes(), &[]);
+        assert_eq!(
+            (found.len(), counters.unconfirmed),
+            (hits, unconfirmed),
+            "gap of {gap}"
+        );
+    }
+}
+
+/// A random pattern over `abc.` that looks around or refers back.
+fn random_pattern(random: &mut Random, depth: usize, groups: &mut usize, out: &mut String) {
+    if depth == 0 {
+        return out
+            .push_str(random.pick(&["a", "b", "c", ".", "[ab]", "[^a]", "ab", r"\b", "$", "^"]));
+    }
+    let group = |random: &mut Random, open: &str, groups: &mut usize, out: &mut String| {
+        out.push_str(open);
+        random_pattern(random, depth - 1, groups, out);
+        out.push(')');
+    };
+    match random.below(12) {
+        0..=3 => {
+            (0..2 + random.below(2)).for_each(|_| random_pattern(random, depth - 1, groups, out))
+        }
+        4 => {
+            out.push_str("(?:");
+            random_pattern(random, depth - 1, groups, out);
+            out.push('|');
+            random_pattern(random, depth - 1, groups, out);
+            out.push(')');
+        }
+        5 => {
+            group(random, "(?:", groups, out);
+            out.push_str(random.pick(&["*", "+", "?", "{2}", "{1,2}", "*?", "++", "?+"]));
+        }
+        6 => group(random, "(?=", groups, out),
+        7 => group(random, "(?!", groups, out),
+        8 => group(random, "(?<=", groups, out),
+        9 => group(random, "(?<!", groups, out),
+        10 if *groups > 0 => {
+            let number = 1 + random.below(*groups);
+            out.push_str(&format!("(?:\\{number})"));
+        }
+        11 => group(random, "(?>", groups, out),
+        _ => {
+            // The group counts once it is complete: nothing refers to the inside of itself.
+            let mut inner = *groups + 1;
+            group(random, "(", &mut inner, out);
+            *groups = inner;
+        }
+    }
+}
+
+#[test]
+fn random_patterns_agree_with_brute_force_under_random_cuts() {
+    const LONGEST: usize = 9;
+    let mut random = Random::new(0x100C_A40D);
+    let wanted = scale(210_000);
+    let (mut cases, mut hits, mut loaded, mut refused) = (0, 0, 0, 0);
+    while cases < wanted {
+        let mut pattern = String::new();
+        random_pattern(&mut random, 3, &mut 0, &mut pattern);
+        if regex_syntax::parse(&pattern).is_ok() {
+            continue;
+        }
+        let built = Pack::builder().rule(rule("r", &[&pattern], Severity::Error));
+        let Ok(pack) = built.build() else {
+            refused += 1;
+            continue;
+        };
+        loaded += 1;
+        let oracle = Oracle::new(&pattern, LONGEST);
+        for _ in 0..40 {
+            let chars = (0..random.below(LONGEST + 1))
+                .map(|_| *b"aaabbcc ."[random.below(9)..].first().unwrap());
+            let text: Vec<u8> = chars.collect();
+            let want = oracle.first_end(std::str::from_utf8(&text).unwrap());
+            let whole = read(&pack, Channel::Text, &text, &[]);
+            let got = whole.0.first().map(|hit| hit.1 as usize);
+            let shown = text.escape_ascii().to_string();
+            assert_eq!(got, want, "{pattern} on {shown:?}");
+            hits += u64::from(want.is_some());
+            let bytes: Vec<usize> = (1..text.len()).collect();
+            let mut cuts: Vec<usize> = (0..3).map(|_| random.below(text.len() + 1)).collect();
+            cuts.sort_unstable();
+            for cuts in [bytes, cuts] {
+                cases += 1;
+                let found = read(&pack, Channel::Text, &text, &cuts);
+                assert_eq!(found, whole, "{pattern} on {shown:?}, cut at {cuts:?}");
+            }
+        }
+    }
+    println!("{cases} cases, {loaded} patterns ({refused} refused), {hits} texts match");
+    assert!(hits * 20 > cases as u64 / 2, "too few texts match");
+}
+
+/// Patterns of real rule sets that `regex` refuses: each loads, or is refused for a reason that is told.
+#[test]
+fn real_patterns_load_or_are_refused_with_the_reason() {
+    let Some(corpus) = std::env::var_os("TTSR_CORPUS") else {
+        eprintln!("skipped: TTSR_CORPUS is not set");
+        return;
+    };
+    for set in [
+        "kingfisher",
+        "uap-core",
+        "recog",
+        "crs",
+        "detect-secrets",
+        "noseyparker",
+    ] {
+        let path = std::path::Path::new(&corpus).join(format!("rules/{set}.jsonl"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let (mut loaded, mut refused) = (0, 0);
+        for line in text.lines() {
+            let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+            let pattern = entry["pattern"].as_str().unwrap();
+            if regex_syntax::ast::parse::Parser::new()
+                .parse(pattern)
+                .is_ok()
+            {
+                continue;
+            }
+            let built = Pack::builder()
+                .rule(rule("r", &[pattern], Severity::Error))
+                .build();
+            match built {
+                Ok(pack) => {
+                    loaded += 1;
+                    let text =
+                        "<a href='x'>Mozilla/5.0 (X11; Linux x86_64) key=\"aB3$x\" é€\n".repeat(20);
+                    let cuts: Vec<usize> = (0..text.len()).step_by(7).collect();
+                    assert_eq!(
+                        read(&pack, Channel::Text, text.as_bytes(), &cuts),
+                        read(&pack, Channel::Text, text.as_bytes(), &[]),
+                        "{pattern}"
+                    );
+                }
+                Err(refusal) => {
+                    refused += 1;
+                    let why = &refusal.diagnostics()[0];
+                    assert!(!why.message().is_empty());
+                    println!("{set} {}: {}: {}", entry["id"], why.code(), why.message());
+                }
+            }
+        }
+        println!("{set}: of the patterns that `regex` refuses {loaded} load, {refused} do not");
+    }
+}
