@@ -172,6 +172,9 @@ impl Part {
         let Some(rules) = pack.channel(self.channel) else {
             return false;
         };
+        if haystack.is_confirming() {
+            return false;
+        }
         let Some(padded) = rules.matcher.push_short(&mut haystack.cursor, bytes) else {
             return false;
         };
@@ -250,6 +253,15 @@ impl Haystack {
             #[cfg(feature = "lookaround")]
             waiting: confirm::Waiting::new(&rules.confirms),
         }
+    }
+
+    /// Whether every byte is wanted for patterns that look around.
+    #[inline(always)]
+    fn is_confirming(&self) -> bool {
+        #[cfg(feature = "lookaround")]
+        return self.waiting.is_some();
+        #[cfg(not(feature = "lookaround"))]
+        false
     }
 
     fn restart(&mut self, matcher: &Matcher) {
