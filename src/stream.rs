@@ -46,14 +46,16 @@ use part::Part;
 /// }
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
+#[repr(C, align(64))]
 pub struct Stream {
+    // What a delta touches comes first, in one cache line: thousands of streams may take turns.
     pack: Pack,
-    parts: Vec<Part>,
     /// Index of the part that was pushed to last.
-    latest: usize,
+    latest: u32,
+    is_cut: bool,
+    parts: Vec<Part>,
     found: Found,
     attempt: u32,
-    is_cut: bool,
 }
 
 /// The hits of one call, in the order in which they became certain.
@@ -109,6 +111,7 @@ pub struct Counters {
 
 /// What the parts of a stream found: the hits of the current call, and text kept for each hit.
 #[derive(Debug, Default)]
+#[repr(C)]
 struct Found {
     hits: Vec<Hit>,
     /// Text of every hit of this stream, by (rule, part).
@@ -173,7 +176,7 @@ impl Stream {
     #[inline]
     pub fn push(&mut self, part: PartId, bytes: &[u8]) -> Hits<'_> {
         self.found.hits.clear();
-        let latest = self.parts.get_mut(self.latest);
+        let latest = self.parts.get_mut(self.latest as usize);
         let is_done = !self.is_cut
             && latest
                 .is_some_and(|latest| latest.id() == part && latest.push_short(&self.pack, bytes));
@@ -343,8 +346,8 @@ impl Stream {
 
     #[inline]
     fn index(&self, part: PartId) -> Option<usize> {
-        match self.parts.get(self.latest) {
-            Some(latest) if latest.id() == part => Some(self.latest),
+        match self.parts.get(self.latest as usize) {
+            Some(latest) if latest.id() == part => Some(self.latest as usize),
             _ => self.parts.iter().rposition(|other| other.id() == part),
         }
     }
@@ -359,7 +362,7 @@ impl Stream {
                 index
             }
         };
-        self.latest = index;
+        self.latest = index as u32;
         Some(index)
     }
 
@@ -373,8 +376,8 @@ impl Stream {
             return None;
         }
         self.parts.push(Part::new(&self.pack, part, channel));
-        self.latest = self.parts.len() - 1;
-        Some(self.latest)
+        self.latest = (self.parts.len() - 1) as u32;
+        Some(self.latest as usize)
     }
 
     fn quote(&self, hit: &Hit) -> Option<&Quote> {

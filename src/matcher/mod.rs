@@ -47,8 +47,10 @@ pub(crate) struct Event {
 /// it may be reported again at later ends.
 #[derive(Debug)]
 pub(crate) struct Matcher {
-    chars: Option<Union>,
-    bytes: Option<Union>,
+    /// Patterns that match whole characters: nearly all, or none.
+    chars: Union,
+    /// Patterns that can match single bytes of characters.
+    bytes: Option<Box<Union>>,
 }
 
 /// An automaton and which patterns it holds.
@@ -61,8 +63,8 @@ struct Union {
 /// The matching state of one haystack.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
-    chars: Option<lazy::Cursor>,
-    bytes: Option<lazy::Cursor>,
+    chars: lazy::Cursor,
+    bytes: Option<Box<lazy::Cursor>>,
 }
 
 impl Matcher {
@@ -89,17 +91,17 @@ impl Matcher {
         };
         Matcher {
             chars: union(Space::Chars, chars),
-            bytes: union(Space::Bytes, bytes),
+            bytes: (!bytes.is_empty()).then(|| Box::new(union(Space::Bytes, bytes))),
         }
     }
 
     /// A cursor at the start of a haystack.
     #[inline]
     pub(crate) fn start(&self) -> Cursor {
-        let start = |union: &Option<Union>| union.as_ref().map(|union| union.lazy.start());
+        let bytes = self.bytes.as_ref();
         Cursor {
-            chars: start(&self.chars),
-            bytes: start(&self.bytes),
+            chars: self.chars.lazy.start(),
+            bytes: bytes.map(|union| Box::new(union.lazy.start())),
         }
     }
 
@@ -118,10 +120,10 @@ impl Matcher {
     /// gives its bytes padded with zeros, or does nothing.
     #[inline(always)]
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        match (&self.chars, &mut cursor.chars, &self.bytes) {
-            (Some(union), Some(cursor), None) => union.lazy.push_short(cursor, bytes),
-            _ => None,
+        if self.bytes.is_some() {
+            return None;
         }
+        self.chars.lazy.push_short(&mut cursor.chars, bytes)
     }
 
     /// Ends a run of bytes: what follows cannot complete a character that began in it.
@@ -144,26 +146,20 @@ impl Matcher {
 
     /// Sizes of the automata in use.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = AutomatonSize> {
-        [&self.chars, &self.bytes]
-            .into_iter()
-            .flatten()
-            .map(|union| union.lazy.size())
+        let chars = Some(&self.chars).filter(|union| !union.patterns.is_empty());
+        let unions = chars.into_iter().chain(self.bytes.as_deref());
+        unions.map(|union| union.lazy.size())
     }
 
     /// Number of bytes of this haystack that belong to no character.
     pub(crate) fn invalid_bytes(cursor: &Cursor) -> u64 {
-        let unions = [&cursor.chars, &cursor.bytes].into_iter().flatten();
-        unions
-            .map(|cursor| u64::from(cursor.invalid_bytes()))
-            .max()
-            .unwrap_or(0)
+        // Both read the same bytes.
+        cursor.chars.invalid_bytes().into()
     }
 
     #[inline(always)]
     fn each(&self, cursor: &mut Cursor, mut on: impl FnMut(&Union, &mut lazy::Cursor)) {
-        if let (Some(union), Some(cursor)) = (&self.chars, &mut cursor.chars) {
-            on(union, cursor);
-        }
+        on(&self.chars, &mut cursor.chars);
         if let (Some(union), Some(cursor)) = (&self.bytes, &mut cursor.bytes) {
             on(union, cursor);
         }
@@ -171,20 +167,13 @@ impl Matcher {
 }
 
 impl Union {
-    fn new(
-        space: Space,
-        patterns: Vec<Hir>,
-        members: &[usize],
-        table_bytes: usize,
-    ) -> Option<Union> {
-        if members.is_empty() {
-            return None;
-        }
-        let lazy = Lazy::new(Nfa::new(space, &patterns), table_bytes);
-        Some(Union {
-            lazy,
+    fn new(space: Space, patterns: Vec<Hir>, members: &[usize], table_bytes: usize) -> Union {
+        // Without patterns there is nothing to build, and nothing to reserve memory for.
+        let budget = if members.is_empty() { 0 } else { table_bytes };
+        Union {
+            lazy: Lazy::new(Nfa::new(space, &patterns), budget),
             patterns: members.iter().map(|&index| index as u32).collect(),
-        })
+        }
     }
 
     #[inline]

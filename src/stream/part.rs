@@ -19,8 +19,9 @@ mod confirm;
 const BEFORE: usize = 40;
 const EXCERPT: usize = 160;
 
-/// A part, from its opening to its close.
+/// A part, from its opening to its close. What a delta touches comes first, in two cache lines.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Part {
     id: PartId,
     channel: Channel,

@@ -1,8 +1,8 @@
-//! Wire readers: provider streams in, [`Event`](crate::Event)s out.
+//! Wire readers: provider streams in, [`Event`]s out.
 //!
 //! [`Reader`] recognises the format by its content and takes bytes cut anywhere; the same bytes give the
 //! same events. Nothing is an error here: what cannot be read is counted in
-//! [`Event::Unscanned`](crate::Event::Unscanned). It does no I/O, and it knows nothing of rules.
+//! [`Event::Unscanned`]. It does no I/O, and it knows nothing of rules.
 
 mod anthropic;
 mod compact;
