@@ -1,14 +1,15 @@
 //! The matcher: bytes in, pattern ids and offsets out. It knows nothing of rules or TOML.
 //!
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
-//! `tree` shares common beginnings; `alphabet`, `look` and `nfa` build the automaton that `lazy` determinises while it is being
-//! stepped, into the `table` that all streams share. `decode` turns bytes into symbols. `span` finds
-//! where a match began. `around` and `confirm` are for patterns with look-around (feature
+//! `tree` shares common beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it
+//! through the `table` that all streams share, while `build` adds the states that are met. `decode`
+//! turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
 //! `lookaround`): the automaton finds where they may end, and `confirm` decides.
 
 mod alphabet;
 #[cfg(feature = "lookaround")]
 pub(crate) mod around;
+mod build;
 #[cfg(feature = "lookaround")]
 pub(crate) mod confirm;
 pub(crate) mod decode;
@@ -103,6 +104,11 @@ impl Matcher {
             chars: self.chars.lazy.start(),
             bytes: bytes.map(|union| Box::new(union.lazy.start())),
         }
+    }
+
+    /// Takes the cursor to the start of another haystack.
+    pub(crate) fn restart(&self, cursor: &mut Cursor) {
+        self.each(cursor, |union, cursor| union.lazy.restart(cursor));
     }
 
     /// Steps the bytes, each once, and gives what becomes certain. The order is that of `at` within

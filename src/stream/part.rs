@@ -266,7 +266,7 @@ impl Haystack {
     }
 
     fn restart(&mut self, matcher: &Matcher) {
-        self.cursor = matcher.start();
+        matcher.restart(&mut self.cursor);
         self.window.clear();
         #[cfg(feature = "lookaround")]
         self.waiting.iter_mut().for_each(|waiting| waiting.clear());
