@@ -33,7 +33,9 @@ pub struct Limits {
     /// Most rule files in a pack folder. Default 4,096.
     pub files: usize,
     /// Budget of one automaton's transition table and state sets, in bytes. Past it matching stays
-    /// exact and linear, and is slower. Default 64 MiB, of which only what is used is resident.
+    /// exact and linear, and is slower until a new table has replaced the spent one; while streams still
+    /// use that, both are there. There is an automaton for each channel that rules read. Default 64 MiB,
+    /// of which only what is used is resident.
     pub table_bytes: usize,
     /// Most parts of one stream. Default 10,000.
     pub parts: usize,
