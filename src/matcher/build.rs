@@ -231,12 +231,16 @@ impl Builder {
         state
     }
 
-    /// The state that matching of a haystack begins in; it has a row whatever the budget.
-    pub(super) fn start(&mut self, table: &Table) -> Option<StateId> {
-        self.step.outcome = Outcome::default();
-        self.step.after = Before::Start;
-        let hash = self.step.hash();
-        self.add(table, hash, None)
+    /// The states that nothing is in progress in, by what stands before; they have rows whatever the
+    /// budget.
+    pub(super) fn bases(&mut self, table: &Table) -> [StateId; Before::ALL.len()] {
+        Before::ALL.map(|before| {
+            self.step.outcome = Outcome::default();
+            self.step.after = before;
+            let hash = self.step.hash();
+            self.add(table, hash, None)
+                .expect("a new table has room for its first states")
+        })
     }
 
     fn add(&mut self, table: &Table, hash: u64, same_hash: Option<StateId>) -> Option<StateId> {

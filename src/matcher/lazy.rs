@@ -13,6 +13,8 @@ use super::Event;
 use super::alphabet::Place;
 use super::build::{Accept, Builder, Live};
 use super::decode::{Decoder, Symbol};
+use super::lanes::{Lanes, Tile};
+use super::look::Before;
 use super::nfa::Nfa;
 use super::table::{SHORT, StateId, Table};
 
@@ -21,6 +23,9 @@ use super::table::{SHORT, StateId, Table};
 pub(crate) struct Lazy {
     nfa: Nfa,
     budget: usize,
+    /// What stands behind each column, where that is one ASCII character.
+    behind: Box<[Before]>,
+    tile: Tile,
     /// The number of the current generation.
     latest: AtomicU32,
     generations: Mutex<Generations>,
@@ -38,7 +43,8 @@ struct Generations {
 struct Generation {
     number: u32,
     table: Table,
-    start: StateId,
+    /// The states that nothing is in progress in, by what stands before.
+    bases: [StateId; Before::ALL.len()],
     builder: Mutex<Builder>,
 }
 
@@ -71,15 +77,18 @@ impl Generation {
     fn new(nfa: &Nfa, budget: usize, number: u32) -> Generation {
         let table = Table::new(nfa.alphabet.len(), budget);
         let mut builder = Builder::new(nfa, &table, budget);
-        let start = builder
-            .start(&table)
-            .expect("a new table has room for the state that matching begins in");
+        let bases = builder.bases(&table);
         Generation {
             number,
             table,
-            start,
+            bases,
             builder: Mutex::new(builder),
         }
+    }
+
+    /// The state that matching of a haystack begins in.
+    fn start(&self) -> StateId {
+        self.bases[Before::Start as usize]
     }
 
     fn lock(&self) -> MutexGuard<'_, Builder> {
@@ -120,7 +129,10 @@ impl Lazy {
     /// The automaton of `nfa`; the table and state sets of a generation may take about `budget` bytes.
     pub(crate) fn new(nfa: Nfa, budget: usize) -> Lazy {
         let current = Arc::new(Generation::new(&nfa, budget, 0));
+        let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
         Lazy {
+            behind: (0..nfa.alphabet.len()).map(behind).collect(),
+            tile: Tile::USUAL,
             nfa,
             budget,
             latest: AtomicU32::new(0),
@@ -135,7 +147,7 @@ impl Lazy {
     pub(crate) fn start(&self) -> Cursor {
         let generation = Arc::clone(&self.generations().current);
         Cursor {
-            state: generation.start,
+            state: generation.start(),
             generation,
             decoder: Decoder::default(),
             invalid_bytes: 0,
@@ -148,7 +160,7 @@ impl Lazy {
         if cursor.generation.number != self.latest.load(Ordering::Relaxed) {
             cursor.generation = Arc::clone(&self.generations().current);
         }
-        cursor.state = cursor.generation.start;
+        cursor.state = cursor.generation.start();
         cursor.decoder = Decoder::default();
         cursor.invalid_bytes = 0;
         cursor.over = None;
@@ -174,10 +186,69 @@ impl Lazy {
     /// Steps the bytes; gives each pattern that becomes certain to match.
     #[inline]
     pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], on: &mut impl FnMut(Event)) {
-        let Some(&last) = bytes.last() else { return };
         let mut at = 0;
+        if bytes.len() >= self.tile.least {
+            at = self.push_tiles(cursor, bytes, on);
+        }
+        self.push_plain(cursor, bytes, at, on);
+    }
+
+    /// Steps whole tiles in lanes, those with something special in them plainly; gives where they end.
+    fn push_tiles(&self, cursor: &mut Cursor, bytes: &[u8], on: &mut impl FnMut(Event)) -> usize {
+        let size = self.tile.bytes();
+        // After a miss that many tiles are not tried: twice as many after each.
+        let (mut misses, mut skip) = (0u32, 0u32);
+        let mut at = 0;
+        while let Some(text) = bytes.get(at..at + size) {
+            let is_ready = skip == 0 && cursor.over.is_none() && !cursor.decoder.is_pending();
+            let next = is_ready.then(|| self.step_tile(cursor, text)).flatten();
+            match next {
+                Some(state) => {
+                    cursor.state = state;
+                    cursor.decoder.passed_ascii();
+                    misses = 0;
+                }
+                None => {
+                    if is_ready {
+                        misses = (misses + 1).min(6);
+                        skip = 1 << misses;
+                    }
+                    skip = skip.saturating_sub(1);
+                    self.push_plain(cursor, &bytes[..at + size], at, on);
+                }
+            }
+            at += size;
+        }
+        at
+    }
+
+    fn step_tile(&self, cursor: &Cursor, text: &[u8]) -> Option<StateId> {
+        let Generation { table, bases, .. } = &*cursor.generation;
+        let columns = self.nfa.alphabet.bytes();
+        let behind = &self.behind;
+        Lanes {
+            table,
+            columns,
+            bases,
+            behind,
+        }
+        .step(cursor.state, text, self.tile)
+    }
+
+    /// Steps `bytes` from `at` one after the other.
+    #[inline]
+    fn push_plain(
+        &self,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+        mut at: usize,
+        on: &mut impl FnMut(Event),
+    ) {
+        let Some(&last) = bytes[at..].last() else {
+            return;
+        };
         if cursor.decoder.is_pending() || cursor.over.is_some() {
-            at = self.push_slow(cursor, bytes, 0, on);
+            at = self.push_slow(cursor, bytes, at, on);
         }
         let columns = self.nfa.alphabet.bytes();
         while let Some(block) = bytes.get(at..at + BLOCK) {
@@ -241,6 +312,11 @@ impl Lazy {
                 back: 0,
             });
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_tile(&mut self, tile: Tile) {
+        self.tile = tile;
     }
 
     pub(crate) fn size(&self) -> AutomatonSize {

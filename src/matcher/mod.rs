@@ -2,7 +2,7 @@
 //!
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
 //! `tree` shares common beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it
-//! through the `table` that all streams share, while `build` adds the states that are met. `decode`
+//! through the `table` that all streams share (long deltas in `lanes`), while `build` adds the states that are met. `decode`
 //! turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
 //! `lookaround`): the automaton finds where they may end, and `confirm` decides.
 
@@ -13,6 +13,7 @@ mod build;
 #[cfg(feature = "lookaround")]
 pub(crate) mod confirm;
 pub(crate) mod decode;
+mod lanes;
 mod lazy;
 mod look;
 mod nfa;
@@ -148,6 +149,15 @@ impl Matcher {
                 .lazy
                 .finish(cursor, &mut |event| on(union.event(event)));
         });
+    }
+
+    /// Cuts long deltas into other tiles than usual.
+    #[cfg(test)]
+    fn set_tile(&mut self, tile: lanes::Tile) {
+        self.chars.lazy.set_tile(tile);
+        self.bytes
+            .iter_mut()
+            .for_each(|union| union.lazy.set_tile(tile));
     }
 
     /// Sizes of the automata in use.

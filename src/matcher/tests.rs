@@ -8,6 +8,7 @@ use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
 use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind};
 
+use super::lanes::Tile;
 use super::*;
 use crate::limits::Limits;
 use crate::testing::{Random, pattern_text, sample, scale};
@@ -193,6 +194,13 @@ fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     text
 }
 
+/// Lanes even for the shortest texts.
+const SMALL_TILE: Tile = Tile {
+    stretch: 2,
+    early: 1,
+    least: 16,
+};
+
 #[test]
 fn random_patterns_agree_with_regex_under_random_cuts() {
     let groups = scale(4_000);
@@ -201,7 +209,10 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
     for group in 0..groups {
         let (patterns, hirs) = random_patterns(&mut random, 1 + group % 4);
         let budget = [0, 3000, 1 << 20][group % 3];
-        let matcher = Matcher::new(&hirs, budget);
+        let mut matcher = Matcher::new(&hirs, budget);
+        if group % 2 == 0 {
+            matcher.set_tile(SMALL_TILE);
+        }
         let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
         for _ in 0..110 {
             let text = text_for(&mut random, &hirs);
@@ -476,4 +487,52 @@ fn a_worn_table_is_replaced_once_and_again_when_nobody_uses_the_one_before() {
     let mut found = 0;
     matcher.push(&mut busy, b"100000000000000x", |_| found += 1);
     assert_eq!(found, 1);
+}
+
+#[test]
+fn lanes_find_what_plain_steps_find() {
+    let plain_only = Tile {
+        least: usize::MAX,
+        ..Tile::USUAL
+    };
+    let mut random = Random::new(77);
+    let mut events = 0;
+    for group in 0..scale(600) {
+        let (patterns, hirs) = random_patterns(&mut random, 1 + group % 6);
+        let mut matchers = [Matcher::new(&hirs, 1 << 20), Matcher::new(&hirs, 1 << 20)];
+        matchers[0].set_tile(plain_only);
+        let stretch = 2 + random.below(9);
+        let early = 1 + random.below(stretch - 1);
+        matchers[1].set_tile(Tile {
+            stretch,
+            early,
+            least: 1,
+        });
+        for _ in 0..20 {
+            // Mostly ASCII without much to match, so that lanes get through.
+            let mut text: Vec<u8> = (0..400)
+                .map(|_| *random.pick(&[b"-", b" ", b"z", b"a", b"1"]))
+                .map(|[byte]| byte)
+                .collect();
+            let at = random.below(text.len());
+            text.splice(at..at, text_for(&mut random, &hirs));
+            let all = matchers.each_ref().map(|matcher| {
+                let mut found = Vec::new();
+                let mut cursor = matcher.start();
+                for delta in text.chunks(150) {
+                    matcher.push(&mut cursor, delta, |event| {
+                        found.push((event.pattern, event.at, event.back))
+                    });
+                }
+                matcher.finish(&mut cursor, |event| {
+                    found.push((event.pattern, usize::MAX, event.back))
+                });
+                found
+            });
+            assert_eq!(all[0], all[1], "{patterns:?} on {}", text.escape_ascii());
+            events += all[0].len();
+        }
+    }
+    println!("{events} events, all of them the same in lanes");
+    assert!(events > 0);
 }
