@@ -46,7 +46,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
             for &channel in &rule.on {
                 let part = Part::new(rule, channel, example.text);
                 let splits = splits(&options.chunks, part.bytes.len());
-                let (result, split) = judge(&pack, index, example, &part, &splits);
+                let hit = |split| hit(&pack, index, &part, split, example.number);
+                let (result, split) = judge(example.must_hit, &splits, hit);
                 is_kept &= result == Kept::Ok;
                 out.write(&TestRecord::new(rule, example, &part, result, split))?;
             }
@@ -259,14 +260,15 @@ fn member(chars: &mut impl Iterator<Item = char>) -> char {
     }
 }
 
-/// A character that is not in the class, as far as one of the usual ones will do.
+/// A character that is not in the class, as far as one of the usual ones will do: first those without case,
+/// which does not count for tools.
 fn outside(class: &str) -> char {
     let chars: Vec<char> = class.chars().collect();
     let holds = |char| {
         let in_range = |range: &[char]| range[1] == '-' && (range[0]..=range[2]).contains(&char);
         chars.contains(&char) || chars.windows(3).any(in_range)
     };
-    let mut usual = ['x', 'X', '0', '_', '~'].into_iter();
+    let mut usual = ['0', '_', '~', 'x', 'X'].into_iter();
     usual.find(|&char| !holds(char)).unwrap_or('\u{e4}')
 }
 
@@ -337,22 +339,17 @@ impl Kept {
     }
 }
 
+/// Where a rule is broken: `end` and `decided`.
+type Found = Option<(u64, u64)>;
+
 /// With the split that differs from the first, if one does.
-fn judge(
-    pack: &Pack,
-    rule: usize,
-    example: Example<'_>,
-    part: &Part,
-    splits: &[Split],
-) -> (Kept, Option<Split>) {
-    let mut found = splits
-        .iter()
-        .map(|&split| (split, hit(pack, rule, part, split, example.number)));
+fn judge(must_hit: bool, splits: &[Split], hit: impl Fn(Split) -> Found) -> (Kept, Option<Split>) {
+    let mut found = splits.iter().map(|&split| (split, hit(split)));
     let first = found.next().and_then(|(_, hit)| hit);
     if let Some((split, _)) = found.find(|(_, hit)| *hit != first) {
         return (Kept::SplitDependent, Some(split));
     }
-    let kept = match (example.must_hit, first) {
+    let kept = match (must_hit, first) {
         (true, None) => Kept::Missing,
         (false, Some(_)) => Kept::Noisy,
         _ => Kept::Ok,
@@ -362,8 +359,8 @@ fn judge(
 
 const PART: PartId = PartId(0);
 
-/// Where the rule is broken: `end` and `decided`. A stream reports it once a part.
-fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Option<(u64, u64)> {
+/// A stream reports a rule once a part.
+fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Found {
     let mut stream = pack.stream();
     let mut found = None;
     let mut add = |hits: Hits<'_>| {
@@ -439,7 +436,7 @@ impl Record for TestRecord<'_> {
             Kept::Ok => return Ok(()),
             Kept::Noisy => "hits",
             Kept::Missing => "does not hit",
-            Kept::SplitDependent => "hits elsewhere, or not at all, when it is cut otherwise",
+            Kept::SplitDependent => "hits differently when it is cut at other places",
         };
         let style = style(Action::Abort);
         let shown = self.text.char_indices().nth(SHOWN);
@@ -495,12 +492,7 @@ mod tests {
     fn result(pack: &Pack, text: &str, must_hit: bool, chunks: &[Chunk]) -> Kept {
         let part = Part::new(&pack.rules()[0], Channel::ToolInput, text);
         let splits = splits(chunks, part.bytes.len());
-        let example = Example {
-            text,
-            must_hit,
-            number: 1,
-        };
-        judge(pack, 0, example, &part, &splits).0
+        judge(must_hit, &splits, |split| hit(pack, 0, &part, split, 1)).0
     }
 
     #[test]
@@ -529,6 +521,24 @@ mod tests {
             assert_eq!(result(&pack, "a nee", true, &[]), Kept::Missing, "{case}");
             assert_eq!(result(&pack, "nee\"dle", false, &[]), Kept::Noisy, "{case}");
             assert_eq!(result(&pack, "a nee", false, &[]), Kept::Ok, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_hit_that_depends_on_the_split_is_told_whatever_should_be() {
+        let splits = splits(&[], 9);
+        let odd = Split::At(4);
+        let of_one = |found: [Found; 2]| move |split| found[usize::from(split == odd)];
+        for (name, found) in [
+            ("missed once", [Some((5, 5)), None]),
+            ("only once", [None, Some((5, 5))]),
+            ("ends elsewhere", [Some((5, 5)), Some((6, 6))]),
+            ("certain later", [Some((5, 5)), Some((5, 6))]),
+        ] {
+            for must_hit in [true, false] {
+                let judged = judge(must_hit, &splits, of_one(found));
+                assert_eq!(judged, (Kept::SplitDependent, Some(odd)), "{name}");
+            }
         }
     }
 
