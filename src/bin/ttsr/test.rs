@@ -4,6 +4,7 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 
 use clap::Args;
 use serde::{Serialize, Serializer};
@@ -311,7 +312,7 @@ fn splits(chunks: &[Chunk], length: usize) -> Vec<Split> {
     let cuts = places.min(CUTS);
     let mut splits = vec![
         Split::Chunk(Chunk::Whole),
-        Split::Chunk(Chunk::Size(std::num::NonZeroUsize::MIN)),
+        Split::Chunk(Chunk::Size(NonZeroUsize::MIN)),
     ];
     splits.extend((0..cuts).map(|cut| Split::At(1 + cut * places / cuts)));
     splits
