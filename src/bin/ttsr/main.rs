@@ -16,6 +16,7 @@ mod replay;
 mod reply;
 mod scan;
 mod tally;
+mod test;
 
 use std::io;
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ use clap::{Parser, Subcommand};
 use output::tell;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 clean; 1 findings (hits; errors under `check`); 2 the command could not run, or could not \
+Exit codes: 0 clean; 1 findings (hits; errors under `check`; failed examples under `test`); 2 the command could not run, or could not \
 read all of its input.";
 
 /// Rules over a model's reply as it arrives, decided at the byte where they are broken.
@@ -42,6 +43,7 @@ enum Command {
     Replay(replay::Options),
     Scan(scan::Options),
     Check(check::Options),
+    Test(test::Options),
     List(list::Options),
 }
 
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::run(&options),
         Command::Scan(options) => scan::run(&options),
         Command::Check(options) => check::run(&options),
+        Command::Test(options) => test::run(&options),
         Command::List(options) => list::run(&options),
     };
     ExitCode::from(match ended {

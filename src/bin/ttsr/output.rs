@@ -14,7 +14,7 @@ use ttsr::{
 
 use crate::args::Format;
 
-const STRONG: Style = Style::new().bold();
+pub(crate) const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
 /// Says something on the standard error.
@@ -386,7 +386,7 @@ fn kind(pattern: &Pattern) -> &'static str {
     }
 }
 
-fn style(action: Action) -> Style {
+pub(crate) fn style(action: Action) -> Style {
     let color = match action {
         Action::Retry | Action::Abort => AnsiColor::Red,
         Action::Warn | Action::Inject => AnsiColor::Yellow,
