@@ -14,10 +14,9 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::rules::{self, Model};
+use common::rules::{Rules, pool, push_all};
 use common::text::Text;
-use common::{PART, close, open};
-use ttsr::{Channel, Limits, Pack, Stream};
+use ttsr::{Channel, Stream};
 
 /// Bytes that each stream reads.
 const READ: usize = 2000;
@@ -48,56 +47,44 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn main() {
-    let is_test = std::env::args().any(|argument| argument == "--test")
-        || !std::env::args().any(|argument| argument == "--bench");
-    let (streams, counts) = if is_test {
+    let has = |name: &str| std::env::args().any(|argument| argument == name);
+    let (streams, counts) = if has("--test") || !has("--bench") {
         (SLICES, &[1, 100][..])
     } else {
         (1000, &[1, 100, 1000][..])
     };
     let text = Text::of_length(SLICES * READ);
+    let slices: Vec<&[u8]> = text.bytes.chunks(READ).collect();
     for &count in counts {
-        let patterns = rules::patterns(count);
-        let model = Model::new(&patterns);
-        let hits: Vec<usize> = text
-            .bytes
-            .chunks(READ)
-            .map(|slice| model.hits(slice))
-            .collect();
-        drop(model);
         for channel in [Channel::Text, Channel::ToolInput] {
-            let pack = rules::pack(&patterns, channel, Limits::default());
-            weigh(&pack, channel, &text, (streams, &hits));
+            weigh(&Rules::new(&pool(count), channel), &slices, streams);
         }
     }
 }
 
-fn weigh(pack: &Pack, channel: Channel, text: &Text, (streams, hits): (usize, &[usize])) {
-    let slices: Vec<Text> = text
-        .bytes
-        .chunks(READ)
-        .map(|slice| slice_of(slice, channel))
-        .collect();
-    drop(read(pack, channel, &slices, SLICES)); // builds the states
-    let fresh = LIVE.load(Ordering::Relaxed);
-    let unread = open_all(pack, channel, streams);
-    let unread_bytes = LIVE.load(Ordering::Relaxed) - fresh;
-    drop(unread);
+fn weigh(rules: &Rules, slices: &[&[u8]], streams: usize) {
+    let hits: Vec<usize> = slices.iter().map(|slice| rules.hits(slice)).collect();
+    let arriving = slices.iter().map(|slice| Text::of_bytes(slice.to_vec()));
+    let arriving: Vec<Text> = arriving.map(|slice| rules.arriving(&slice)).collect();
+    drop(read(rules, &arriving, SLICES)); // builds the states
+
     let before = LIVE.load(Ordering::Relaxed);
-    let (mut all, mut found) = read(pack, channel, &slices, streams);
+    let unread: Vec<Stream> = (0..streams).map(|_| rules.open()).collect();
+    let unread_bytes = LIVE.load(Ordering::Relaxed) - before;
+    drop(unread);
+    let (mut open, mut found) = read(rules, &arriving, streams);
     let bytes = LIVE.load(Ordering::Relaxed) - before;
-    found += all
-        .iter_mut()
-        .map(|stream| close(stream, channel))
-        .sum::<usize>();
+
+    let closed = open.iter_mut().map(|stream| rules.close(stream));
+    found += closed.sum::<usize>();
     let expected: usize = hits.iter().cycle().take(streams).sum();
-    assert_eq!(found, expected, "hits of {} rules", pack.rules().len());
-    let size = pack.automata(channel).next().expect("a rule reads it");
+    let size = rules.pack.automata(rules.channel).next();
+    let size = size.expect("a rule reads it");
+    let (count, channel) = (rules.pack.rules().len(), rules.channel.name());
+    assert_eq!(found, expected, "hits of {count} rules on {channel}");
     println!(
-        "memory: {} rules, {}: {streams} streams of {READ} bytes each: {} bytes a stream \
-         ({} before its first delta), {found} hits; shared: table {} + sets {} bytes, {} states",
-        pack.rules().len(),
-        channel.name(),
+        "{count} rules, {channel}, {streams} streams of {READ} bytes: {} bytes a stream, of them {} \
+         once it is open ({found} hits); shared table {} + sets {} bytes, {} states",
         bytes / streams,
         unread_bytes / streams,
         size.table_bytes,
@@ -106,28 +93,10 @@ fn weigh(pack: &Pack, channel: Channel, text: &Text, (streams, hits): (usize, &[
     );
 }
 
-/// The slice as it arrives on that channel.
-fn slice_of(slice: &[u8], channel: Channel) -> Text {
-    let text = Text::of_bytes(slice.to_vec());
-    match channel {
-        Channel::ToolInput => text.escaped(),
-        _ => text,
-    }
-}
-
-fn open_all(pack: &Pack, channel: Channel, streams: usize) -> Vec<Stream> {
-    (0..streams).map(|_| open(pack, channel)).collect()
-}
-
 /// Streams that have read a slice each, and their hits.
-fn read(pack: &Pack, channel: Channel, slices: &[Text], streams: usize) -> (Vec<Stream>, usize) {
-    let mut open = open_all(pack, channel, streams);
-    let mut hits = 0;
-    for (stream, slice) in open.iter_mut().zip(slices.iter().cycle()) {
-        hits += slice
-            .deltas()
-            .map(|delta| stream.push(PART, delta).len())
-            .sum::<usize>();
-    }
+fn read(rules: &Rules, arriving: &[Text], streams: usize) -> (Vec<Stream>, usize) {
+    let mut open: Vec<Stream> = (0..streams).map(|_| rules.open()).collect();
+    let pairs = open.iter_mut().zip(arriving.iter().cycle());
+    let hits = pairs.map(|(stream, slice)| push_all(stream, slice)).sum();
     (open, hits)
 }

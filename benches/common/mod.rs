@@ -6,16 +6,12 @@ pub(crate) mod rescan;
 pub(crate) mod rules;
 pub(crate) mod text;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Throughput};
-use ttsr::{Channel, Pack, PartId, Stream};
 
-use rules::KEY;
 use text::Text;
-
-pub(crate) const PART: PartId = PartId(0);
 
 /// A case to be timed: what one pass over it reads, and how many hits it must have.
 pub(crate) struct Case {
@@ -26,6 +22,15 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    pub(crate) fn new(name: impl Into<String>, text: &Text, hits: usize) -> Case {
+        Case {
+            name: name.into(),
+            deltas: text.deltas().count(),
+            bytes: text.bytes.len(),
+            hits,
+        }
+    }
+
     /// Times passes. Each gives the time that counts and its hits.
     ///
     /// Criterion reports time and throughput of a pass; the fastest one is printed per delta.
@@ -62,42 +67,4 @@ impl Case {
             );
         }
     }
-}
-
-/// A stream with an open part; tool input is inside its argument already.
-pub(crate) fn open(pack: &Pack, channel: Channel) -> Stream {
-    let mut stream = pack.stream();
-    stream.open(PART, channel);
-    if channel == Channel::ToolInput {
-        assert!(stream.push(PART, br#"{"content":""#).is_empty());
-    }
-    stream
-}
-
-/// Ends a part with [`KEY`]; gives the hits of that.
-pub(crate) fn close(stream: &mut Stream, channel: Channel) -> usize {
-    let mut hits = stream.push(PART, KEY).len();
-    if channel == Channel::ToolInput {
-        hits += stream.push(PART, br#""}"#).len();
-    }
-    hits + stream.close(PART).len()
-}
-
-/// One pass: every stream opens, the deltas arrive in turn (timed), every stream closes.
-pub(crate) fn pass(
-    pack: &Pack,
-    channel: Channel,
-    text: &Text,
-    streams: usize,
-) -> (Duration, usize) {
-    let mut open: Vec<Stream> = (0..streams).map(|_| open(pack, channel)).collect();
-    let (mut next, mut hits) = (0, 0);
-    let started = Instant::now();
-    for delta in text.deltas() {
-        hits += open[next].push(PART, delta).len();
-        next = if next + 1 == streams { 0 } else { next + 1 };
-    }
-    let took = started.elapsed();
-    let closed = open.iter_mut().map(|stream| close(stream, channel));
-    (took, hits + closed.sum::<usize>())
 }

@@ -4,44 +4,48 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use regex_automata::meta::Regex;
-use regex_automata::{Input, PatternSet};
+use regex_automata::{Input, MatchKind, PatternSet};
 
-use super::rules::KEY;
 use super::text::Text;
 
 /// All patterns in one regex, searched for every one that matches.
 pub(crate) struct Rescan {
     regex: Regex,
+    ending: Vec<u8>,
     found: PatternSet,
 }
 
 impl Rescan {
-    pub(crate) fn new(patterns: &[String]) -> Rescan {
+    pub(crate) fn new(patterns: &[String], ending: &[u8]) -> Rescan {
         // Room for all states the text visits: the engine falls back to its slowest search without.
         let config = Regex::config()
             .hybrid_cache_capacity(64 << 20)
-            .nfa_size_limit(None);
+            .nfa_size_limit(None)
+            .match_kind(MatchKind::All);
         let regex = Regex::builder().configure(config).build_many(patterns);
         Rescan {
             regex: regex.expect("the patterns parse"),
+            ending: ending.to_vec(),
             found: PatternSet::new(patterns.len()),
         }
     }
 
     /// Accumulates each delta behind `seen` and searches the last `window` bytes before it and the delta
-    /// itself; gives the time and the number of patterns that were found at the end, [`KEY`] included.
+    /// itself; gives the time and the number of patterns that were found at the end, those of the ending
+    /// included.
     ///
     /// With a window the patterns found add up; without one the last search has them all.
     pub(crate) fn pass(&mut self, seen: &[u8], text: &Text, window: usize) -> (Duration, usize) {
-        let mut buffer = Vec::with_capacity(seen.len() + text.bytes.len() + KEY.len());
-        buffer.extend_from_slice(seen);
+        let mut buffer = seen.to_vec();
         self.found.clear();
         let started = Instant::now();
         for delta in text.deltas() {
             self.search(&mut buffer, delta, window);
         }
         let took = started.elapsed();
-        self.search(&mut buffer, KEY, window);
+        let ending = std::mem::take(&mut self.ending);
+        self.search(&mut buffer, &ending, window);
+        self.ending = ending;
         (took, self.found.len())
     }
 

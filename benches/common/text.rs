@@ -29,6 +29,7 @@ const WORDS: [(&str, &str); 4] = [
 ];
 
 /// Some text and the offsets of its deltas: the first is 0, the last its length.
+#[derive(Clone)]
 pub(crate) struct Text {
     pub(crate) bytes: Vec<u8>,
     pub(crate) deltas: Vec<u32>,
@@ -48,10 +49,10 @@ impl Text {
     /// `length` bytes of the corpus' replies in deltas of measured sizes, or of text made here where
     /// there is no corpus.
     pub(crate) fn of_length(length: usize) -> Text {
-        let Some(corpus) = corpus() else {
-            return Text::made("ASCII", length);
-        };
-        let mut bytes = recorded(&corpus);
+        let mut bytes = corpus().map_or_else(
+            || Text::made("ASCII", length).bytes,
+            |corpus| recorded(&corpus),
+        );
         make_ascii(&mut bytes);
         assert!(bytes.len() >= length, "the corpus is too short");
         bytes.truncate(length);
