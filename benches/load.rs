@@ -4,55 +4,31 @@
 //! table. Data: `pool-7000.txt` of the corpus (one realistic code pattern a line) where `TTSR_CORPUS`
 //! is set, else patterns made here; hostile text is random binary digits.
 
+mod common;
+
 use std::hint::black_box;
 use std::time::Instant;
 
+use common::rules;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ttsr::{Channel, Limits, Pack, PartId, Pattern, PatternKind, Rule, Stream};
-
-/// The first `count` patterns.
-fn patterns(count: usize) -> Vec<String> {
-    let Some(corpus) = std::env::var_os("TTSR_CORPUS") else {
-        eprintln!("TTSR_CORPUS is not set: patterns made here are used");
-        let made = |n| format!(r"(?i)\bneedle{n}_[a-z]{{2,9}}\s*[:=]\s*\w+");
-        return (0..count).map(made).collect();
-    };
-    let file = std::path::Path::new(&corpus).join("rules/pool-7000.txt");
-    let text = std::fs::read_to_string(file).expect("the corpus holds pool-7000.txt");
-    text.lines().take(count).map(str::to_owned).collect()
-}
-
-fn pack(patterns: &[String], limits: Limits) -> Pack {
-    let rules = patterns.iter().enumerate().map(|(number, text)| {
-        let pattern = Pattern {
-            kind: PatternKind::Regex,
-            text: text.clone(),
-        };
-        let mut rule = Rule::new(format!("bench/p{number:05}"), vec![pattern]);
-        rule.description = "A pattern of the pool".to_owned();
-        rule.on = vec![Channel::Text];
-        rule
-    });
-    let builder = rules.fold(Pack::builder().limits(limits), |pack, rule| pack.rule(rule));
-    builder.build().expect("the patterns load")
-}
+use ttsr::{Channel, Limits, Pack, PartId, Stream};
 
 fn load(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("load");
     group.sample_size(10);
     for count in [1, 100, 1000] {
-        let patterns = patterns(count);
+        let patterns = rules::pool(count);
         group.throughput(Throughput::Elements(count as u64));
         group.bench_function(format!("{count} patterns"), |bencher| {
             bencher.iter(|| {
-                let pack = pack(black_box(&patterns), Limits::default());
+                let pack = rules::pack(black_box(&patterns), Channel::Text, Limits::default());
                 assert_eq!(pack.rules().len(), patterns.len());
                 pack
             });
         });
     }
     let started = Instant::now();
-    let loaded = pack(&patterns(1000), Limits::default());
+    let loaded = rules::pack(&rules::pool(1000), Channel::Text, Limits::default());
     println!(
         "load of 1,000 patterns: {:.1} ms, once, cold",
         started.elapsed().as_secs_f64() * 1e3
@@ -70,8 +46,9 @@ fn hostile(criterion: &mut Criterion) {
         table_bytes: 1 << 20,
         ..Limits::default()
     };
-    let pack = pack(
+    let pack = rules::pack(
         &["[01]*1[01]{18}x".to_owned(), "1[01]{20}y".to_owned()],
+        Channel::Text,
         limits,
     );
     let mut digits = 0x9E37_79B9u64;

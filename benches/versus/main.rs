@@ -14,6 +14,7 @@
 #![allow(missing_docs)] // a bench has no public items worth documenting
 
 mod hyperscan;
+#[path = "../common/text.rs"]
 mod text;
 
 use std::hint::black_box;

@@ -1,0 +1,164 @@
+//! The rules that are timed, text that breaks some of them, and the naive model that says how often.
+
+#![allow(dead_code)] // shared; each bench uses some of it
+
+use std::time::{Duration, Instant};
+
+use regex_automata::meta::Regex;
+use regex_syntax::hir::{Class, Hir, HirKind};
+use ttsr::{Channel, Limits, Pack, PartId, Pattern, PatternKind, Rule, Stream};
+
+use super::text::{Text, corpus};
+
+pub(crate) const PART: PartId = PartId(0);
+
+/// One pattern of so many is broken at the end of every part.
+const BROKEN: usize = 40;
+
+/// The first `count` patterns of the corpus' pool, or as many made here.
+pub(crate) fn pool(count: usize) -> Vec<String> {
+    let Some(corpus) = corpus() else {
+        eprintln!("TTSR_CORPUS is not set: patterns and text made here are used");
+        let made = |n| format!(r"(?i)\bneedle{n}_[a-z]{{2,9}}\s*[:=]\s*\w+");
+        return (0..count).map(made).collect();
+    };
+    let file = corpus.join("rules/pool-7000.txt");
+    let text = std::fs::read_to_string(file).expect("the corpus holds pool-7000.txt");
+    text.lines().take(count).map(str::to_owned).collect()
+}
+
+/// A rule for each pattern, on that channel.
+pub(crate) fn pack(patterns: &[String], channel: Channel, limits: Limits) -> Pack {
+    let rules = patterns.iter().enumerate().map(|(number, text)| {
+        let pattern = Pattern {
+            kind: PatternKind::Regex,
+            text: text.clone(),
+        };
+        let mut rule = Rule::new(format!("bench/p{number:05}"), vec![pattern]);
+        rule.description = "A pattern of the pool".to_owned();
+        rule.on = vec![channel];
+        rule
+    });
+    let builder = rules.fold(Pack::builder().limits(limits), |pack, rule| pack.rule(rule));
+    builder.build().expect("the patterns load")
+}
+
+/// A pack on one channel, and what it must find.
+pub(crate) struct Rules {
+    pub(crate) pack: Pack,
+    pub(crate) channel: Channel,
+    /// The naive model: each pattern by itself, searched in the whole of a part.
+    model: Vec<Regex>,
+    /// What every part ends with, after the time was taken: it breaks some rules.
+    pub(crate) ending: Vec<u8>,
+}
+
+impl Rules {
+    pub(crate) fn new(patterns: &[String], channel: Channel) -> Rules {
+        let regex = |text: &String| Regex::new(text).expect("the pattern parses");
+        let samples = patterns.iter().step_by(BROKEN).map(|pattern| {
+            let hir = regex_syntax::parse(pattern).expect("the pattern parses");
+            let mut text = String::new();
+            sample(&hir, &mut text);
+            format!("{text} ")
+        });
+        Rules {
+            pack: pack(patterns, channel, Limits::default()),
+            channel,
+            model: patterns.iter().map(regex).collect(),
+            ending: format!(" {}", samples.collect::<String>()).into(),
+        }
+    }
+
+    /// Number of rules that are broken in a part of this text and the ending.
+    pub(crate) fn hits(&self, text: &[u8]) -> usize {
+        let text = [text, &self.ending].concat();
+        let broken = self.model.iter().filter(|regex| regex.is_match(&text));
+        let hits = broken.count();
+        assert!(hits > 0, "the ending breaks no rule");
+        hits
+    }
+
+    /// The same, summed over streams that take turns, a delta each.
+    pub(crate) fn hits_of(&self, text: &Text, streams: usize) -> usize {
+        let mut parts = vec![Vec::new(); streams];
+        for (number, delta) in text.deltas().enumerate() {
+            parts[number % streams].extend_from_slice(delta);
+        }
+        parts.iter().map(|part| self.hits(part)).sum()
+    }
+
+    /// A stream with an open part; tool input is inside its argument already.
+    pub(crate) fn open(&self) -> Stream {
+        let mut stream = self.pack.stream();
+        stream.open(PART, self.channel);
+        if self.channel == Channel::ToolInput {
+            assert!(stream.push(PART, br#"{"content":""#).is_empty());
+        }
+        stream
+    }
+
+    /// The text as it arrives: inside JSON if it is tool input.
+    pub(crate) fn arriving(&self, text: &Text) -> Text {
+        match self.channel {
+            Channel::ToolInput => text.escaped(),
+            _ => text.clone(),
+        }
+    }
+
+    /// Ends a part, its ending in small pieces; gives the hits of that.
+    pub(crate) fn close(&self, stream: &mut Stream) -> usize {
+        let ending = self.arriving(&Text::of_bytes(self.ending.clone()));
+        let mut hits = push_all(stream, &ending);
+        if self.channel == Channel::ToolInput {
+            hits += stream.push(PART, br#""}"#).len();
+        }
+        hits + stream.close(PART).len()
+    }
+
+    /// One pass: every stream opens, the deltas arrive in turn (timed), every stream closes. Gives the
+    /// time and the hits.
+    pub(crate) fn pass(&self, arriving: &Text, streams: usize) -> (Duration, usize) {
+        let mut open: Vec<Stream> = (0..streams).map(|_| self.open()).collect();
+        let (mut next, mut hits) = (0, 0);
+        let started = Instant::now();
+        for delta in arriving.deltas() {
+            hits += open[next].push(PART, delta).len();
+            next = if next + 1 == streams { 0 } else { next + 1 };
+        }
+        let took = started.elapsed();
+        let closed = open.iter_mut().map(|stream| self.close(stream));
+        (took, hits + closed.sum::<usize>())
+    }
+}
+
+/// Pushes every delta; gives the hits.
+pub(crate) fn push_all(stream: &mut Stream, text: &Text) -> usize {
+    let hits = text.deltas().map(|delta| stream.push(PART, delta).len());
+    hits.sum()
+}
+
+/// Appends a short text that the expression matches, where nothing must stand around it.
+fn sample(hir: &Hir, text: &mut String) {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => {}
+        HirKind::Literal(literal) => text.push_str(&String::from_utf8_lossy(&literal.0)),
+        HirKind::Class(Class::Unicode(class)) => {
+            text.extend(class.ranges().first().map(|range| range.start()));
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            text.extend(
+                class
+                    .ranges()
+                    .first()
+                    .map(|range| char::from(range.start())),
+            );
+        }
+        HirKind::Repetition(repetition) => {
+            (0..repetition.min).for_each(|_| sample(&repetition.sub, text));
+        }
+        HirKind::Capture(capture) => sample(&capture.sub, text),
+        HirKind::Concat(all) => all.iter().for_each(|hir| sample(hir, text)),
+        HirKind::Alternation(any) => sample(&any[0], text),
+    }
+}

@@ -1,0 +1,260 @@
+//! The text that is timed, and how it is cut: what was recorded, sources, or text made here.
+
+#![allow(dead_code)] // shared; each bench uses some of it
+
+use std::path::{Path, PathBuf};
+
+/// Bytes of sources from cargo's registry.
+const SOURCES: usize = 10 << 20;
+
+/// Sizes of deltas where no measured ones are at hand: OpenAI's deciles, from 0 to 90 %.
+const SIZES: [usize; 10] = [1, 1, 2, 3, 3, 4, 5, 6, 7, 9];
+
+/// Words of text made here, by the name of its script.
+const WORDS: [(&str, &str); 4] = [
+    (
+        "ASCII",
+        "the function reads a file and returns what it found, so we test let mut count = items.len(); \
+         first then it's (no error) again with `cargo build` before value: done.",
+    ),
+    (
+        "Chinese",
+        "这个 函数 读取 文件 并 返回 结果 。 我们 先 运行 测试 ， 然后 修改 代码 错误 没有 问题 规则 需要 检查",
+    ),
+    (
+        "Russian",
+        "эта функция читает файл и возвращает результат . сначала мы запускаем тесты , потом меняем код без ошибок",
+    ),
+    ("emoji", "😀 🚀 🎉 🔥 ✅ 🧪 🦀 👍🏽 👩‍💻 ❤️ 📦 🛑 🤔 🏳️‍🌈"),
+];
+
+/// Some text and the offsets of its deltas: the first is 0, the last its length.
+#[derive(Clone)]
+pub(crate) struct Text {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) deltas: Vec<u32>,
+}
+
+impl Text {
+    /// All of the corpus and the sources, in deltas of measured sizes.
+    pub(crate) fn new(corpus: &Path) -> Text {
+        let mut bytes = recorded(corpus);
+        sources(&mut bytes);
+        make_ascii(&mut bytes);
+        let sizes = sizes(corpus);
+        let deltas = cut(bytes.len(), &sizes);
+        Text { bytes, deltas }
+    }
+
+    /// `length` bytes of the corpus' replies in deltas of measured sizes, or of text made here where
+    /// there is no corpus.
+    pub(crate) fn of_length(length: usize) -> Text {
+        let mut bytes = corpus().map_or_else(
+            || Text::made("ASCII", length).bytes,
+            |corpus| recorded(&corpus),
+        );
+        make_ascii(&mut bytes);
+        assert!(bytes.len() >= length, "the corpus is too short");
+        bytes.truncate(length);
+        Text::of_bytes(bytes)
+    }
+
+    /// That text, in deltas of measured sizes.
+    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Text {
+        let sizes = corpus().map_or_else(|| SIZES.to_vec(), |corpus| sizes(&corpus));
+        Text::cut(bytes, &sizes)
+    }
+
+    /// About `length` bytes made of the words of that script, in deltas of whole characters.
+    pub(crate) fn made(script: &str, length: usize) -> Text {
+        let words = WORDS.iter().find(|(name, _)| *name == script);
+        let words: Vec<&str> = words.expect("a known script").1.split(' ').collect();
+        let gap = if script == "Chinese" { "" } else { " " };
+        let mut random = Random::default();
+        let mut text = String::new();
+        while text.len() < length {
+            text.push_str(words[random.below(words.len())]);
+            text.push_str(if random.below(12) == 0 { "\n" } else { gap });
+        }
+        let mut cuts = cut(text.len(), &SIZES);
+        cuts.iter_mut()
+            .for_each(|cut| *cut = text.ceil_char_boundary(*cut as usize) as u32);
+        cuts.dedup();
+        Text {
+            bytes: text.into(),
+            deltas: cuts,
+        }
+    }
+
+    /// The same bytes of another text, cut in the same places.
+    pub(crate) fn cut_like(&self, like: &Text) -> Text {
+        Text {
+            bytes: self.bytes[..like.bytes.len()].to_vec(),
+            deltas: like.deltas.clone(),
+        }
+    }
+
+    /// This text inside a JSON string, in deltas of the same sizes; the quotes are not there.
+    pub(crate) fn escaped(&self) -> Text {
+        let text = std::str::from_utf8(&self.bytes).expect("whole characters");
+        let text = serde_json::to_string(text).expect("text is valid JSON");
+        let sizes: Vec<usize> = self.deltas().map(<[u8]>::len).collect();
+        Text::cut(text[1..text.len() - 1].into(), &sizes)
+    }
+
+    /// The deltas up to that many bytes.
+    pub(crate) fn truncated(&self, length: usize) -> Text {
+        let cuts = self.deltas.iter().copied();
+        let deltas: Vec<u32> = cuts.take_while(|cut| *cut as usize <= length).collect();
+        let end = deltas.last().map_or(0, |cut| *cut as usize);
+        Text {
+            bytes: self.bytes[..end].to_vec(),
+            deltas,
+        }
+    }
+
+    pub(crate) fn deltas(&self) -> impl Iterator<Item = &[u8]> {
+        let cuts = self.deltas.windows(2);
+        cuts.map(|cut| &self.bytes[cut[0] as usize..cut[1] as usize])
+    }
+
+    fn cut(bytes: Vec<u8>, sizes: &[usize]) -> Text {
+        let deltas = cut(bytes.len(), sizes);
+        Text { bytes, deltas }
+    }
+
+    pub(crate) fn fixed(&self, size: usize) -> Vec<u32> {
+        let mut cuts: Vec<u32> = (0..self.bytes.len() as u32).step_by(size).collect();
+        cuts.push(self.bytes.len() as u32);
+        cuts
+    }
+
+    /// The deltas in the order in which they arrive when every one of `streams` has its own slice of
+    /// the text and they take turns.
+    pub(crate) fn interleave(&self, cuts: &[u32], streams: usize) -> (Vec<u8>, Vec<u32>) {
+        if streams == 1 {
+            return (self.bytes.clone(), cuts.to_vec());
+        }
+        let each = (cuts.len() - 1) / streams;
+        let (mut bytes, mut arrived) = (Vec::with_capacity(self.bytes.len()), vec![0]);
+        for turn in 0..each {
+            for stream in 0..streams {
+                let delta = stream * each + turn;
+                bytes
+                    .extend_from_slice(&self.bytes[cuts[delta] as usize..cuts[delta + 1] as usize]);
+                arrived.push(bytes.len() as u32);
+            }
+        }
+        (bytes, arrived)
+    }
+}
+
+/// Where the corpus is, if it is at hand.
+pub(crate) fn corpus() -> Option<PathBuf> {
+    std::env::var_os("TTSR_CORPUS").map(PathBuf::from)
+}
+
+/// Every reply of the corpus, one behind the other.
+fn recorded(corpus: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for file in files(&corpus.join("streams")) {
+        for line in lines(&file) {
+            let deltas = line["deltas"].as_array().into_iter().flatten();
+            deltas.for_each(|delta| bytes.extend(delta[1].as_str().unwrap_or_default().bytes()));
+        }
+    }
+    for line in lines(&corpus.join("transcripts/transcripts.jsonl")) {
+        bytes.extend(line["text"].as_str().unwrap_or_default().bytes());
+    }
+    bytes
+}
+
+fn make_ascii(bytes: &mut [u8]) {
+    let others = bytes.iter_mut().filter(|byte| !byte.is_ascii());
+    others.for_each(|byte| *byte = b'?');
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.sort();
+    files
+}
+
+fn lines(file: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(file).expect("a corpus file");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("one JSON object a line"))
+        .collect()
+}
+
+/// Appends Rust, Markdown, JavaScript and Python sources, each file once, in a fixed order.
+fn sources(bytes: &mut Vec<u8>) {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let Some(home) = home else { return };
+    let end = bytes.len() + SOURCES;
+    let mut folders = vec![home.join("registry/src")];
+    while let Some(folder) = folders.pop() {
+        for path in files(&folder).into_iter().rev() {
+            if path.is_dir() {
+                folders.push(path);
+            } else if is_source(&path) && bytes.len() < end {
+                // No file may weigh too much, and tables of data are no text.
+                let text = std::fs::read(&path).unwrap_or_default();
+                if text.len() < 100 << 10 && !path.to_string_lossy().contains("table") {
+                    bytes.extend(text);
+                }
+            }
+        }
+        if bytes.len() >= end {
+            return bytes.truncate(end);
+        }
+    }
+}
+
+fn is_source(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("rs" | "md" | "js" | "py"))
+}
+
+/// Sizes of OpenAI's text deltas: the measured quantiles.
+fn sizes(corpus: &Path) -> Vec<usize> {
+    let text =
+        std::fs::read_to_string(corpus.join("chunk_sizes.json")).expect("the measured sizes");
+    let value: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
+    let quantiles = value["openai-chat"]["text"]["quantiles_chars_0_to_100_step_1"].as_array();
+    let quantiles = quantiles.expect("quantiles of text").iter();
+    quantiles
+        .take(100)
+        .map(|size| size.as_u64().expect("a size") as usize)
+        .collect()
+}
+
+fn cut(length: usize, sizes: &[usize]) -> Vec<u32> {
+    let mut random = Random::default();
+    let (mut cuts, mut at) = (vec![0], 0);
+    while at < length {
+        at = (at + sizes[random.below(sizes.len())]).min(length);
+        cuts.push(at as u32);
+    }
+    cuts
+}
+
+/// The same numbers in every run (xorshift).
+struct Random(u64);
+
+impl Default for Random {
+    fn default() -> Random {
+        Random(0x9E37_79B9_7F4A_7C15)
+    }
+}
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % bound
+    }
+}

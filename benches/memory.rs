@@ -1,0 +1,102 @@
+//! What open streams weigh.
+//!
+//! Reveals: bytes per open stream, besides the pack they share; and whether what a stream weighs depends
+//! on the number of rules (it must not) or on what it read.
+//!
+//! Data: slices of 2 KB of the corpus' replies in deltas of OpenAI's measured sizes and patterns of its
+//! pool where `TTSR_CORPUS` is set, else made here. Every byte asked of the allocator is counted. The
+//! table is warm: its bytes are the pack's, and are printed beside.
+
+#![allow(unsafe_code)] // implementing `GlobalAlloc` is unsafe; this one only counts and passes on
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::rules::{Rules, pool, push_all};
+use common::text::Text;
+use ttsr::{Channel, Stream};
+
+/// Bytes that each stream reads.
+const READ: usize = 2000;
+
+/// Different slices of text; streams take them in turn.
+const SLICES: usize = 50;
+
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it is; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() {
+    let has = |name: &str| std::env::args().any(|argument| argument == name);
+    let (streams, counts) = if has("--test") || !has("--bench") {
+        (SLICES, &[1, 100][..])
+    } else {
+        (1000, &[1, 100, 1000][..])
+    };
+    let text = Text::of_length(SLICES * READ);
+    let slices: Vec<&[u8]> = text.bytes.chunks(READ).collect();
+    for &count in counts {
+        for channel in [Channel::Text, Channel::ToolInput] {
+            weigh(&Rules::new(&pool(count), channel), &slices, streams);
+        }
+    }
+}
+
+fn weigh(rules: &Rules, slices: &[&[u8]], streams: usize) {
+    let hits: Vec<usize> = slices.iter().map(|slice| rules.hits(slice)).collect();
+    let arriving = slices.iter().map(|slice| Text::of_bytes(slice.to_vec()));
+    let arriving: Vec<Text> = arriving.map(|slice| rules.arriving(&slice)).collect();
+    drop(read(rules, &arriving, SLICES)); // builds the states
+
+    let before = LIVE.load(Ordering::Relaxed);
+    let unread: Vec<Stream> = (0..streams).map(|_| rules.open()).collect();
+    let unread_bytes = LIVE.load(Ordering::Relaxed) - before;
+    drop(unread);
+    let (mut open, mut found) = read(rules, &arriving, streams);
+    let bytes = LIVE.load(Ordering::Relaxed) - before;
+
+    let closed = open.iter_mut().map(|stream| rules.close(stream));
+    found += closed.sum::<usize>();
+    let expected: usize = hits.iter().cycle().take(streams).sum();
+    let size = rules.pack.automata(rules.channel).next();
+    let size = size.expect("a rule reads it");
+    let (count, channel) = (rules.pack.rules().len(), rules.channel.name());
+    assert_eq!(found, expected, "hits of {count} rules on {channel}");
+    println!(
+        "{count} rules, {channel}, {streams} streams of {READ} bytes: {} bytes a stream, of them {} \
+         once it is open ({found} hits); shared table {} + sets {} bytes, {} states",
+        bytes / streams,
+        unread_bytes / streams,
+        size.table_bytes,
+        size.set_bytes,
+        size.states,
+    );
+}
+
+/// Streams that have read a slice each, and their hits.
+fn read(rules: &Rules, arriving: &[Text], streams: usize) -> (Vec<Stream>, usize) {
+    let mut open: Vec<Stream> = (0..streams).map(|_| rules.open()).collect();
+    let pairs = open.iter_mut().zip(arriving.iter().cycle());
+    let hits = pairs.map(|(stream, slice)| push_all(stream, slice)).sum();
+    (open, hits)
+}

@@ -1,0 +1,112 @@
+//! What the reference loop costs per delta.
+//!
+//! Reveals: what a host pays for the loop itself (against one that only accumulates), for the built-in
+//! rules in it, and for a hook.
+//!
+//! Data: 64 KiB of English text made here, which breaks no built-in rule, in deltas of about OpenAI's
+//! sizes. Every delta is a vector of its own, as a host gets it, and is dropped once it was published.
+//! After the time is taken a credential arrives: the rules must see it, and nothing before it.
+
+mod common;
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::Case;
+use common::rules::PART;
+use common::text::Text;
+use criterion::{Criterion, criterion_group, criterion_main};
+use ttsr::harness::{Hooks, Input, Observation, Processor, Settings, Step};
+use ttsr::{Channel, Event, Pack};
+
+/// It has the form of a credential, and is none.
+const KEY: &[u8] = b" AKIA\x51RSTUVWXYZ234567 ";
+
+fn processor(criterion: &mut Criterion) {
+    let text = Text::made("ASCII", 64 << 10);
+    let none = Pack::builder().build().expect("an empty pack loads");
+    let builtin = Pack::builtins().fold(Pack::builder(), |pack, name| pack.builtin(name));
+    let builtin = builtin.build().expect("the built-in packs load");
+    let case = |name: &str, hits| Case::new(name, &text, hits);
+    let mut group = criterion.benchmark_group("processor");
+    group.sample_size(10);
+    case("baseline: accumulate", 0).time(&mut group, || (accumulate(&text), 0));
+    case("no rules, no hooks", 0).time(&mut group, || pass(&none, Hooks::default(), &text));
+    let name = format!("{} built-in rules, no hooks", builtin.rules().len());
+    pass(&builtin, Hooks::default(), &text); // builds the states
+    case(&name, 1).time(&mut group, || pass(&builtin, Hooks::default(), &text));
+    case("no rules, a hook", 0).time(&mut group, || hooked(&none, &text));
+}
+
+fn inputs(text: &Text) -> Vec<Input> {
+    text.deltas().map(input).collect()
+}
+
+fn input(delta: &[u8]) -> Input {
+    Input::Event(Event::Delta {
+        part: PART,
+        bytes: delta.to_vec(),
+    })
+}
+
+/// The least that a host does.
+fn accumulate(text: &Text) -> Duration {
+    let deltas: Vec<Vec<u8>> = text.deltas().map(<[u8]>::to_vec).collect();
+    let mut reply = Vec::new();
+    let started = Instant::now();
+    for delta in deltas {
+        reply.extend_from_slice(&delta);
+        black_box(delta);
+    }
+    let took = started.elapsed();
+    assert_eq!(reply, text.bytes);
+    took
+}
+
+/// Time of the deltas, and the decisions that were made from the beginning to the credential.
+fn pass(pack: &Pack, hooks: Hooks, text: &Text) -> (Duration, usize) {
+    let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+    let mut steps = Vec::new();
+    processor.begin("msg_1", &mut steps);
+    processor.step(Duration::ZERO, Input::Sent, &mut steps);
+    let start = Event::PartStart {
+        part: PART,
+        name: "0".to_owned(),
+        channel: Channel::Text,
+        tool: None,
+        call: None,
+    };
+    processor.step(Duration::ZERO, Input::Event(start), &mut steps);
+    steps.clear();
+    let inputs = inputs(text);
+    let started = Instant::now();
+    for input in inputs {
+        processor.step(Duration::ZERO, input, &mut steps);
+        black_box(&steps);
+        steps.clear();
+    }
+    let took = started.elapsed();
+    let accumulated = processor.reply().text(Channel::Text);
+    assert_eq!(accumulated.as_bytes(), text.bytes);
+    processor.step(Duration::ZERO, input(KEY), &mut steps);
+    let is_decision = |step: &&Step| matches!(step, Step::Observe(Observation::Decision(_)));
+    (took, steps.iter().filter(is_decision).count())
+}
+
+/// A pass with a hook that looks at every delta.
+fn hooked(pack: &Pack, text: &Text) -> (Duration, usize) {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let mut hooks = Hooks::default();
+    let count = Arc::clone(&seen);
+    hooks.on_delta("count", move |_, delta| {
+        count.fetch_add(delta.bytes().len(), Ordering::Relaxed);
+    });
+    let passed = pass(pack, hooks, text);
+    assert_eq!(seen.load(Ordering::Relaxed), text.bytes.len() + KEY.len());
+    passed
+}
+
+criterion_group!(benches, processor);
+criterion_main!(benches);
