@@ -40,6 +40,24 @@ impl Decoder {
         self.0 = 3 << 26;
     }
 
+    /// The character that `bytes` begin with, if it is whole and nothing is pending: the fast way past
+    /// [`push`](Self::push).
+    #[inline]
+    pub(crate) fn whole(&mut self, bytes: &[u8]) -> Option<char> {
+        let len = match bytes.first()? {
+            0xC2..=0xDF => 2,
+            0xE0..=0xEF => 3,
+            0xF0..=0xF4 => 4,
+            _ => return None,
+        };
+        if self.is_pending() {
+            return None;
+        }
+        let char = std::str::from_utf8(bytes.get(..len)?).ok()?.chars().next();
+        self.0 = (4 - len as u32) << 26;
+        char
+    }
+
     /// Takes one byte; gives each symbol that is now certain with the number of bytes between its end
     /// and the end of this byte.
     pub(crate) fn push(&mut self, byte: u8, mut on: impl FnMut(Symbol, usize)) {
@@ -139,6 +157,36 @@ mod tests {
                 (Symbol::Char('😀'), 10)
             ]
         );
+    }
+
+    #[test]
+    fn whole_characters_are_what_their_bytes_are_one_by_one() {
+        for text in ["é", "€", "😀", "é\u{a9}", "ж\u{10FFFF}"] {
+            let mut fast = Decoder::default();
+            let mut slow = Decoder::default();
+            let char = fast.whole(text.as_bytes()).unwrap();
+            let mut symbols = Vec::new();
+            for byte in char.to_string().bytes() {
+                slow.push(byte, |symbol, _| symbols.push(symbol));
+            }
+            assert_eq!((symbols, slow), (vec![Symbol::Char(char)], fast), "{text}");
+        }
+        for bytes in [
+            &b"\xE2\x82"[..],
+            b"\xC0\xAF",
+            b"\xED\xA0\x80",
+            b"\xF5\x80\x80\x80",
+            b"a",
+            b"\xA9",
+            b"",
+        ] {
+            assert_eq!(
+                Decoder::default().whole(bytes),
+                None,
+                "{}",
+                bytes.escape_ascii()
+            );
+        }
     }
 
     #[test]

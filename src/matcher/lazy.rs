@@ -356,6 +356,15 @@ impl Lazy {
             if at >= block_end && byte < 128 && !cursor.decoder.is_pending() {
                 break;
             }
+            if let Some(char) = cursor.decoder.whole(&bytes[at..]) {
+                at += char.len_utf8();
+                self.nfa
+                    .alphabet
+                    .symbol(Symbol::Char(char), |column, place| {
+                        self.step(cursor, column, place.after(at - 1, 0), on);
+                    });
+                continue;
+            }
             let mut decoder = cursor.decoder;
             decoder.push(byte, |symbol, back| {
                 cursor.count(symbol);
