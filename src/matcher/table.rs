@@ -52,8 +52,8 @@ pub(crate) struct Short {
     pub(crate) padded: [u8; SHORT],
 }
 
-/// Cells of a row are a multiple of this: 64 bytes, a cache line.
-const LINE: usize = 16;
+/// Cells of a row are a multiple of this: half a cache line, so that rows waste little.
+const LINE: usize = 8;
 
 /// Rows that fit whatever the budget says: those of the states that matching begins in.
 const LEAST_ROWS: usize = 16;
