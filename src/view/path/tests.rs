@@ -72,38 +72,38 @@ fn c47_what_is_no_separator_is_a_character() {
 #[test]
 fn c47_paths_are_relative_to_the_root_they_are_in() {
     check_path(
-        Some("/work/p"),
+        Some("/proj/p"),
         &[
-            ("/work/p/src/a.rs", "src/a.rs"),
+            ("/proj/p/src/a.rs", "src/a.rs"),
             ("src/a.rs", "src/a.rs"),
             ("../p/src/a.rs", "src/a.rs"),
-            ("/work/./p//src/../src/a.rs", "src/a.rs"),
-            ("/work/other/../p/a", "a"),
-            ("\\work\\p\\a", "a"),
-            ("/work/p", "."),
-            ("/work/p/", "."),
+            ("/proj/./p//src/../src/a.rs", "src/a.rs"),
+            ("/proj/other/../p/a", "a"),
+            ("\\proj\\p\\a", "a"),
+            ("/proj/p", "."),
+            ("/proj/p/", "."),
             ("", "."),
-            ("/work/pp/a", "/work/pp/a"),
-            ("/work", "/work"),
+            ("/proj/pp/a", "/proj/pp/a"),
+            ("/proj", "/proj"),
             ("/etc/passwd", "/etc/passwd"),
             ("../../etc/passwd", "/etc/passwd"),
             ("../../../../etc/passwd", "/etc/passwd"),
-            ("../q", "/work/q"),
-            ("/WORK/p/a", "/WORK/p/a"),
-            ("work/p/a", "work/p/a"),
+            ("../q", "/proj/q"),
+            ("/PROJ/p/a", "/PROJ/p/a"),
+            ("proj/p/a", "proj/p/a"),
         ],
     );
     check_path(
-        Some("/work//x/../p/"),
-        &[("/work/p/a", "a"), ("../p/a", "a")],
+        Some("/proj//x/../p/"),
+        &[("/proj/p/a", "a"), ("../p/a", "a")],
     );
     check_path(
         Some("/"),
         &[("/etc/passwd", "etc/passwd"), ("../a", "a"), ("/", ".")],
     );
     check_path(
-        Some("work/p"),
-        &[("/work/p/a", "/work/p/a"), ("../a", "../a")],
+        Some("proj/p"),
+        &[("/proj/p/a", "/proj/p/a"), ("../a", "../a")],
     );
     check_path(Some(""), &[("../a", "../a")]);
 }
@@ -126,14 +126,14 @@ fn c47_drives_are_absolute() {
         ],
     );
     check_path(
-        Some("c:\\Work\\p"),
+        Some("c:\\Proj\\p"),
         &[
-            ("C:\\Work\\p\\src\\a.rs", "src/a.rs"),
-            ("c:/work/P/a", "a"),
+            ("C:\\Proj\\p\\src\\a.rs", "src/a.rs"),
+            ("c:/proj/P/a", "a"),
             ("..\\p\\a", "a"),
             ("..\\..\\Windows", "C:/Windows"),
-            ("D:\\Work\\p\\a", "D:/Work/p/a"),
-            ("/Work/p/a", "/Work/p/a"),
+            ("D:\\Proj\\p\\a", "D:/Proj/p/a"),
+            ("/Proj/p/a", "/Proj/p/a"),
             ("c:/a", "C:/a"),
         ],
     );
@@ -160,10 +160,10 @@ proptest! {
         detour in "(\\./|x/\\.\\./|/|y/z/\\.\\./\\.\\./){0,3}",
     ) {
         let inner = inner.join("/");
-        let ways = ["", "/work/p/", "../p/", "/work/p/../p/", "../../work/p/", "\\work\\p\\"];
+        let ways = ["", "/proj/p/", "../p/", "/proj/p/../p/", "../../proj/p/", "\\proj\\p\\"];
         for way in ways {
             let detour = if way.is_empty() { detour.trim_start_matches('/') } else { &detour };
-            prop_assert_eq!(normalise(&format!("{way}{detour}{inner}"), Some("/work/p")), inner.clone());
+            prop_assert_eq!(normalise(&format!("{way}{detour}{inner}"), Some("/proj/p")), inner.clone());
         }
     }
 
