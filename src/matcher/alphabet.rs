@@ -9,7 +9,7 @@
 //! A class is known to the table by its *column*. Column 0 is `STAY`; the columns of ASCII bytes come
 //! next, frequent ones first; then the column of bytes that need decoding; then all other classes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::decode::Symbol;
 
@@ -155,6 +155,17 @@ pub(crate) struct Words {
     pub(crate) unicode: bool,
 }
 
+/// Most classes of an alphabet: a row of the table has a cell for each. Three thousand different
+/// characters in literals, as in a list of Chinese words, are fine.
+pub(crate) const CLASSES: usize = 1 << 13;
+
+/// Most pairs of a set and a piece of the code space: about a second of work.
+const MEMBERSHIPS: usize = 1 << 30;
+
+/// The patterns tell too many characters apart for one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooManyClasses;
+
 /// Maps symbols to columns.
 #[derive(Debug)]
 pub(crate) struct Alphabet {
@@ -172,13 +183,25 @@ const BLOCK: usize = 128;
 impl Alphabet {
     /// The coarsest alphabet over which every set of `sets` is a union of classes, and for each set
     /// the columns it holds.
-    pub(crate) fn new(space: Space, sets: &[Ranges], asked: Asked) -> (Alphabet, Vec<Columns>) {
+    ///
+    /// # Errors
+    /// More than [`CLASSES`] classes, or so many sets and classes that telling which set holds which
+    /// class takes more than [`MEMBERSHIPS`].
+    pub(crate) fn new(
+        space: Space,
+        sets: &[Ranges],
+        asked: Asked,
+    ) -> Result<(Alphabet, Vec<Columns>), TooManyClasses> {
         let end = match space {
             Space::Chars => CHARS_END,
             Space::Bytes => BYTES_END,
         };
         let flag_sets = flag_sets(space, asked);
         let pieces = split(end, sets, &flag_sets);
+        let classes: HashSet<u128> = pieces.iter().map(|piece| piece.signature).collect();
+        if classes.len() > CLASSES || pieces.len().saturating_mul(sets.len()) > MEMBERSHIPS {
+            return Err(TooManyClasses);
+        }
         let (column_of_piece, columns, decode_column) = number(space, &pieces);
         let mut flags = vec![Flags::default(); columns];
         let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); sets.len()];
@@ -201,7 +224,7 @@ impl Alphabet {
         for byte in 0..128u8 {
             alphabet.bytes[usize::from(byte)] = alphabet.column(u32::from(byte)) as u8;
         }
-        (alphabet, members)
+        Ok((alphabet, members))
     }
 
     /// Number of columns, `STAY` and the decoding one included.

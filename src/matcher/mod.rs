@@ -26,6 +26,7 @@ mod tree;
 use regex_syntax::hir::Hir;
 
 use alphabet::Space;
+pub(crate) use alphabet::{CLASSES, TooManyClasses};
 pub use lazy::AutomatonSize;
 use lazy::Lazy;
 use nfa::Nfa;
@@ -71,7 +72,10 @@ pub(crate) struct Cursor {
 
 impl Matcher {
     /// Compiles patterns that [`pattern::parse`] has accepted; each automaton may take `table_bytes`.
-    pub(crate) fn new(patterns: &[Hir], table_bytes: usize) -> Matcher {
+    ///
+    /// # Errors
+    /// The patterns tell too many characters apart.
+    pub(crate) fn new(patterns: &[Hir], table_bytes: usize) -> Result<Matcher, TooManyClasses> {
         Matcher::with_every_end(patterns, table_bytes, &[])
     }
 
@@ -80,7 +84,7 @@ impl Matcher {
         patterns: &[Hir],
         table_bytes: usize,
         every_end: &[bool],
-    ) -> Matcher {
+    ) -> Result<Matcher, TooManyClasses> {
         let (bytes, chars): (Vec<usize>, Vec<usize>) =
             (0..patterns.len()).partition(|&index| nfa::needs_bytes(&patterns[index]));
         let simplified = |&index: &usize| match every_end.get(index) {
@@ -91,10 +95,14 @@ impl Matcher {
             let simplified = members.iter().map(simplified).collect();
             Union::new(space, simplified, &members, table_bytes)
         };
-        Matcher {
-            chars: union(Space::Chars, chars),
-            bytes: (!bytes.is_empty()).then(|| Box::new(union(Space::Bytes, bytes))),
-        }
+        let has_bytes = !bytes.is_empty();
+        Ok(Matcher {
+            chars: union(Space::Chars, chars)?,
+            bytes: match has_bytes {
+                true => Some(Box::new(union(Space::Bytes, bytes)?)),
+                false => None,
+            },
+        })
     }
 
     /// A cursor at the start of a haystack.
@@ -183,13 +191,18 @@ impl Matcher {
 }
 
 impl Union {
-    fn new(space: Space, patterns: Vec<Hir>, members: &[usize], table_bytes: usize) -> Union {
+    fn new(
+        space: Space,
+        patterns: Vec<Hir>,
+        members: &[usize],
+        table_bytes: usize,
+    ) -> Result<Union, TooManyClasses> {
         // Without patterns there is nothing to build, and nothing to reserve memory for.
         let budget = if members.is_empty() { 0 } else { table_bytes };
-        Union {
-            lazy: Lazy::new(Nfa::new(space, &patterns), budget),
+        Ok(Union {
+            lazy: Lazy::new(Nfa::new(space, &patterns)?, budget),
             patterns: members.iter().map(|&index| index as u32).collect(),
-        }
+        })
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use regex_syntax::hir::{Class, Hir, HirKind, Literal, Look, Repetition};
 use regex_syntax::utf8::Utf8Sequences;
 
-use super::alphabet::{Alphabet, Asked, Columns, Ranges, Space, byte_ranges};
+use super::alphabet::{Alphabet, Asked, Columns, Ranges, Space, TooManyClasses, byte_ranges};
 use super::tree::{Step, Tree};
 
 /// Index of a state.
@@ -42,7 +42,10 @@ pub(crate) struct Nfa {
 impl Nfa {
     /// Builds the NFA of patterns that [`super::pattern::parse`] has accepted; `Match` holds the
     /// index of the pattern in `patterns`.
-    pub(crate) fn new(space: Space, patterns: &[Hir]) -> Nfa {
+    ///
+    /// # Errors
+    /// [`TooManyClasses`].
+    pub(crate) fn new(space: Space, patterns: &[Hir]) -> Result<Nfa, TooManyClasses> {
         let mut builder = Builder {
             space,
             states: Vec::new(),
@@ -58,15 +61,15 @@ impl Nfa {
             }
         }
         let starts = builder.tree(&Tree::new(space, patterns));
-        let (alphabet, sets) = Alphabet::new(space, &builder.sets, asked);
-        Nfa {
+        let (alphabet, sets) = Alphabet::new(space, &builder.sets, asked)?;
+        Ok(Nfa {
             states: builder.states,
             sets,
             starts,
             alphabet,
             asked,
             has_look,
-        }
+        })
     }
 
     /// Whether the set holds the column.

@@ -38,7 +38,7 @@ fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {
         .iter()
         .map(|text| pattern::parse(text, &limits).expect(text))
         .collect();
-    Matcher::new(&hirs, table_bytes)
+    Matcher::new(&hirs, table_bytes).unwrap()
 }
 
 /// Runs the text cut at `cuts` (offsets in rising order).
@@ -209,7 +209,7 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
     for group in 0..groups {
         let (patterns, hirs) = random_patterns(&mut random, 1 + group % 4);
         let budget = [0, 3000, 1 << 20][group % 3];
-        let mut matcher = Matcher::new(&hirs, budget);
+        let mut matcher = Matcher::new(&hirs, budget).unwrap();
         if group % 2 == 0 {
             matcher.set_tile(SMALL_TILE);
         }
@@ -316,7 +316,7 @@ fn every_small_pattern_on_every_small_text_under_every_cut() {
             refused += 1;
             continue;
         };
-        let matcher = Matcher::new(&[hir], 1 << 16);
+        let matcher = Matcher::new(&[hir], 1 << 16).unwrap();
         let vm = [oracle(pattern)];
         for text in &texts {
             let want = expected(&vm, text);
@@ -418,7 +418,7 @@ fn hostile_text(bytes: usize) -> Vec<u8> {
 fn past_the_budget_memory_stays_flat_and_hits_stay_exact() {
     let patterns = ["[01]*1[01]{14}x", "1[01]{16}y", "01{3}[01]{12}0z"];
     let matcher = matcher(&patterns, 256 << 10);
-    let mut text = hostile_text(scale(300_000));
+    let mut text = hostile_text(200_000);
     text.extend_from_slice(b"x 1");
     text.extend(hostile_text(16));
     text.extend_from_slice(b"y");
@@ -445,8 +445,8 @@ fn threads_that_share_a_table_find_what_one_finds() {
             .collect()
     };
     for budget in [2000, 1 << 20] {
-        let alone = run(&Matcher::new(&hirs, budget));
-        let shared = Matcher::new(&hirs, budget);
+        let alone = run(&Matcher::new(&hirs, budget).unwrap());
+        let shared = Matcher::new(&hirs, budget).unwrap();
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&shared))).collect();
             for thread in threads {
@@ -499,7 +499,10 @@ fn lanes_find_what_plain_steps_find() {
     let mut events = 0;
     for group in 0..scale(600) {
         let (patterns, hirs) = random_patterns(&mut random, 1 + group % 6);
-        let mut matchers = [Matcher::new(&hirs, 1 << 20), Matcher::new(&hirs, 1 << 20)];
+        let mut matchers = [
+            Matcher::new(&hirs, 1 << 20).unwrap(),
+            Matcher::new(&hirs, 1 << 20).unwrap(),
+        ];
         matchers[0].set_tile(plain_only);
         let stretch = 2 + random.below(9);
         let early = 1 + random.below(stretch - 1);
@@ -535,4 +538,17 @@ fn lanes_find_what_plain_steps_find() {
     }
     println!("{events} events, all of them the same in lanes");
     assert!(events > 0);
+}
+
+#[test]
+fn too_many_different_characters_are_refused_before_they_cost_much() {
+    let word = |from: u32, count: u32| -> Hir {
+        let text: String = (from..from + count).filter_map(char::from_u32).collect();
+        Hir::literal(text.into_bytes())
+    };
+    assert!(Matcher::new(&[word(0x4E00, 3000)], 1 << 16).is_ok());
+    assert_eq!(
+        Matcher::new(&[word(0x4E00, 20_000)], 1 << 16).err(),
+        Some(TooManyClasses)
+    );
 }

@@ -8,7 +8,7 @@ use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
 use crate::matcher::confirm::Confirm;
 use crate::matcher::pattern;
-use crate::matcher::{Matcher, Span};
+use crate::matcher::{Matcher, Span, TooManyClasses};
 #[cfg(feature = "lookaround")]
 use crate::rule::PatternKind;
 use crate::rule::{Channel, Pattern, Rule, Severity};
@@ -71,6 +71,8 @@ pub(crate) enum Big {
     States(usize),
     /// All globs of one scope together are too much for `globset`.
     Scope(globset::Error),
+    /// The patterns of all rules up to this one tell too many characters apart.
+    Classes,
 }
 
 /// Compiles rules that are checked and final; they keep their order: a [`RuleId`] is an index.
@@ -91,7 +93,14 @@ pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBi
         }
         parsed.push(hirs);
     }
-    let channels = Channel::ALL.map(|channel| ChannelRules::new(channel, rules, &parsed, limits));
+    let mut channels = Channel::ALL.map(|_| None);
+    for (rules_of, channel) in channels.iter_mut().zip(Channel::ALL) {
+        let new = ChannelRules::new(channel, rules, &parsed, limits);
+        *rules_of = new.map_err(|TooManyClasses| TooBig {
+            rule: rules.len() - 1,
+            what: Big::Classes,
+        })?;
+    }
     let scopes = rules.iter().enumerate().map(|(index, rule)| {
         Scope::new(rule).map_err(|error| TooBig {
             rule: index,
@@ -115,7 +124,7 @@ impl ChannelRules {
         rules: &[Rule],
         parsed: &[Vec<Hir>],
         limits: &Limits,
-    ) -> Option<ChannelRules> {
+    ) -> Result<Option<ChannelRules>, TooManyClasses> {
         let mut hirs = Vec::new();
         let mut patterns = Vec::new();
         let mut reads_paths = false;
@@ -134,21 +143,21 @@ impl ChannelRules {
             }
         }
         if hirs.is_empty() {
-            return None;
+            return Ok(None);
         }
         #[cfg(not(feature = "lookaround"))]
-        let matcher = Matcher::new(&hirs, limits.table_bytes);
+        let matcher = Matcher::new(&hirs, limits.table_bytes)?;
         #[cfg(feature = "lookaround")]
         let confirms = Confirms::new(&patterns, rules, limits);
         #[cfg(feature = "lookaround")]
-        let matcher = confirms.matcher(&hirs, limits.table_bytes);
-        Some(ChannelRules {
+        let matcher = confirms.matcher(&hirs, limits.table_bytes)?;
+        Ok(Some(ChannelRules {
             matcher,
             patterns: patterns.into_boxed_slice(),
             reads_paths,
             #[cfg(feature = "lookaround")]
             confirms,
-        })
+        }))
     }
 }
 
@@ -185,7 +194,7 @@ impl Confirms {
         }
     }
 
-    fn matcher(&self, hirs: &[Hir], table_bytes: usize) -> Matcher {
+    fn matcher(&self, hirs: &[Hir], table_bytes: usize) -> Result<Matcher, TooManyClasses> {
         if self.is_empty() {
             return Matcher::new(hirs, table_bytes);
         }

@@ -23,7 +23,7 @@ pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
 
 use crate::limits::Limits;
-use crate::matcher::AutomatonSize;
+use crate::matcher::{AutomatonSize, CLASSES};
 use crate::rule::{Channel, Rule};
 use crate::session::Session;
 use crate::stream::Stream;
@@ -255,6 +255,9 @@ fn too_big(error: &TooBig, rules: &[Rule], limits: &Limits) -> LoadError {
         Big::States(states) => format!(
             "rule `{id}`: the rules up to this one need about {states} automaton states, limit is {}",
             limits.pack_states
+        ),
+        Big::Classes => format!(
+            "the patterns of all rules together tell more than {CLASSES} kinds of characters apart"
         ),
         Big::Scope(error) => format!("rule `{id}`: its globs together are too big: {error}"),
     };
