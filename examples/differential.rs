@@ -115,6 +115,12 @@ fn load(file: &Path) -> (Vec<String>, Vec<(String, String)>) {
     let (mut loaded, mut refused) = (Vec::new(), Vec::new());
     for pattern in patterns {
         match Pack::builder().rule(rule(0, &pattern)).build() {
+            Ok(_) if syntax::parse(&pattern).is_err() => {
+                refused.push((
+                    pattern,
+                    "loads, but the regex engine has no look-around".to_owned(),
+                ));
+            }
             Ok(_) => loaded.push(pattern),
             Err(error) => {
                 let reasons: Vec<&str> = error.diagnostics().iter().map(|d| d.code()).collect();
