@@ -252,6 +252,16 @@ impl Stream {
         self.part(part).map_or(0, Part::delivered)
     }
 
+    /// Number of bytes of a part that can never belong to an undecided match of a rule that holds; a
+    /// host in hold mode forwards up to here. Never decreases.
+    ///
+    /// The keys that make a rule hold are not in the part of schema 1 that is read today, so this is
+    /// every byte delivered; hosts that ask need not change when they are.
+    #[must_use]
+    pub fn releasable(&self, part: PartId) -> u64 {
+        self.delivered(part)
+    }
+
     /// The dotted path of the argument that a hit is in (`$raw`: tool input that is not JSON).
     #[must_use]
     pub fn arg(&self, hit: &Hit) -> Option<&str> {

@@ -310,6 +310,17 @@ fn no_rule_on_a_channel_means_the_host_need_not_push() {
 }
 
 #[test]
+fn where_no_rule_holds_every_delivered_byte_is_releasable_even_inside_a_match() {
+    let pack = pack(&[("a", "severity = \"warning\"", "bad")]);
+    let mut stream = pack.stream();
+    assert_eq!(stream.releasable(TEXT), 0, "of a part that is not there");
+    for (delta, want) in [("so b", 4), ("", 4), ("a", 5), ("d\u{e9}", 8)] {
+        let _ = stream.push(TEXT, delta.as_bytes());
+        assert_eq!(stream.releasable(TEXT), want, "after {delta:?}");
+    }
+}
+
+#[test]
 fn an_excerpt_shows_the_match_and_a_message_what_it_says() {
     let text = "schema = 1\n[pack]\nname = \"p\"\n[rule.a]\ndescription = \"a\"\n\
                 match.any = [{ regex = 'sec\\w+' }]\nexamples.match = ['secret']\n\

@@ -29,7 +29,7 @@ pub(crate) fn is_path_key(segment: &str) -> bool {
 /// The one name of a file, however its path is written.
 ///
 /// Backslashes become slashes; `.`, `//`, a trailing `/` and, lexically, `..` go. With a `root`, what
-/// is inside it is relative to it, however it was written (`/root/a`, `../root/a`), and what is
+/// is inside it is relative to it, however it was written (`/project/a`, `../project/a`), and what is
 /// outside is absolute. Without one, or with one that is not absolute, relative paths stay relative
 /// and keep the `..` that lead out. Nothing leads above `/`. The root itself is `.`.
 ///
