@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
 use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind, meta};
-use ttsr::{Channel, Pack, PartId, Pattern, PatternKind, Rule};
+use ttsr::{Channel, Pack, PartId, Pattern, Rule};
 
 fn main() -> ExitCode {
     let Some(corpus) = std::env::var_os("TTSR_CORPUS").map(PathBuf::from) else {
@@ -132,10 +132,7 @@ fn load(file: &Path) -> (Vec<String>, Vec<(String, String)>) {
 }
 
 fn rule(number: usize, pattern: &str) -> Rule {
-    let pattern = Pattern {
-        kind: PatternKind::Regex,
-        text: pattern.to_owned(),
-    };
+    let pattern = Pattern::regex(pattern.to_owned());
     let mut rule = Rule::new(format!("set/p{number:05}"), vec![pattern]);
     rule.description = "A pattern of the corpus".to_owned();
     rule.on = vec![Channel::Text];

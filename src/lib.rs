@@ -110,7 +110,11 @@ pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};
 pub use matcher::AutomatonSize;
 pub use pack::{Diagnostic, Level, LoadError, LoadErrorKind, Pack, PackBuilder, check};
-pub use rule::{Action, Channel, Examples, Pattern, PatternKind, Rule, Severity};
+pub use rule::{
+    Action, Allowance, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,
+    Examples, Fold, Header, Mode, Partial, Pattern, PatternKind, Per, Region, Repeat, Repetition,
+    Retry, Rule, Script, Severity, Status, UnknownName, Within,
+};
 pub use session::Session;
 pub use stream::{Counters, Hits, Stream};
 pub use verdict::{Decision, Hit, PartId, RuleId, Source, Verdict};

@@ -4,7 +4,16 @@
 //! pattern that does not parse. How a rule is written in TOML is the business of `pack`; how it is
 //! matched that of `matcher`; what happens after a hit that of `session`.
 
+mod action;
+mod condition;
+
 use serde::{Deserialize, Serialize};
+
+pub use action::{Action, Allowance, Consult, Header, Mode, Partial, Repeat, Retry, Status};
+pub use condition::{
+    Bound, Capture, Condition, Count, DoomLoop, Fold, Pattern, PatternKind, Per, Region,
+    Repetition, Script, UnknownName, Within,
+};
 
 /// The kind of a part of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -17,19 +26,38 @@ pub enum Channel {
     Reasoning,
     /// The input of a tool call, JSON in most cases, as the model writes it.
     ToolInput,
+    /// What a tool gave back: whole, before the model sees it.
+    ToolOutput,
+    /// What the user wrote: whole, before it is sent.
+    UserInput,
+    /// An error of the provider or of a tool: whole.
+    Error,
 }
 
 impl Channel {
     /// Every channel, in the order of their declaration.
-    pub const ALL: [Channel; 3] = [Channel::Text, Channel::Reasoning, Channel::ToolInput];
+    pub const ALL: [Channel; 6] = [
+        Channel::Text,
+        Channel::Reasoning,
+        Channel::ToolInput,
+        Channel::ToolOutput,
+        Channel::UserInput,
+        Channel::Error,
+    ];
 
-    /// The name used in rules and in every output: `text`, `reasoning` or `tool-input`.
+    /// The channels that a model writes, delta by delta; the others come whole, at the host's hooks.
+    pub const STREAMED: [Channel; 3] = [Channel::Text, Channel::Reasoning, Channel::ToolInput];
+
+    /// The name used in rules and in every output, such as `tool-input`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Channel::Text => "text",
             Channel::Reasoning => "reasoning",
             Channel::ToolInput => "tool-input",
+            Channel::ToolOutput => "tool-output",
+            Channel::UserInput => "user-input",
+            Channel::Error => "error",
         }
     }
 
@@ -97,104 +125,6 @@ impl Severity {
     }
 }
 
-/// What a harness must do about a broken rule. Ordered by strength, weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Action {
-    /// Note it; nothing changes.
-    Observe,
-    /// Show the message to the user, not to the model.
-    Warn,
-    /// Let the stream go on; the message enters the next request.
-    Inject,
-    /// Cut the stream, add the message to the context, generate again.
-    Retry,
-    /// Cut the stream; the turn ends with this rule as the reason.
-    Abort,
-}
-
-impl Action {
-    /// Every action, weakest first.
-    pub const ALL: [Action; 5] = [
-        Action::Observe,
-        Action::Warn,
-        Action::Inject,
-        Action::Retry,
-        Action::Abort,
-    ];
-
-    /// The name used in rules and in every output.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Action::Observe => "observe",
-            Action::Warn => "warn",
-            Action::Inject => "inject",
-            Action::Retry => "retry",
-            Action::Abort => "abort",
-        }
-    }
-
-    /// The action with that [`name`](Self::name).
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Action> {
-        Action::ALL.into_iter().find(|action| action.name() == name)
-    }
-
-    /// Whether the stream ends here: nothing after the deciding byte may be used.
-    #[must_use]
-    pub fn cuts(self) -> bool {
-        matches!(self, Action::Retry | Action::Abort)
-    }
-}
-
-/// How the text of a [`Pattern`] is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum PatternKind {
-    /// The exact text.
-    Literal,
-    /// The exact text, not inside a longer word (Unicode word boundaries on both sides).
-    Word,
-    /// A regular expression in the syntax of the `regex` crate, Unicode on.
-    Regex,
-}
-
-/// One thing to match inside a rule.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Pattern {
-    /// How `text` is read.
-    pub kind: PatternKind,
-    /// The literal, the word or the regular expression as written.
-    pub text: String,
-}
-
-impl Pattern {
-    /// The pattern as a regular expression in the syntax of the `regex` crate.
-    ///
-    /// # Example: a word is bounded on both sides
-    /// ```
-    /// use ttsr::{Pattern, PatternKind};
-    /// let word = Pattern { kind: PatternKind::Word, text: "a.b".into() };
-    /// assert_eq!(word.to_regex(), r"\b{start-half}a\.b\b{end-half}");
-    /// ```
-    #[must_use]
-    pub fn to_regex(&self) -> String {
-        match self.kind {
-            PatternKind::Literal => regex_syntax::escape(&self.text),
-            PatternKind::Word => {
-                format!(
-                    r"\b{{start-half}}{}\b{{end-half}}",
-                    regex_syntax::escape(&self.text)
-                )
-            }
-            PatternKind::Regex => self.text.clone(),
-        }
-    }
-}
-
 /// Text that must and text that must not break a rule. Run under every split by `ttsr test`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Examples {
@@ -204,7 +134,24 @@ pub struct Examples {
     pub not_matching: Vec<String>,
 }
 
-/// What an author wrote, checked and complete: defaults are filled in, lists expanded.
+/// A reply and what must come of it. Run under every split by `ttsr test`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Case {
+    /// The channel that the text is of.
+    pub channel: Channel,
+    /// The text, or a tool's input as the model writes it.
+    pub text: String,
+    /// The tool, for tool input.
+    pub tool: Option<String>,
+    /// The file that the text is about, where the input itself does not say.
+    pub path: Option<String>,
+    /// What the rule must do; none: nothing.
+    pub expect: Option<Action>,
+    /// Most bytes of `text` that may be delivered before that is certain.
+    pub by_byte: Option<u64>,
+}
+
+/// What an author wrote, checked and complete: defaults are filled in, lists expanded, overrides applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Rule {
@@ -214,20 +161,52 @@ pub struct Rule {
     pub description: String,
     /// Why the rule exists, in the author's words.
     pub why: Option<String>,
+    /// Where to read more.
+    pub docs: Option<String>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// How far the rule is.
+    pub status: Status,
+    /// The full id of the rule to use instead of a deprecated one.
+    pub replaced_by: Option<String>,
     /// How bad a hit is.
     pub severity: Severity,
     /// The channels it reads; never empty, no channel twice, in [`Channel::ALL`]'s order.
     pub on: Vec<Channel>,
-    /// Globs on the tool's name, case-insensitive. Empty: every tool. Only `tool-input` has tools.
+    /// Globs on the tool's name, case-insensitive. Empty: every tool. Only tool input and output have tools.
     pub tools: Vec<String>,
     /// Dotted globs on the argument's path (`command`, `edits.*.new_text`, `$raw`). Empty: every argument.
     pub args: Vec<String>,
     /// Globs on the file the tool call is about; those that begin with `!` exclude. Empty: every file and none.
     pub paths: Vec<String>,
-    /// The rule is broken where any of these matches; never empty.
-    pub any: Vec<Pattern>,
+    /// Globs on the name of the agent. Empty: every agent.
+    pub agents: Vec<String>,
+    /// Globs on the name of the model. Empty: every model.
+    pub models: Vec<String>,
+    /// Globs on the name of the provider. Empty: every provider.
+    pub providers: Vec<String>,
+    /// When it is broken.
+    pub condition: Condition,
     /// What to do about a hit.
     pub action: Action,
+    /// Whether it does it, or is only logged.
+    pub mode: Mode,
+    /// What becomes of the reply that a retry cut.
+    pub partial: Partial,
+    /// How retries go.
+    pub retry: Retry,
+    /// How often it may act, where it says so; else what its action and severity imply.
+    pub repeat: Option<Repeat>,
+    /// How often its hits count at all.
+    pub allowance: Allowance,
+    /// Whether text that may yet turn out to break the rule waits instead of leaking.
+    pub hold: bool,
+    /// What stands in place of text that [`Action::Redact`] takes out: plain text. Default `[redacted]`.
+    pub replacement: Option<String>,
+    /// Whom [`Action::Consult`] asks, and what.
+    pub consult: Option<Consult>,
+    /// The header of [`Action::SetHeader`].
+    pub header: Option<Header>,
     /// What to do instead, for the message.
     pub instead: Option<String>,
     /// The text that steers: a template.
@@ -236,10 +215,13 @@ pub struct Rule {
     pub priority: i32,
     /// Text that must and must not break the rule.
     pub examples: Examples,
+    /// Replies and what must come of them.
+    pub cases: Vec<Case>,
 }
 
 impl Rule {
-    /// A rule with that full id, broken where any of `any` matches: on every channel, severity `warning`.
+    /// A rule with that full id, broken where any of `any` matches: on every channel that a model writes,
+    /// severity `warning`.
     ///
     /// For rules made in code; [`Pack::from_toml`](crate::Pack::from_toml) is the usual way.
     #[must_use]
@@ -248,17 +230,40 @@ impl Rule {
             id: id.into(),
             description: String::new(),
             why: None,
+            docs: None,
+            tags: Vec::new(),
+            status: Status::default(),
+            replaced_by: None,
             severity: Severity::Warning,
-            on: Channel::ALL.to_vec(),
+            on: Channel::STREAMED.to_vec(),
             tools: Vec::new(),
             args: Vec::new(),
             paths: Vec::new(),
-            any,
+            agents: Vec::new(),
+            models: Vec::new(),
+            providers: Vec::new(),
+            condition: Condition::any(any),
             action: Severity::Warning.default_action(),
+            mode: Mode::default(),
+            partial: Partial::default(),
+            retry: Retry::default(),
+            repeat: None,
+            allowance: Allowance::default(),
+            hold: false,
+            replacement: None,
+            consult: None,
+            header: None,
             instead: None,
             message: None,
             priority: 0,
             examples: Examples::default(),
+            cases: Vec::new(),
         }
+    }
+
+    /// Whether text that may yet break the rule waits: it says so, or takes text out.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.hold || self.action == Action::Redact
     }
 }

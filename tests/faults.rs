@@ -3,8 +3,8 @@
 //! Sizes are bounded, so that the whole runs in seconds; `TTSR_LONG` adds the one that needs more.
 
 use ttsr::{
-    Action, Channel, Counters, Hit, Limits, OnLimit, Pack, PartId, Pattern, PatternKind, Rule,
-    Session, Severity, Source, Stream, Verdict,
+    Action, Channel, Counters, Hit, Limits, OnLimit, Pack, PartId, Pattern, Rule, Session,
+    Severity, Source, Stream, Verdict,
 };
 
 const PART: PartId = PartId(0);
@@ -12,14 +12,7 @@ const PART: PartId = PartId(0);
 const MIB: usize = 1 << 20;
 
 fn literal(text: &str) -> Rule {
-    let kind = PatternKind::Literal;
-    Rule::new(
-        "t/found",
-        vec![Pattern {
-            kind,
-            text: text.to_owned(),
-        }],
-    )
+    Rule::new("t/found", vec![Pattern::literal(text)])
 }
 
 fn pack(rule: Rule) -> Pack {
@@ -251,14 +244,7 @@ fn d53_patterns_that_make_backtrackers_hang_are_linear() {
     text.push(b'!');
     for pattern in ["(a+)+$", "(a|aa)*b", "(.*)*x", "(a*)*[^a]$"] {
         let text_of_rule = pattern.to_owned();
-        let kind = PatternKind::Regex;
-        let rule = Rule::new(
-            "t/r",
-            vec![Pattern {
-                kind,
-                text: text_of_rule,
-            }],
-        );
+        let rule = Rule::new("t/r", vec![Pattern::regex(text_of_rule)]);
         let (hits, _) = read(&pack(rule), Channel::Text, &text, 1000);
         let expected = usize::from(pattern.ends_with("[^a]$"));
         assert_eq!(hits.len(), expected, "{pattern}");

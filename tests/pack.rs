@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 use ttsr::{
     Action, Channel, Diagnostic, Level, Limits, LoadError, LoadErrorKind, Pack, PackBuilder,
-    Pattern, PatternKind, Rule,
+    Pattern, Rule,
 };
 
 const HEADER: &str = "schema = 1\n[pack]\nname = \"demo\"\n";
@@ -285,6 +285,7 @@ fn builtins_load_without_a_warning_under_their_own_name() {
 fn builtin_patterns_hit_their_examples_and_nothing_else() {
     for rule in Pack::builtins().flat_map(|name| Pack::builtin(name).unwrap().rules().to_vec()) {
         let regexes: Vec<_> = rule
+            .condition
             .any
             .iter()
             .map(|pattern| regex_automata::meta::Regex::new(&pattern.to_regex()).unwrap())
@@ -301,10 +302,7 @@ fn builtin_patterns_hit_their_examples_and_nothing_else() {
 
 #[test]
 fn rules_made_in_code_are_checked_like_others() {
-    let pattern = |text: &str| Pattern {
-        kind: PatternKind::Regex,
-        text: text.into(),
-    };
+    let pattern = |text: &str| Pattern::regex(text);
     let mut good = Rule::new("team/a", vec![pattern("x+")]);
     good.on = vec![Channel::ToolInput, Channel::Text, Channel::Text];
     let pack = Pack::builder().rule(good).build().unwrap();

@@ -217,10 +217,7 @@ fn rule(id: &str, text: &RuleText) -> Rule {
             PatternText::Word(text) => (PatternKind::Word, text),
             PatternText::Regex(text) => (PatternKind::Regex, text),
         };
-        Pattern {
-            kind,
-            text: text.clone(),
-        }
+        Pattern::new(kind, text.clone())
     };
     let mut rule = Rule::new(format!("t/{id}"), text.any.iter().map(pattern).collect());
     rule.on = text.on.clone().unwrap_or(rule.on);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use regex_automata::meta::Regex;
 use regex_syntax::hir::{Class, Hir, HirKind};
-use ttsr::{Channel, Limits, Pack, PartId, Pattern, PatternKind, Rule, Stream};
+use ttsr::{Channel, Limits, Pack, PartId, Pattern, Rule, Stream};
 
 use super::text::{Text, corpus};
 
@@ -30,10 +30,7 @@ pub(crate) fn pool(count: usize) -> Vec<String> {
 /// A rule for each pattern, on that channel.
 pub(crate) fn pack(patterns: &[String], channel: Channel, limits: Limits) -> Pack {
     let rules = patterns.iter().enumerate().map(|(number, text)| {
-        let pattern = Pattern {
-            kind: PatternKind::Regex,
-            text: text.clone(),
-        };
+        let pattern = Pattern::regex(text.clone());
         let mut rule = Rule::new(format!("bench/p{number:05}"), vec![pattern]);
         rule.description = "A pattern of the pool".to_owned();
         rule.on = vec![channel];

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hyperscan::{Library, SINGLE_MATCH};
-use ttsr::{Channel, Pack, PartId, Pattern, PatternKind, Rule, Stream};
+use ttsr::{Channel, Pack, PartId, Pattern, Rule, Stream};
 
 /// Streams of the interleaved case.
 const STREAMS: usize = 4096;
@@ -88,10 +88,7 @@ fn sets(corpus: &Path) -> Vec<(String, Vec<String>)> {
 
 fn pack(patterns: &[String]) -> Pack {
     let rules = patterns.iter().enumerate().map(|(number, text)| {
-        let pattern = Pattern {
-            kind: PatternKind::Regex,
-            text: text.clone(),
-        };
+        let pattern = Pattern::regex(text.clone());
         let mut rule = Rule::new(format!("versus/p{number:05}"), vec![pattern]);
         rule.description = "A pattern".to_owned();
         rule.on = vec![Channel::Text];

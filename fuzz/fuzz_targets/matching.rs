@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use regex_automata::nfa::thompson::{Config, pikevm::PikeVM};
 use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind};
-use ttsr::{Channel, Limits, Pack, PartId, Pattern, PatternKind, Rule};
+use ttsr::{Channel, Limits, Pack, PartId, Pattern, Rule};
 
 // Layout of the input: a byte for the budget, a byte for the cuts, the pattern up to the first 0, the text.
 fuzz_target!(|data: &[u8]| {
@@ -30,10 +30,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut rule = Rule::new(
         "fuzz/p",
-        vec![Pattern {
-            kind: PatternKind::Regex,
-            text: pattern.to_owned(),
-        }],
+        vec![Pattern::regex(pattern.to_owned())],
     );
     rule.description = "fuzzed".to_owned();
     let Ok(pack) = Pack::builder().limits(limits).rule(rule).build() else {

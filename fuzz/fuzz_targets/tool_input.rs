@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use ttsr::{Channel, Hit, Pack, PartId, Pattern, PatternKind, Rule};
+use ttsr::{Channel, Hit, Pack, PartId, Pattern, Rule};
 
 const NEEDLE: &str = "rm";
 
@@ -12,10 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let [cuts, text @ ..] = data else { return };
     let mut rule = Rule::new(
         "fuzz/p",
-        vec![Pattern {
-            kind: PatternKind::Literal,
-            text: NEEDLE.to_owned(),
-        }],
+        vec![Pattern::literal(NEEDLE.to_owned())],
     );
     rule.description = "fuzzed".to_owned();
     rule.on = vec![Channel::ToolInput];

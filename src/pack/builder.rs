@@ -14,7 +14,7 @@ use crate::rule::Rule;
 ///
 /// # Example: a built-in pack, a text and a rule made in code
 /// ```
-/// use ttsr::{Pack, Pattern, PatternKind, Rule};
+/// use ttsr::{Pack, Pattern, Rule};
 /// let text = "
 /// schema = 1
 /// pack.name = 'team'
@@ -23,7 +23,7 @@ use crate::rule::Rule;
 /// match.any = [{ word = 'TODO' }]
 /// examples.match = ['// TODO']
 /// ";
-/// let word = Pattern { kind: PatternKind::Word, text: "FIXME".into() };
+/// let word = Pattern::word("FIXME");
 /// let pack = Pack::builder()
 ///     .builtin("lang/rust")
 ///     .toml("team.toml", text)

@@ -79,8 +79,12 @@ pub(crate) enum Big {
 pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBig> {
     let mut states = 0usize;
     let mut parsed = Vec::with_capacity(rules.len());
-    for (rule, Rule { any, .. }) in rules.iter().enumerate() {
-        let hirs: Vec<Hir> = any.iter().map(|pattern| parse(pattern, limits)).collect();
+    for (rule, Rule { condition, .. }) in rules.iter().enumerate() {
+        let hirs: Vec<Hir> = condition
+            .any
+            .iter()
+            .map(|pattern| parse(pattern, limits))
+            .collect();
         states = hirs
             .iter()
             .map(pattern::states)
@@ -177,7 +181,7 @@ pub(crate) struct Confirms {
 impl Confirms {
     fn new(patterns: &[PatternOf], rules: &[Rule], limits: &Limits) -> Confirms {
         let of = |pattern: &PatternOf| {
-            let written = &rules[pattern.rule.index()].any[pattern.index];
+            let written = &rules[pattern.rule.index()].condition.any[pattern.index];
             let is_regex = written.kind == PatternKind::Regex;
             is_regex
                 .then(|| Confirm::of(&written.text, limits))
@@ -214,7 +218,7 @@ impl Confirms {
 impl PatternOf {
     /// Finds where matches of the pattern begin.
     pub(crate) fn span(&self, rules: &[Rule]) -> Option<&Span> {
-        let regex = || rules[self.rule.index()].any[self.index].to_regex();
+        let regex = || rules[self.rule.index()].condition.any[self.index].to_regex();
         self.span.get_or_init(|| Span::new(&regex())).as_ref()
     }
 }

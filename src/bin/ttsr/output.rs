@@ -321,7 +321,7 @@ impl<'a> RuleRecord<'a> {
             tools: &rule.tools,
             args: &rule.args,
             paths: &rule.paths,
-            patterns: rule.any.iter().map(PatternRecord).collect(),
+            patterns: rule.condition.any.iter().map(PatternRecord).collect(),
             priority: rule.priority,
             description: &rule.description,
             why: rule.why.as_deref(),

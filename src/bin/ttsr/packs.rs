@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ttsr::{Channel, Diagnostic, LoadError, Pack, PartId, Pattern, PatternKind, Rule, RuleId};
+use ttsr::{Channel, Diagnostic, LoadError, Pack, PartId, Pattern, Rule, RuleId};
 
 use crate::Stop;
 use crate::args::PackArgs;
@@ -79,10 +79,7 @@ pub(crate) fn about_file(pack: &Pack, path: &str) -> Result<Pack, Stop> {
 const PROBE: &str = "probe";
 
 fn probe(rule: &Rule) -> Rule {
-    let pattern = Pattern {
-        kind: PatternKind::Literal,
-        text: PROBE.to_owned(),
-    };
+    let pattern = Pattern::literal(PROBE.to_owned());
     let mut probe = Rule::new(rule.id.clone(), vec![pattern]);
     probe.on = vec![Channel::ToolInput];
     probe.paths.clone_from(&rule.paths);

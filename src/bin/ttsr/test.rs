@@ -468,7 +468,7 @@ impl Record for TestRecord<'_> {
 
 #[cfg(test)]
 mod tests {
-    use ttsr::{Pattern, PatternKind};
+    use ttsr::Pattern;
 
     use super::*;
 
@@ -478,10 +478,7 @@ mod tests {
 
     /// The pack of one rule about "nee\"dle", with that scope.
     fn pack(tools: &[&str], args: &[&str], paths: &[&str]) -> Pack {
-        let pattern = Pattern {
-            kind: PatternKind::Literal,
-            text: "nee\"dle".to_owned(),
-        };
+        let pattern = Pattern::literal("nee\"dle".to_owned());
         let mut rule = Rule::new("a/b", vec![pattern]);
         rule.on = vec![Channel::ToolInput];
         rule.tools = strings(tools);

@@ -295,7 +295,15 @@ impl Processor {
             }
             let text = self.stream.message(&decision);
             match decision.action {
-                Action::Observe => {}
+                // What is for whole text is done at its hooks; the rest is the host's to do.
+                Action::Observe
+                | Action::Append
+                | Action::Prepend
+                | Action::SetHeader
+                | Action::Fallback
+                | Action::Handoff
+                | Action::Consult
+                | Action::Redact => {}
                 Action::Warn => out.push(Step::Notify { decision, text }),
                 Action::Inject => self.inject(decision, text, out),
                 Action::Retry | Action::Abort => cutting = Some((decision, text)),

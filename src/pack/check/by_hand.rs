@@ -11,14 +11,17 @@ use crate::rule::{Channel, Rule};
 /// Everything wrong with `rule`.
 pub(super) fn faults(rule: &Rule, limits: &Limits) -> Vec<Fault> {
     let mut faults: Vec<Fault> = id_fault(&rule.id).into_iter().collect();
-    for (list, name) in [(rule.on.is_empty(), "on"), (rule.any.is_empty(), "any")] {
+    for (list, name) in [
+        (rule.on.is_empty(), "on"),
+        (rule.condition.any.is_empty(), "any"),
+    ] {
         if list {
             faults.push(Fault::new(&code::EMPTY_VALUE, format!("`{name}` is empty")));
         }
     }
     faults.extend(
-        rule.any
-            .iter()
+        rule.condition
+            .patterns()
             .filter_map(|written| pattern::fault(written, limits)),
     );
     let reads_tools = rule.on.contains(&Channel::ToolInput);

@@ -77,10 +77,7 @@ impl Walk<'_> {
             "word" => PatternKind::Word,
             _ => PatternKind::Regex,
         };
-        let pattern = Pattern {
-            kind,
-            text: text.value.to_owned(),
-        };
+        let pattern = Pattern::new(kind, text.value.to_owned());
         if let Some(fault) = fault(&pattern, self.limits) {
             self.fault_in(fault, &text);
         }

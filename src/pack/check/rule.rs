@@ -85,7 +85,7 @@ impl Walk<'_> {
         self.strings(table, "tags");
         self.consequence(table, header, &mut rule);
         self.scopes(table, header, &mut rule);
-        rule.any = self.patterns(table, &place);
+        rule.condition.any = self.patterns(table, &place);
         rule.examples = self.examples(table, &place);
         rule.description = description?.value.to_owned();
         Some(rule)

@@ -4,7 +4,7 @@ use fancy_regex::{Regex, RegexInput};
 
 use crate::limits::Limits;
 use crate::pack::Pack;
-use crate::rule::{Channel, Pattern, PatternKind, Rule, Severity};
+use crate::rule::{Channel, Pattern, Rule, Severity};
 use crate::stream::Counters;
 use crate::testing::{Random, scale};
 use crate::verdict::PartId;
@@ -13,10 +13,7 @@ use crate::verdict::PartId;
 type Found = (Vec<(usize, u64, u64, String, String)>, Counters);
 
 fn rule(id: &str, patterns: &[&str], severity: Severity) -> Rule {
-    let pattern = |text: &&str| Pattern {
-        kind: PatternKind::Regex,
-        text: (*text).to_owned(),
-    };
+    let pattern = |text: &&str| Pattern::regex((*text).to_owned());
     let mut rule = Rule::new(format!("t/{id}"), patterns.iter().map(pattern).collect());
     rule.severity = severity;
     rule.on = vec![Channel::Text, Channel::ToolInput];

@@ -1,0 +1,221 @@
+//! What a rule does, and how often.
+
+use serde::{Deserialize, Serialize};
+
+/// What a harness must do about a broken rule. Ordered by strength, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Action {
+    /// Note it; nothing changes.
+    Observe,
+    /// Show the message to the user, not to the model.
+    Warn,
+    /// Put the message behind the text (whole channels only: tool output, user input, errors).
+    Append,
+    /// Put the message before the text (whole channels only).
+    Prepend,
+    /// Set a header of the next request (whole channels only).
+    SetHeader,
+    /// Let the stream go on; the message enters the next request.
+    Inject,
+    /// After the reply: go on in a new session, with the message as its prompt.
+    Handoff,
+    /// Before the tool call runs: ask a sub-agent, whose answer enters the context (tool input only).
+    Consult,
+    /// Replace what matched before it leaves.
+    Redact,
+    /// Take the next model of the chain and send the request again (whole channels only).
+    Fallback,
+    /// Cut the stream, add the message to the context, generate again.
+    Retry,
+    /// Cut the stream; the turn ends with this rule as the reason.
+    Abort,
+}
+
+impl Action {
+    /// Every action, weakest first.
+    pub const ALL: [Action; 12] = [
+        Action::Observe,
+        Action::Warn,
+        Action::Append,
+        Action::Prepend,
+        Action::SetHeader,
+        Action::Inject,
+        Action::Handoff,
+        Action::Consult,
+        Action::Redact,
+        Action::Fallback,
+        Action::Retry,
+        Action::Abort,
+    ];
+
+    /// The name used in rules and in every output.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Observe => "observe",
+            Action::Warn => "warn",
+            Action::Append => "append",
+            Action::Prepend => "prepend",
+            Action::SetHeader => "set-header",
+            Action::Inject => "inject",
+            Action::Handoff => "handoff",
+            Action::Consult => "consult",
+            Action::Redact => "redact",
+            Action::Fallback => "fallback",
+            Action::Retry => "retry",
+            Action::Abort => "abort",
+        }
+    }
+
+    /// The action with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Action> {
+        Action::ALL.into_iter().find(|action| action.name() == name)
+    }
+
+    /// Whether the stream ends here: nothing after the deciding byte may be used.
+    #[must_use]
+    pub fn cuts(self) -> bool {
+        matches!(self, Action::Retry | Action::Abort)
+    }
+
+    /// Whether a pack must ask for it in `grants`: everything stronger than a warning.
+    #[must_use]
+    pub fn needs_grant(self) -> bool {
+        self > Action::Warn
+    }
+
+    /// Whether it makes sense only where the text is there whole: at the hooks for tool output, user
+    /// input, requests and errors.
+    #[must_use]
+    pub fn is_for_whole_text(self) -> bool {
+        matches!(
+            self,
+            Action::Append | Action::Prepend | Action::SetHeader | Action::Fallback
+        )
+    }
+}
+
+/// What becomes of the reply that a retry cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Partial {
+    /// It is not in the next request.
+    #[default]
+    Discard,
+    /// It stays, up to the cut; tool input never does.
+    Keep,
+    /// It stays up to where the match begins; tool input never does.
+    KeepBeforeMatch,
+}
+
+/// How a rule's retries go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Most retries of the rule in one turn. Default 2.
+    pub max: u32,
+    /// The model to take, by a name that the host resolves; none: the same one.
+    pub model: Option<String>,
+    /// The temperature to take, in thousandths; none: the same one.
+    pub temperature: Option<u32>,
+    /// What the rule does once its retries are spent; none: `warn`, or `abort` if it is critical.
+    pub then: Option<Action>,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        Retry {
+            max: 2,
+            model: None,
+            temperature: None,
+            then: None,
+        }
+    }
+}
+
+/// How often a rule may act, and when it may again. A bound that is not given does not bind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Repeat {
+    /// Turns that must begin after it acted before it acts again.
+    pub cooldown_turns: Option<u32>,
+    /// Most times in one turn.
+    pub per_turn: Option<u32>,
+    /// Most times in one session.
+    pub per_session: Option<u32>,
+}
+
+/// How often a rule's hits count at all: past it the rule is silent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Allowance {
+    /// Most acts in one turn.
+    pub per_turn: Option<u32>,
+    /// Most acts in one session.
+    pub per_session: Option<u32>,
+}
+
+/// A sub-agent that is asked before a tool call runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consult {
+    /// What it is asked: a template.
+    pub prompt: String,
+    /// The model to take, by a name that the host resolves; none: the session's.
+    pub model: Option<String>,
+    /// How long it may take, in milliseconds. Default 30,000.
+    pub timeout_millis: u64,
+    /// The tools it may use. Default: bash, read, grep, glob.
+    pub tools: Vec<String>,
+    /// Whether the tool call is blocked where there is no answer; otherwise it runs. Default: it runs.
+    pub blocks_on_failure: bool,
+}
+
+impl Consult {
+    /// A consultation with that prompt, and the defaults.
+    #[must_use]
+    pub fn new(prompt: impl Into<String>) -> Consult {
+        Consult {
+            prompt: prompt.into(),
+            model: None,
+            timeout_millis: 30_000,
+            tools: ["bash", "read", "grep", "glob"].map(str::to_owned).to_vec(),
+            blocks_on_failure: false,
+        }
+    }
+}
+
+/// A header of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Its name, lower case.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// Whether a rule acts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Mode {
+    /// It does.
+    #[default]
+    Live,
+    /// It decides and is logged, and never acts.
+    Shadow,
+}
+
+/// How far a rule is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Status {
+    /// It may change.
+    Experimental,
+    /// It is done.
+    #[default]
+    Stable,
+    /// Another rule took its place, or none; it still works, and `check` says so.
+    Deprecated,
+}

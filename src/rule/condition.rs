@@ -1,0 +1,401 @@
+//! When a rule is broken.
+
+use serde::{Deserialize, Serialize};
+
+/// How the text of a [`Pattern`] is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PatternKind {
+    /// The exact text.
+    Literal,
+    /// The exact text, not inside a longer word (Unicode word boundaries on both sides).
+    Word,
+    /// A regular expression in the syntax of the `regex` crate, Unicode on.
+    Regex,
+}
+
+/// One thing to match inside a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Pattern {
+    /// How `text` is read.
+    pub kind: PatternKind,
+    /// The literal, the word or the regular expression as written.
+    pub text: String,
+    /// The regions it is looked for in: where all of them are at once. Empty: everywhere.
+    pub region: Vec<Region>,
+    /// What it does not tell apart; none twice, in [`Fold::ALL`]'s order.
+    pub fold: Vec<Fold>,
+    /// A dotted glob on the path of the argument it is looked for in, besides the rule's own.
+    pub arg: Option<String>,
+}
+
+impl Pattern {
+    /// A pattern that is looked for everywhere.
+    #[must_use]
+    pub fn new(kind: PatternKind, text: impl Into<String>) -> Pattern {
+        Pattern {
+            kind,
+            text: text.into(),
+            region: Vec::new(),
+            fold: Vec::new(),
+            arg: None,
+        }
+    }
+
+    /// The exact text.
+    #[must_use]
+    pub fn literal(text: impl Into<String>) -> Pattern {
+        Pattern::new(PatternKind::Literal, text)
+    }
+
+    /// The exact text, not inside a longer word.
+    #[must_use]
+    pub fn word(text: impl Into<String>) -> Pattern {
+        Pattern::new(PatternKind::Word, text)
+    }
+
+    /// A regular expression in the syntax of the `regex` crate.
+    #[must_use]
+    pub fn regex(text: impl Into<String>) -> Pattern {
+        Pattern::new(PatternKind::Regex, text)
+    }
+
+    /// The pattern as a regular expression in the syntax of the `regex` crate.
+    ///
+    /// # Example: a word is bounded on both sides
+    /// ```
+    /// use ttsr::Pattern;
+    /// let word = Pattern::word("a.b");
+    /// assert_eq!(word.to_regex(), r"\b{start-half}a\.b\b{end-half}");
+    /// ```
+    #[must_use]
+    pub fn to_regex(&self) -> String {
+        match self.kind {
+            PatternKind::Literal => regex_syntax::escape(&self.text),
+            PatternKind::Word => {
+                format!(
+                    r"\b{{start-half}}{}\b{{end-half}}",
+                    regex_syntax::escape(&self.text)
+                )
+            }
+            PatternKind::Regex => self.text.clone(),
+        }
+    }
+}
+
+/// A kind of text inside a part.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String")]
+#[serde(try_from = "String")]
+#[non_exhaustive]
+pub enum Region {
+    /// Markdown text that is not code.
+    Prose,
+    /// Fenced or indented code.
+    Code,
+    /// Fenced code of that language, lower case.
+    CodeIn(String),
+    /// Code between backticks.
+    InlineCode,
+    /// A block quote.
+    Quote,
+    /// A heading.
+    Heading,
+    /// Lines that an edit adds.
+    Added,
+    /// Lines that an edit removes.
+    Removed,
+    /// What a file will hold, as far as the tool call shows it.
+    File,
+    /// Commands of a shell, quotes removed.
+    Shell,
+    /// Comments in code.
+    Comment,
+    /// Strings in code.
+    String,
+    /// Code without its comments and strings.
+    CodeOnly,
+}
+
+impl Region {
+    /// Every region but [`Region::CodeIn`], in the order of their declaration.
+    pub const PLAIN: [Region; 12] = [
+        Region::Prose,
+        Region::Code,
+        Region::InlineCode,
+        Region::Quote,
+        Region::Heading,
+        Region::Added,
+        Region::Removed,
+        Region::File,
+        Region::Shell,
+        Region::Comment,
+        Region::String,
+        Region::CodeOnly,
+    ];
+
+    /// The name used in rules: `prose`, `code`, `code:rust`, …
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Region::Prose => "prose".into(),
+            Region::Code => "code".into(),
+            Region::CodeIn(language) => format!("code:{language}"),
+            Region::InlineCode => "inline-code".into(),
+            Region::Quote => "quote".into(),
+            Region::Heading => "heading".into(),
+            Region::Added => "added".into(),
+            Region::Removed => "removed".into(),
+            Region::File => "file".into(),
+            Region::Shell => "shell".into(),
+            Region::Comment => "comment".into(),
+            Region::String => "string".into(),
+            Region::CodeOnly => "code-only".into(),
+        }
+    }
+
+    /// The region with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Region> {
+        match name.strip_prefix("code:") {
+            Some("") => None,
+            Some(language) => Some(Region::CodeIn(language.to_lowercase())),
+            None => Region::PLAIN
+                .into_iter()
+                .find(|region| region.name() == name),
+        }
+    }
+}
+
+impl From<Region> for String {
+    fn from(region: Region) -> String {
+        region.name()
+    }
+}
+
+impl TryFrom<String> for Region {
+    type Error = String;
+    fn try_from(name: String) -> Result<Region, String> {
+        Region::from_name(&name).ok_or_else(|| format!("unknown region `{name}`"))
+    }
+}
+
+/// A difference between characters that a pattern does not see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Fold {
+    /// Upper and lower case.
+    Case,
+    /// Compatibility forms: full width, ligatures, styled letters (Unicode NFKC).
+    Nfkc,
+    /// Characters that look alike (Unicode UTS 39).
+    Confusables,
+    /// Characters that are not seen: zero-width, directional, tags, soft hyphen.
+    Invisible,
+}
+
+impl Fold {
+    /// Every fold, in the order of their declaration.
+    pub const ALL: [Fold; 4] = [Fold::Case, Fold::Nfkc, Fold::Confusables, Fold::Invisible];
+
+    /// The name used in rules.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Fold::Case => "case",
+            Fold::Nfkc => "nfkc",
+            Fold::Confusables => "confusables",
+            Fold::Invisible => "invisible",
+        }
+    }
+
+    /// The fold with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Fold> {
+        Fold::ALL.into_iter().find(|fold| fold.name() == name)
+    }
+}
+
+/// How far apart the patterns of one condition may match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Within {
+    /// From the first start to the last end at most so many lines are touched; in one haystack.
+    Lines(u32),
+    /// From the first start to the last end at most so many characters; in one haystack.
+    Chars(u32),
+    /// Anywhere in the same part.
+    Part,
+    /// Anywhere in the same reply; parts in the order in which they opened.
+    Message,
+}
+
+/// Over what matches are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Per {
+    /// One part.
+    Part,
+    /// One reply, whatever number of attempts it took; a discarded attempt does not count.
+    Message,
+    /// One turn of the user.
+    Turn,
+    /// The whole session.
+    Session,
+}
+
+impl Per {
+    /// Every one, narrowest first.
+    pub const ALL: [Per; 4] = [Per::Part, Per::Message, Per::Turn, Per::Session];
+
+    /// The name used in rules.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Per::Part => "part",
+            Per::Message => "message",
+            Per::Turn => "turn",
+            Per::Session => "session",
+        }
+    }
+
+    /// The one with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Per> {
+        Per::ALL.into_iter().find(|per| per.name() == name)
+    }
+}
+
+/// How many matches it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Count {
+    /// So many matches that do not overlap.
+    pub times: u32,
+    /// Over what they are counted.
+    pub per: Per,
+}
+
+/// What the text of a group of a regular expression must be like.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capture {
+    /// The group, by number (0: the whole match) or name. Default: `1` if there is one, else `0`.
+    pub group: Option<String>,
+    /// Least Shannon entropy, in thousandths of a bit per character.
+    pub entropy: Option<u32>,
+    /// Texts that do not count, lower or upper case; `*` and `?` are wildcards.
+    pub not_in: Vec<String>,
+}
+
+/// The reply goes round in circles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Repetition {
+    /// Shortest and longest unit that is repeated, in characters.
+    pub unit_chars: (u32, u32),
+    /// How often it must stand in a row.
+    pub times: u32,
+}
+
+/// A bound on the reply itself. Bounds that are not given do not bind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Bound {
+    /// Most bytes of a part.
+    pub bytes: Option<u64>,
+    /// Most lines of a part.
+    pub lines: Option<u64>,
+    /// Most deltas of a part. Depends on how the reply was cut.
+    pub deltas: Option<u64>,
+    /// Most tokens of a part, estimated unless the host counts them.
+    pub tokens: Option<u64>,
+    /// Longest time from the opening of the stream, in milliseconds. Depends on arrival.
+    pub millis: Option<u64>,
+    /// Longest time between two deltas, in milliseconds. Depends on arrival.
+    pub stall_millis: Option<u64>,
+}
+
+/// The wrong natural language.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// The scripts (`latin`, `han`, `cyrillic`, …) or languages (`en`, `de`, …) that are right.
+    pub expect: Vec<String>,
+}
+
+/// Names in code that nobody knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnknownName {
+    /// Names that are known, besides the standard libraries'; the host may add its own.
+    pub known: Vec<String>,
+}
+
+/// The same tool call again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DoomLoop {
+    /// How often in a row.
+    pub times: u32,
+    /// How many of them may differ.
+    pub differing: u32,
+}
+
+/// When a rule is broken: something of `any`, `all`, `sequence` or a detector is there, and what stands
+/// beside it does not forbid it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Condition {
+    /// Any of these matches.
+    pub any: Vec<Pattern>,
+    /// All of these match, in any order, [`within`](Self::within) (default: the part).
+    pub all: Vec<Pattern>,
+    /// These match one after the other, without overlap, [`within`](Self::within) (default: the part).
+    pub sequence: Vec<Pattern>,
+    /// None of these matches [`within`](Self::within) (default: one line) of what matched, on either side,
+    /// in the same haystack.
+    pub none: Vec<Pattern>,
+    /// How far apart; none: the default of what it is for.
+    pub within: Option<Within>,
+    /// The match ends within so many characters of the haystack's beginning.
+    pub first: Option<u32>,
+    /// The match begins within so many characters of the haystack's end.
+    pub last: Option<u32>,
+    /// The match is a whole line.
+    pub line: bool,
+    /// It takes so many.
+    pub count: Option<Count>,
+    /// What the match, or a group of it, must be like.
+    pub capture: Option<Capture>,
+    /// The reply goes round in circles.
+    pub repetition: Option<Repetition>,
+    /// Control tokens of a model family stand in the reply.
+    pub leak: bool,
+    /// The reply is too long, or too slow.
+    pub limit: Option<Bound>,
+    /// The reply is in the wrong language.
+    pub script: Option<Script>,
+    /// Code names what nobody knows.
+    pub unknown_name: Option<UnknownName>,
+    /// The same tool call again and again.
+    pub doom_loop: Option<DoomLoop>,
+}
+
+impl Condition {
+    /// Broken where any of the patterns matches.
+    #[must_use]
+    pub fn any(patterns: Vec<Pattern>) -> Condition {
+        Condition {
+            any: patterns,
+            ..Condition::default()
+        }
+    }
+
+    /// Every pattern, in the order `any`, `all`, `sequence`, `none`.
+    pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+        self.any
+            .iter()
+            .chain(&self.all)
+            .chain(&self.sequence)
+            .chain(&self.none)
+    }
+}
