@@ -116,7 +116,7 @@ pub use rule::{
     Retry, Rule, Script, Severity, Status, UnknownName, Within,
 };
 pub use session::Session;
-pub use stream::{Counters, Hits, Stream};
+pub use stream::{Counters, Hits, Redaction, Stream};
 pub use verdict::{Decision, Hit, PartId, RuleId, Source, Verdict};
 
 /// The examples of README are tests.

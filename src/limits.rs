@@ -46,6 +46,10 @@ pub struct Limits {
     /// Most bytes before the end of a match that a pattern with look-around or back-references is
     /// checked on (feature `lookaround`). Default 4,096.
     pub confirm_bytes: usize,
+    /// Longest match, in bytes of its haystack, of a rule that wants whole matches: one that counts,
+    /// redacts, holds, or whose patterns must or must not stand together. A longer one is cut there, and
+    /// counted. Default 64 KiB.
+    pub stretch_bytes: usize,
     /// Most steps of one such check. What is not decided by then is a hit of a critical rule, and is
     /// counted as unconfirmed for any other. Default 100,000.
     pub confirm_steps: usize,
@@ -70,6 +74,7 @@ impl Default for Limits {
             json_depth: 128,
             path_bytes: 4096,
             confirm_bytes: 4096,
+            stretch_bytes: 64 << 10,
             confirm_steps: 100_000,
             confirm_pending: 1024,
             on_limit: OnLimit::Abort,

@@ -12,8 +12,10 @@ use crate::limits::OnLimit;
 use crate::matcher::Cursor;
 use crate::pack::{MessageValues, Pack, render_message};
 use crate::rule::Channel;
-use crate::verdict::{Decision, Hit, NO_ARG, PartId, Source};
+use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
 use part::Part;
+use part::condition::Book;
+use part::judge::Queued;
 
 /// The mutable state of one attempt: feed it deltas, it gives hits.
 ///
@@ -107,6 +109,9 @@ pub struct Counters {
     /// Places where a pattern with look-around or back-references might match, and that were not decided
     /// within [`Limits::confirm_steps`](crate::Limits::confirm_steps) and its neighbours.
     pub unconfirmed: u64,
+    /// Matches in progress that were longer than [`Limits::stretch_bytes`](crate::Limits::stretch_bytes)
+    /// and were cut there.
+    pub cut_matches: u64,
 }
 
 /// What the parts of a stream found: the hits of the current call, and text kept for each hit.
@@ -119,16 +124,57 @@ struct Found {
     args: Vec<Box<str>>,
     counters: Counters,
     limit: Option<Source>,
+    /// Matches of this call for conditions that are decided on a part or on the reply.
+    queue: Vec<Queued>,
+    /// Matches of this call for rules that count.
+    counting: Vec<Quote>,
+    /// Number of matches so far, by rule, and by part where they are counted there.
+    counts: Vec<Counted>,
+    /// Conditions that are decided on the whole reply.
+    book: Book,
+    redactions: Vec<Redaction>,
+}
+
+/// Number of matches of a rule.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    rule: RuleId,
+    part: Option<PartId>,
+    matches: u64,
+}
+
+/// A stretch of a part that a rule wants replaced before it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Redaction {
+    /// The part.
+    pub part: PartId,
+    /// The rule whose [replacement](crate::Rule::replacement) takes its place.
+    pub rule: RuleId,
+    /// Where it begins, in bytes of the part as delivered.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
 }
 
 /// The text of a hit, copied while it was at hand.
 #[derive(Clone, Debug)]
 struct Quote {
     hit: Hit,
+    /// Where the match begins, in bytes of the part as delivered, if that is known.
+    start: Option<u64>,
     /// Up to [`window::WINDOW`] bytes that end where the hit became certain.
     text: Box<str>,
     /// The match inside `text`, in bytes.
     matched: std::ops::Range<usize>,
+}
+
+impl Quote {
+    /// The same hit, certain no earlier than at `decided`.
+    fn at(mut self, decided: u64) -> Quote {
+        self.hit.decided = self.hit.decided.max(decided);
+        self
+    }
 }
 
 impl Stream {
@@ -255,11 +301,55 @@ impl Stream {
     /// Number of bytes of a part that can never belong to an undecided match of a rule that holds; a
     /// host in hold mode forwards up to here. Never decreases.
     ///
-    /// The keys that make a rule hold are not in the part of schema 1 that is read today, so this is
-    /// every byte delivered; hosts that ask need not change when they are.
+    /// It lags behind the text only while a match may be in progress, at most by
+    /// [`Limits::stretch_bytes`](crate::Limits::stretch_bytes), or while the name of the tool or of the
+    /// file is not known.
+    pub fn releasable(&mut self, part: PartId) -> u64 {
+        let Some(index) = self.index(part) else {
+            return 0;
+        };
+        self.parts[index].releasable(&self.pack)
+    }
+
+    /// What rules want replaced in this reply before it leaves, by part and place. A stretch is here before
+    /// its first byte is [releasable](Self::releasable); stretches of different rules may overlap.
     #[must_use]
-    pub fn releasable(&self, part: PartId) -> u64 {
-        self.delivered(part)
+    pub fn redactions(&self) -> &[Redaction] {
+        &self.found.redactions
+    }
+
+    /// Where the match of a hit begins, in bytes of the part as delivered, where that is known: in text
+    /// always but for matches longer than the window, in tool input for rules that ask for whole matches.
+    #[must_use]
+    pub fn start(&self, hit: &Hit) -> Option<u64> {
+        self.quote(hit)?.start
+    }
+
+    /// Ends the reply: closes every part that is open, in the order of their opening, and decides what
+    /// rules wanted the whole reply for.
+    pub fn finish(&mut self) -> Hits<'_> {
+        let mut hits = Vec::new();
+        let open: Vec<PartId> = self.open_parts().collect();
+        for part in open {
+            hits.extend_from_slice(&self.close(part));
+        }
+        self.found.hits.clear();
+        if !self.is_cut {
+            self.end_reply();
+        }
+        hits.append(&mut self.found.hits);
+        self.found.hits = hits;
+        Hits(&self.found.hits)
+    }
+
+    fn end_reply(&mut self) {
+        let book = std::mem::take(&mut self.found.book);
+        for quote in book.into_waiting() {
+            if let Some(index) = self.index(quote.hit.part) {
+                self.parts[index].offer(&self.pack, quote, &mut self.found);
+            }
+        }
+        self.sort();
     }
 
     /// The dotted path of the argument that a hit is in (`$raw`: tool input that is not JSON).
@@ -385,7 +475,8 @@ impl Stream {
             });
             return None;
         }
-        self.parts.push(Part::new(&self.pack, part, channel));
+        let order = self.parts.len() as u32;
+        self.parts.push(Part::new(&self.pack, part, channel, order));
         self.latest = (self.parts.len() - 1) as u32;
         Some(self.latest as usize)
     }

@@ -22,6 +22,13 @@ pub(super) struct Live {
     extra: Box<[u32]>,
 }
 
+impl Live {
+    /// Whether there is nothing beyond a new search.
+    pub(super) fn is_base(&self) -> bool {
+        self.extra.is_empty()
+    }
+}
+
 /// Patterns reported on entering a state, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Accept {

@@ -281,6 +281,24 @@ impl Lazy {
         }
     }
 
+    /// Whether no match is in progress: what comes next begins anew. Means something only for an
+    /// automaton whose NFA is [layered](Nfa::layered).
+    pub(crate) fn is_quiet(&self, cursor: &Cursor) -> bool {
+        if cursor.decoder.is_pending() {
+            return false;
+        }
+        let generation = &*cursor.generation;
+        match &cursor.over {
+            Some(live) => live.is_base(),
+            None if generation.bases.contains(&cursor.state) => true,
+            None if !generation.table.is_special(cursor.state) => false,
+            None => generation
+                .lock()
+                .live(&generation.table, cursor.state)
+                .is_base(),
+        }
+    }
+
     /// Ends the run of bytes that could complete a character: what is pending belongs to none.
     pub(crate) fn flush(&self, cursor: &mut Cursor, on: &mut impl FnMut(Event)) {
         let mut decoder = std::mem::take(&mut cursor.decoder);

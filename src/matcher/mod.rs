@@ -105,6 +105,40 @@ impl Matcher {
         })
     }
 
+    /// For those who need whole matches: patterns are taken as written, every end is reported, and
+    /// [`is_quiet`](Self::is_quiet) says where no match is in progress.
+    ///
+    /// # Errors
+    /// The patterns tell too many characters apart.
+    pub(crate) fn for_spans(
+        patterns: &[Hir],
+        table_bytes: usize,
+    ) -> Result<Matcher, TooManyClasses> {
+        let (bytes, chars): (Vec<usize>, Vec<usize>) =
+            (0..patterns.len()).partition(|&index| nfa::needs_bytes(&patterns[index]));
+        let union = |space, members: Vec<usize>| {
+            let own = members.iter().map(|&index| patterns[index].clone());
+            let nfa = Nfa::new(space, &own.collect::<Vec<_>>())?.layered();
+            Ok(Union::of(nfa, &members, table_bytes))
+        };
+        let has_bytes = !bytes.is_empty();
+        Ok(Matcher {
+            chars: union(Space::Chars, chars)?,
+            bytes: match has_bytes {
+                true => Some(Box::new(union(Space::Bytes, bytes)?)),
+                false => None,
+            },
+        })
+    }
+
+    /// Whether no match is in progress: nothing that begins here or earlier can still end behind here.
+    /// For matchers made [for spans](Self::for_spans).
+    pub(crate) fn is_quiet(&self, cursor: &Cursor) -> bool {
+        let bytes = self.bytes.as_ref().zip(cursor.bytes.as_ref());
+        self.chars.lazy.is_quiet(&cursor.chars)
+            && bytes.is_none_or(|(union, cursor)| union.lazy.is_quiet(cursor))
+    }
+
     /// A cursor at the start of a haystack.
     #[inline]
     pub(crate) fn start(&self) -> Cursor {
@@ -197,12 +231,16 @@ impl Union {
         members: &[usize],
         table_bytes: usize,
     ) -> Result<Union, TooManyClasses> {
+        Ok(Union::of(Nfa::new(space, &patterns)?, members, table_bytes))
+    }
+
+    fn of(nfa: Nfa, members: &[usize], table_bytes: usize) -> Union {
         // Without patterns there is nothing to build, and nothing to reserve memory for.
         let budget = if members.is_empty() { 0 } else { table_bytes };
-        Ok(Union {
-            lazy: Lazy::new(Nfa::new(space, &patterns)?, budget),
+        Union {
+            lazy: Lazy::new(nfa, budget),
             patterns: members.iter().map(|&index| index as u32).collect(),
-        })
+        }
     }
 
     #[inline]

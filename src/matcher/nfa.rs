@@ -72,6 +72,28 @@ impl Nfa {
         })
     }
 
+    /// The same automaton, in which no state that a search begins in is ever entered again: what is in
+    /// progress can then be told from what begins anew at every position.
+    pub(crate) fn layered(mut self) -> Nfa {
+        let shift = self.states.len() as StateId;
+        let copies: Vec<State> = self
+            .states
+            .iter()
+            .map(|state| match state {
+                // The first symbol leads to the states as they are, and from there to no copy.
+                State::Set { .. } | State::Match(_) => state.clone(),
+                State::Split(to) => State::Split(to.iter().map(|next| next + shift).collect()),
+                State::Look { look, next } => State::Look {
+                    look: *look,
+                    next: next + shift,
+                },
+            })
+            .collect();
+        self.states.extend(copies);
+        self.starts.iter_mut().for_each(|start| *start += shift);
+        self
+    }
+
     /// Whether the set holds the column.
     #[inline]
     pub(crate) fn holds(&self, set: u32, column: usize) -> bool {

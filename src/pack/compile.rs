@@ -1,7 +1,11 @@
-//! The last step of loading: checked rules become automata and scopes.
+//! The last step of loading: checked rules become automata, conditions and scopes.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use regex_automata::meta::Regex;
+use regex_automata::util::captures::Captures;
+use regex_automata::util::syntax;
 use regex_syntax::hir::Hir;
 
 use crate::limits::Limits;
@@ -11,29 +15,106 @@ use crate::matcher::pattern;
 use crate::matcher::{Matcher, Span, TooManyClasses};
 #[cfg(feature = "lookaround")]
 use crate::rule::PatternKind;
-use crate::rule::{Channel, Pattern, Rule, Severity};
+use crate::rule::{Action, Capture, Channel, Condition, Count, Pattern, Rule, Severity, Within};
 use crate::verdict::RuleId;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
 
-/// What streams need of a pack: for each channel an automaton, for each rule its scope.
+/// What streams need of a pack: for each channel its automata, for each rule its scope and condition.
 #[derive(Debug, Default)]
 pub(crate) struct Compiled {
     /// By [`Channel::ALL`]'s order; `None` where no rule reads the channel.
     pub(crate) channels: [Option<ChannelRules>; Channel::ALL.len()],
     /// By rule.
     pub(crate) scopes: Vec<Scope>,
+    /// By rule: what is more than that one of its patterns matches.
+    pub(crate) compounds: Vec<Option<Box<Compound>>>,
 }
 
-/// The rules of one channel, in one matcher.
+/// The rules of one channel, by what their patterns see of it.
 #[derive(Debug)]
 pub(crate) struct ChannelRules {
+    /// Those that see the text as it is.
+    pub(crate) raw: ViewRules,
+    /// Whether some rule here has a path scope, so that paths in tool input are worth reading.
+    pub(crate) reads_paths: bool,
+}
+
+/// The rules that see the same text.
+#[derive(Debug)]
+pub(crate) struct ViewRules {
+    /// Patterns of which the first end is enough.
     pub(crate) matcher: Matcher,
     /// By pattern of the matcher.
     pub(crate) patterns: Box<[PatternOf]>,
-    /// Whether some rule here has a path scope, so that paths in tool input are worth reading.
-    pub(crate) reads_paths: bool,
     #[cfg(feature = "lookaround")]
     pub(crate) confirms: Confirms,
+    /// Patterns of which every match is wanted whole: of rules that hold text back, and of others.
+    pub(crate) spans: Box<[SpanRules]>,
+}
+
+/// Patterns of which every match is wanted whole, in one matcher.
+#[derive(Debug)]
+pub(crate) struct SpanRules {
+    pub(crate) matcher: Matcher,
+    /// By pattern of the matcher.
+    pub(crate) patterns: Box<[SpanPattern]>,
+    /// Whether text waits for them.
+    pub(crate) holds: bool,
+}
+
+/// A pattern of which every match is wanted whole.
+#[derive(Debug)]
+pub(crate) struct SpanPattern {
+    pub(crate) rule: RuleId,
+    pub(crate) role: Role,
+    /// Where its group of interest is.
+    pub(crate) capture: Option<Captured>,
+    text: String,
+    /// Built when a match is asked for the first time.
+    regex: OnceLock<Regex>,
+}
+
+/// What a pattern is to its rule's condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    Any,
+    /// One of several that must all be there, by index.
+    All(u32),
+    /// One of several that must follow each other, by index.
+    Sequence(u32),
+    /// An exception.
+    None,
+}
+
+/// What a group of a match must be like.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    group: Option<String>,
+    entropy: Option<u32>,
+    not_in: Option<globset::GlobSet>,
+}
+
+/// The condition of a rule that is more than that one of its patterns matches.
+#[derive(Debug)]
+pub(crate) struct Compound {
+    /// Number of patterns that must all be there, and that must follow each other.
+    pub(crate) all: usize,
+    pub(crate) sequence: usize,
+    pub(crate) has_none: bool,
+    /// How far apart its patterns may match.
+    pub(crate) within: Within,
+    pub(crate) first: Option<u32>,
+    pub(crate) last: Option<u32>,
+    pub(crate) count: Option<Count>,
+    pub(crate) redacts: bool,
+}
+
+/// What a condition is decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Haystack,
+    Part,
+    Message,
 }
 
 /// Which pattern of which rule a pattern of the matcher is.
@@ -41,6 +122,8 @@ pub(crate) struct ChannelRules {
 pub(crate) struct PatternOf {
     pub(crate) rule: RuleId,
     index: usize,
+    /// Where it is looked for, besides its rule's own arguments.
+    pub(crate) arg: Option<ArgScope>,
     /// Built when a span is asked for the first time.
     span: OnceLock<Option<Span>>,
 }
@@ -81,9 +164,8 @@ pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBi
     let mut parsed = Vec::with_capacity(rules.len());
     for (rule, Rule { condition, .. }) in rules.iter().enumerate() {
         let hirs: Vec<Hir> = condition
-            .any
-            .iter()
-            .map(|pattern| parse(pattern, limits))
+            .patterns()
+            .map(|pattern| parse(&pattern.to_regex(), limits))
             .collect();
         states = hirs
             .iter()
@@ -97,29 +179,31 @@ pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBi
         }
         parsed.push(hirs);
     }
-    let mut channels = Channel::ALL.map(|_| None);
-    for (rules_of, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let new = ChannelRules::new(channel, rules, &parsed, limits);
-        *rules_of = new.map_err(|TooManyClasses| TooBig {
-            rule: rules.len() - 1,
-            what: Big::Classes,
-        })?;
-    }
     let scopes = rules.iter().enumerate().map(|(index, rule)| {
         Scope::new(rule).map_err(|error| TooBig {
             rule: index,
             what: Big::Scope(error),
         })
     });
+    let scopes = scopes.collect::<Result<_, _>>()?;
+    let compounds: Vec<_> = rules.iter().map(Compound::of).collect();
+    let mut channels = Channel::ALL.map(|_| None);
+    for (rules_of, channel) in channels.iter_mut().zip(Channel::ALL) {
+        let new = ChannelRules::new(channel, rules, &parsed, &compounds, limits);
+        *rules_of = new.map_err(|TooManyClasses| TooBig {
+            rule: rules.len() - 1,
+            what: Big::Classes,
+        })?;
+    }
     Ok(Compiled {
         channels,
-        scopes: scopes.collect::<Result<_, _>>()?,
+        scopes,
+        compounds,
     })
 }
 
-fn parse(pattern: &Pattern, limits: &Limits) -> Hir {
-    pattern::parse(&pattern.to_regex(), limits)
-        .expect("every pattern was parsed when it was checked")
+fn parse(regex: &str, limits: &Limits) -> Hir {
+    pattern::parse(regex, limits).expect("every pattern was parsed when it was checked")
 }
 
 impl ChannelRules {
@@ -127,42 +211,272 @@ impl ChannelRules {
         channel: Channel,
         rules: &[Rule],
         parsed: &[Vec<Hir>],
+        compounds: &[Option<Box<Compound>>],
         limits: &Limits,
     ) -> Result<Option<ChannelRules>, TooManyClasses> {
-        let mut hirs = Vec::new();
-        let mut patterns = Vec::new();
+        let mut raw = ViewBuilder::default();
         let mut reads_paths = false;
-        for (rule, Rule { on, paths, .. }) in rules.iter().enumerate() {
-            if !on.contains(&channel) {
+        for (index, rule) in rules.iter().enumerate() {
+            if !rule.on.contains(&channel) {
                 continue;
             }
-            reads_paths |= !paths.is_empty();
-            for (index, hir) in parsed[rule].iter().enumerate() {
-                hirs.push(hir.clone());
-                patterns.push(PatternOf {
-                    rule: RuleId(rule as u32),
-                    index,
-                    span: OnceLock::new(),
-                });
+            reads_paths |= !rule.paths.is_empty();
+            let id = RuleId(index as u32);
+            match &compounds[index] {
+                None => raw.add_plain(id, rule, &parsed[index]),
+                Some(_) => raw.add_spans(id, rule, limits),
             }
         }
-        if hirs.is_empty() {
+        if raw.is_empty() {
             return Ok(None);
         }
+        Ok(Some(ChannelRules {
+            raw: raw.build(rules, limits)?,
+            reads_paths,
+        }))
+    }
+}
+
+impl ChannelRules {
+    /// The rules that read the channel; one may come more than once.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = RuleId> {
+        let plain = self.raw.patterns.iter().map(|pattern| pattern.rule);
+        let spans = self.raw.spans.iter().flat_map(|spans| &spans.patterns);
+        plain.chain(spans.map(|pattern| pattern.rule))
+    }
+
+    /// Every matcher.
+    pub(crate) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
+        let spans = self.raw.spans.iter().map(|spans| &spans.matcher);
+        [&self.raw.matcher].into_iter().chain(spans)
+    }
+}
+
+/// Collects the patterns that see the same text.
+#[derive(Default)]
+struct ViewBuilder {
+    hirs: Vec<Hir>,
+    patterns: Vec<PatternOf>,
+    /// By whether text waits for them.
+    spans: [(Vec<Hir>, Vec<SpanPattern>); 2],
+}
+
+impl ViewBuilder {
+    fn is_empty(&self) -> bool {
+        self.hirs.is_empty() && self.spans.iter().all(|(hirs, _)| hirs.is_empty())
+    }
+
+    fn add_plain(&mut self, id: RuleId, rule: &Rule, parsed: &[Hir]) {
+        for (index, (hir, pattern)) in parsed.iter().zip(&rule.condition.any).enumerate() {
+            self.hirs.push(hir.clone());
+            self.patterns.push(PatternOf {
+                rule: id,
+                index,
+                arg: arg_scope(pattern),
+                span: OnceLock::new(),
+            });
+        }
+    }
+
+    fn add_spans(&mut self, id: RuleId, rule: &Rule, limits: &Limits) {
+        let condition = &rule.condition;
+        let numbered = |patterns: &'_ [Pattern], role: fn(u32) -> Role| -> Vec<(Role, Pattern)> {
+            let roles = (0..).map(role);
+            roles.zip(patterns.iter().cloned()).collect()
+        };
+        let roles = [
+            numbered(&condition.any, |_| Role::Any),
+            numbered(&condition.all, Role::All),
+            numbered(&condition.sequence, Role::Sequence),
+            numbered(&condition.none, |_| Role::None),
+        ];
+        let (hirs, patterns) = &mut self.spans[usize::from(rule.holds())];
+        for (role, pattern) in roles.into_iter().flatten() {
+            let text = whole(condition, &pattern);
+            hirs.push(parse(&text, limits));
+            patterns.push(SpanPattern {
+                rule: id,
+                role,
+                capture: (role == Role::Any)
+                    .then(|| condition.capture.as_ref().map(Captured::new))
+                    .flatten(),
+                text,
+                regex: OnceLock::new(),
+            });
+        }
+    }
+
+    fn build(self, rules: &[Rule], limits: &Limits) -> Result<ViewRules, TooManyClasses> {
+        let ViewBuilder {
+            hirs,
+            patterns,
+            spans: [others, held],
+        } = self;
+        let spans = [(held, true), (others, false)].into_iter();
+        let spans =
+            spans
+                .filter(|((hirs, _), _)| !hirs.is_empty())
+                .map(|((hirs, patterns), holds)| {
+                    Ok(SpanRules {
+                        matcher: Matcher::for_spans(&hirs, limits.table_bytes)?,
+                        patterns: patterns.into_boxed_slice(),
+                        holds,
+                    })
+                });
+        let spans = spans.collect::<Result<_, TooManyClasses>>()?;
+        #[cfg(not(feature = "lookaround"))]
+        let _ = rules;
         #[cfg(not(feature = "lookaround"))]
         let matcher = Matcher::new(&hirs, limits.table_bytes)?;
         #[cfg(feature = "lookaround")]
         let confirms = Confirms::new(&patterns, rules, limits);
         #[cfg(feature = "lookaround")]
         let matcher = confirms.matcher(&hirs, limits.table_bytes)?;
-        Ok(Some(ChannelRules {
+        Ok(ViewRules {
             matcher,
             patterns: patterns.into_boxed_slice(),
-            reads_paths,
             #[cfg(feature = "lookaround")]
             confirms,
+            spans,
+        })
+    }
+}
+
+fn arg_scope(pattern: &Pattern) -> Option<ArgScope> {
+    let arg = pattern.arg.as_ref()?;
+    ArgScope::new(std::slice::from_ref(arg)).ok()
+}
+
+/// The pattern as it is matched whole: a line of its own where the condition asks for one.
+fn whole(condition: &Condition, pattern: &Pattern) -> String {
+    let regex = pattern.to_regex();
+    match condition.line {
+        true => format!("(?mR:^)(?:{regex})(?mR:$)"),
+        false => regex,
+    }
+}
+
+impl Compound {
+    /// None where a match of one of the patterns is all there is to it.
+    fn of(rule: &Rule) -> Option<Box<Compound>> {
+        let condition = &rule.condition;
+        let is_plain = condition.all.is_empty()
+            && condition.sequence.is_empty()
+            && condition.none.is_empty()
+            && condition.first.is_none()
+            && condition.last.is_none()
+            && !condition.line
+            && condition.count.is_none()
+            && condition.capture.is_none()
+            && !rule.holds();
+        if is_plain {
+            return None;
+        }
+        let is_spread = !condition.all.is_empty() || !condition.sequence.is_empty();
+        let usual = match is_spread {
+            true => Within::Part,
+            false => Within::Lines(1),
+        };
+        Some(Box::new(Compound {
+            all: condition.all.len(),
+            sequence: condition.sequence.len(),
+            has_none: !condition.none.is_empty(),
+            within: condition.within.unwrap_or(usual),
+            first: condition.first,
+            last: condition.last,
+            count: condition.count,
+            redacts: rule.action == Action::Redact,
         }))
     }
+
+    /// What it is decided on.
+    pub(crate) fn extent(&self) -> Extent {
+        match self.within {
+            Within::Part => Extent::Part,
+            Within::Message => Extent::Message,
+            Within::Lines(_) | Within::Chars(_) => Extent::Haystack,
+        }
+    }
+
+    /// Whether more than its first match in a part is wanted.
+    pub(crate) fn wants_all(&self) -> bool {
+        self.redacts || self.count.is_some()
+    }
+}
+
+impl SpanPattern {
+    /// The pattern as `regex` reads it.
+    pub(crate) fn regex(&self) -> &Regex {
+        self.regex.get_or_init(|| {
+            Regex::builder()
+                .syntax(syntax::Config::new().utf8(false))
+                .configure(Regex::config().utf8_empty(false))
+                .build(&self.text)
+                .expect("it was parsed and measured when the pack was checked")
+        })
+    }
+}
+
+impl Captured {
+    fn new(capture: &Capture) -> Captured {
+        let globs = capture.not_in.iter().filter_map(|text| {
+            let glob = globset::GlobBuilder::new(text)
+                .case_insensitive(true)
+                .build();
+            glob.ok()
+        });
+        let mut set = globset::GlobSetBuilder::new();
+        globs.for_each(|glob| {
+            set.add(glob);
+        });
+        Captured {
+            group: capture.group.clone(),
+            entropy: capture.entropy,
+            not_in: (!capture.not_in.is_empty())
+                .then(|| set.build().ok())
+                .flatten(),
+        }
+    }
+
+    /// Whether the group of a match is what it must be.
+    pub(crate) fn accepts(&self, captures: &Captures, haystack: &[u8]) -> bool {
+        let span = match &self.group {
+            Some(group) => match group.parse::<usize>() {
+                Ok(number) => captures.get_group(number),
+                Err(_) => captures.get_group_by_name(group),
+            },
+            None => captures.get_group(1).or_else(|| captures.get_group(0)),
+        };
+        let Some(text) = span.and_then(|span| haystack.get(span.range())) else {
+            return false;
+        };
+        let text = String::from_utf8_lossy(text);
+        let is_random = self
+            .entropy
+            .is_none_or(|least| entropy(&text) * 1000.0 >= f64::from(least));
+        let is_known = self
+            .not_in
+            .as_ref()
+            .is_some_and(|known| known.is_match(&*text));
+        is_random && !is_known
+    }
+}
+
+/// Shannon entropy, in bits per character.
+fn entropy(text: &str) -> f64 {
+    let mut counts: BTreeMap<char, u32> = BTreeMap::new();
+    let mut total = 0u32;
+    for char in text.chars() {
+        *counts.entry(char).or_default() += 1;
+        total += 1;
+    }
+    counts
+        .values()
+        .map(|&count| {
+            let share = f64::from(count) / f64::from(total);
+            -share * share.log2()
+        })
+        .sum()
 }
 
 /// Which patterns of a channel are confirmed after the automaton has found where they may end.

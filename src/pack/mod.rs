@@ -23,7 +23,7 @@ pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
 
 use crate::limits::Limits;
-use crate::matcher::{AutomatonSize, CLASSES};
+use crate::matcher::{AutomatonSize, CLASSES, Matcher};
 use crate::rule::{Channel, Rule};
 use crate::session::Session;
 use crate::stream::Stream;
@@ -32,7 +32,9 @@ use check::Check;
 #[cfg(feature = "lookaround")]
 pub(crate) use compile::Confirms;
 use compile::{Big, Compiled, TooBig};
-pub(crate) use compile::{ChannelRules, Scope};
+pub(crate) use compile::{
+    ChannelRules, Compound, Extent, Role, Scope, SpanPattern, SpanRules, ViewRules,
+};
 use diagnostic::{Report, code};
 pub(crate) use message::{MessageValues, render as render_message};
 
@@ -173,8 +175,8 @@ impl Pack {
         let Some(tool) = tool.filter(|_| channel == Channel::ToolInput) else {
             return true;
         };
-        rules.patterns.iter().any(|pattern| {
-            let tools = self.scope(pattern.rule).tools.as_ref();
+        rules.rules().any(|rule| {
+            let tools = self.scope(rule).tools.as_ref();
             tools.is_none_or(|tools| tools.applies(tool))
         })
     }
@@ -184,12 +186,18 @@ impl Pack {
     pub fn automata(&self, channel: Channel) -> impl Iterator<Item = AutomatonSize> {
         self.channel(channel)
             .into_iter()
-            .flat_map(|rules| rules.matcher.sizes())
+            .flat_map(ChannelRules::matchers)
+            .flat_map(Matcher::sizes)
     }
 
     #[inline]
     pub(crate) fn channel(&self, channel: Channel) -> Option<&ChannelRules> {
         self.inner.compiled.channels[channel as usize].as_ref()
+    }
+
+    /// The condition of a rule, where it is more than that one of its patterns matches.
+    pub(crate) fn compound(&self, rule: RuleId) -> Option<&Compound> {
+        self.inner.compiled.compounds[rule.index()].as_deref()
     }
 
     pub(crate) fn scope(&self, rule: RuleId) -> &Scope {

@@ -247,6 +247,14 @@ impl Decoder {
         }
     }
 
+    /// Where bytes begin that were taken and not handed on yet.
+    pub(crate) fn pending_from(&self) -> Option<u64> {
+        match self.state {
+            State::Start => (!self.scratch.is_empty()).then_some(0),
+            _ => (self.held_len > 0).then(|| self.offset - u64::from(self.held_len)),
+        }
+    }
+
     pub(crate) fn counters(&self) -> JsonCounters {
         self.counters
     }

@@ -247,6 +247,11 @@ impl Held {
             })
     }
 
+    /// Where in the part the byte with that index stands: its own place, not that of its neighbours.
+    pub(crate) fn piece_at(&self, index: usize) -> Option<Piece<'_>> {
+        self.pieces(index..index + 1).next()
+    }
+
     /// Forgets everything; keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();

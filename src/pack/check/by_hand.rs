@@ -11,10 +11,10 @@ use crate::rule::{Channel, Rule};
 /// Everything wrong with `rule`.
 pub(super) fn faults(rule: &Rule, limits: &Limits) -> Vec<Fault> {
     let mut faults: Vec<Fault> = id_fault(&rule.id).into_iter().collect();
-    for (list, name) in [
-        (rule.on.is_empty(), "on"),
-        (rule.condition.any.is_empty(), "any"),
-    ] {
+    let condition = &rule.condition;
+    let is_empty =
+        condition.any.is_empty() && condition.all.is_empty() && condition.sequence.is_empty();
+    for (list, name) in [(rule.on.is_empty(), "on"), (is_empty, "any")] {
         if list {
             faults.push(Fault::new(&code::EMPTY_VALUE, format!("`{name}` is empty")));
         }

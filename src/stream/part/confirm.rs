@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 
-use super::{EXCERPT, Haystack, Judge, Near};
+use super::haystack::{EXCERPT, Haystack, Near};
+use super::judge::Judge;
 use crate::matcher::Event;
 use crate::matcher::confirm::{Confirm, Confirmed, nth_end};
 use crate::matcher::decode::Decoder;
-use crate::pack::{ChannelRules, Confirms};
+use crate::pack::{Confirms, ViewRules};
 use crate::stream::window::WINDOW;
 use crate::view::json::ArgPath;
 
@@ -294,7 +295,7 @@ struct Confirming<'a, 'j> {
 impl<'j> Confirming<'_, 'j> {
     /// The check of the candidate's pattern, unless its outcome would change nothing.
     fn confirm(&self, candidate: &Candidate, decided: u64) -> Option<&'j Confirm> {
-        let rules: &'j ChannelRules = self.judge.rules;
+        let rules: &'j ViewRules = self.judge.view;
         let rule = rules.patterns[candidate.pattern as usize].rule;
         self.judge
             .is_open(rule, self.arg, candidate.end, decided)
@@ -315,7 +316,7 @@ impl<'j> Confirming<'_, 'j> {
 
     /// Nobody knows whether the candidate matches: a critical rule takes no chance.
     fn unknown(&mut self, waiting: &Waiting, candidate: &Candidate, start: u64, decided: u64) {
-        let rule = self.judge.rules.patterns[candidate.pattern as usize].rule;
+        let rule = self.judge.view.patterns[candidate.pattern as usize].rule;
         if self.judge.pack.scope(rule).is_critical {
             self.hit(waiting, candidate, start, decided);
         } else {
@@ -347,7 +348,7 @@ impl Haystack {
         }
     }
 
-    /// [`Haystack::held`], where some pattern is confirmed; `place` is what it says there.
+    /// [`Haystack::take`] of what was held back, where some pattern is confirmed; `place` is what it says there.
     pub(super) fn held_confirming(
         &mut self,
         waiting: &mut Waiting,
@@ -379,13 +380,13 @@ impl Haystack {
     ) {
         let begin = waiting.total();
         let Haystack { cursor, window, .. } = self;
-        judge.rules.matcher.push(cursor, piece, |event| {
+        judge.view.matcher.push(cursor, piece, |event| {
             let seen = event.at + 1;
             let (end, decided) = place(Behind {
                 seen: piece.len() - seen,
                 back: event.back,
             });
-            if judge.rules.confirms.get(event.pattern).is_some() {
+            if judge.view.confirms.get(event.pattern).is_some() {
                 let seen = begin + seen as u64;
                 waiting.report(event.pattern, seen - event.back as u64, end, seen);
             } else {
@@ -408,10 +409,10 @@ impl Haystack {
     ) {
         let total = waiting.total();
         let Haystack { cursor, window, .. } = self;
-        let matcher = &judge.rules.matcher;
+        let matcher = &judge.view.matcher;
         let mut on = |event: Event| {
             let back = event.back as u64;
-            if judge.rules.confirms.get(event.pattern).is_some() {
+            if judge.view.confirms.get(event.pattern).is_some() {
                 waiting.report(event.pattern, total - back, end - back, total);
             } else {
                 judge.judge(arg, &event, end - back, decided, || {

@@ -1,0 +1,155 @@
+//! Tool input: its values, each a haystack of its own.
+
+use super::judge::Judge;
+use super::reader::Reader;
+use crate::limits::Limits;
+use crate::pack::ChannelRules;
+use crate::stream::Counters;
+use crate::verdict::Source;
+use crate::view::json::{ArgPath, Decoder, Sink};
+use crate::view::path::{is_path_key, normalise};
+use crate::view::piece::Piece;
+
+/// Tool input that is being decoded.
+#[derive(Debug)]
+pub(super) struct Json {
+    decoder: Decoder,
+    value: Value,
+}
+
+/// The value of a tool input that is being read.
+#[derive(Debug)]
+pub(super) struct Value {
+    reader: Reader,
+    /// Where it stands.
+    arg: ArgPath,
+    /// Its bytes, where it names the file that the call is about.
+    file: Option<Vec<u8>>,
+    /// Offset of its first byte.
+    at: u64,
+}
+
+impl Json {
+    pub(super) fn new(rules: &ChannelRules, limits: &Limits) -> Json {
+        let value = Value {
+            reader: Reader::new(&rules.raw),
+            arg: ArgPath::new(limits.path_bytes),
+            file: None,
+            at: 0,
+        };
+        Json {
+            decoder: Decoder::new(limits.json_depth, limits.path_bytes),
+            value,
+        }
+    }
+
+    pub(super) fn push(&mut self, judge: Judge<'_>, bytes: &[u8]) {
+        let was_deep = self.decoder.counters().too_deep;
+        let mut values = Values {
+            judge,
+            value: &mut self.value,
+        };
+        self.decoder.push(bytes, &mut values);
+        values.judge.settle();
+        if self.decoder.counters().too_deep > was_deep {
+            // What is too deep is read as it stands: the value that is open now began there.
+            let Values { judge, value } = values;
+            let decided = value.at + 1;
+            let limit = Source::Limit {
+                name: "json_depth",
+                part: judge.part,
+                decided,
+            };
+            judge.found.limit = Some(limit);
+        }
+    }
+
+    /// Ends the input, of which `decided` bytes were delivered.
+    pub(super) fn finish(&mut self, judge: Judge<'_>, decided: u64) {
+        let mut values = Values {
+            judge,
+            value: &mut self.value,
+        };
+        self.decoder.finish(&mut values);
+        values.judge.settle();
+        values.judge.end_part(decided);
+    }
+
+    /// Where the text begins that a rule that holds has not decided.
+    pub(super) fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
+        let value = self.value.reader.undecided_from(&rules.raw);
+        value.into_iter().chain(self.decoder.pending_from()).min()
+    }
+
+    pub(super) fn count(&self, counters: &mut Counters) {
+        let json = self.decoder.counters();
+        counters.raw_inputs += json.raw;
+        counters.malformed_json += json.malformed;
+        counters.lone_surrogates += json.lone_surrogates;
+        counters.too_deep += json.too_deep;
+        counters.long_paths += json.path_truncated;
+        self.value.reader.count(counters);
+    }
+}
+
+/// Takes the values of a tool input, one haystack each.
+struct Values<'a, 'b> {
+    judge: Judge<'a>,
+    value: &'b mut Value,
+}
+
+impl Sink for Values<'_, '_> {
+    fn open(&mut self, path: &ArgPath, at: u64) {
+        let Values { judge, value } = self;
+        value.reader.restart(judge.view);
+        value.arg.clone_from(path);
+        value.at = at;
+        let names_file = judge.rules.reads_paths && path.last().is_some_and(is_path_key);
+        value.file = names_file.then(Vec::new);
+    }
+
+    fn run(&mut self, bytes: &[u8], at: u64) {
+        self.keep(bytes);
+        let Value { reader, arg, .. } = self.value;
+        reader.take(&mut self.judge, Some(arg), Piece::verbatim(bytes, at));
+    }
+
+    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+        self.keep(utf8);
+        let stands_for_itself = utf8.len() as u64 == end - start;
+        let piece = if stands_for_itself {
+            Piece::verbatim(utf8, start).later(decided)
+        } else {
+            Piece::stand_in(utf8, start, end, decided)
+        };
+        let Value { reader, arg, .. } = self.value;
+        reader.take(&mut self.judge, Some(arg), piece);
+    }
+
+    fn close(&mut self, end: u64, decided: u64) {
+        let Values { judge, value } = self;
+        value.reader.finish(judge, Some(&value.arg), end, decided);
+        value.reader.count(&mut judge.found.counters);
+        value.reader.restart(judge.view);
+        if let Some(file) = value.file.take() {
+            let path = normalise(&String::from_utf8_lossy(&file), judge.pack.root());
+            judge.scoped.paths.push(path.into_boxed_str());
+            judge.scoped.settle(judge.pack, decided, judge.found);
+        }
+    }
+}
+
+impl Values<'_, '_> {
+    /// Keeps the bytes of a file path.
+    fn keep(&mut self, bytes: &[u8]) {
+        let Values { judge, value } = self;
+        let Some(file) = &mut value.file else { return };
+        if file.len() + bytes.len() <= judge.pack.limits().path_bytes {
+            file.extend_from_slice(bytes);
+        } else {
+            // A path that is not whole decides nothing.
+            value.file = None;
+            judge.found.counters.long_paths += 1;
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Conditions against a model that searches the whole text, under every split.
+
+use regex_automata::meta::Regex;
+
+use crate::limits::Limits;
+use crate::pack::Pack;
+use crate::rule::{Action, Channel, Condition, Count, Pattern, Per, Rule, Within};
+use crate::testing::{Random, scale};
+use crate::verdict::PartId;
+
+const PART: PartId = PartId(7);
+
+fn rule(condition: Condition) -> Rule {
+    let mut rule = Rule::new("t/r", Vec::new());
+    rule.condition = condition;
+    rule.on = vec![Channel::Text, Channel::ToolInput];
+    rule
+}
+
+fn pack(rule: Rule) -> Pack {
+    Pack::builder()
+        .rule(rule)
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What a part came to: hits as (end, decided, match), and stretches to replace.
+type Came = (Vec<(u64, u64, String)>, Vec<(u64, u64)>);
+
+fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Came {
+    let mut stream = pack.stream();
+    stream.open(PART, channel);
+    let mut hits = Vec::new();
+    let (mut from, mut released) = (0, 0);
+    for &to in cuts.iter().chain([&text.len()]) {
+        hits.extend_from_slice(&stream.push(PART, &text[from..to]));
+        let now = stream.releasable(PART);
+        assert!(now >= released, "released bytes stay released");
+        for redaction in stream.redactions() {
+            let is_late = redaction.start >= released || redaction.end <= released;
+            assert!(is_late, "{redaction:?} leaked: {released} were released");
+        }
+        (from, released) = (to, now);
+    }
+    hits.extend_from_slice(&stream.finish());
+    assert_eq!(stream.releasable(PART), text.len() as u64);
+    let told = hits
+        .iter()
+        .map(|hit| (hit.end, hit.decided, stream.matched(hit).to_owned()));
+    let redacted = stream
+        .redactions()
+        .iter()
+        .map(|known| (known.start, known.end));
+    (told.collect(), redacted.collect())
+}
+
+fn read_all_cuts(pack: &Pack, channel: Channel, text: &[u8], random: &mut Random) -> (Came, usize) {
+    let whole = read(pack, channel, text, &[]);
+    let bytes: Vec<usize> = (1..text.len()).collect();
+    let mut splits = vec![bytes];
+    splits.extend((0..4).map(|_| vec![random.below(text.len() + 1)]));
+    splits.extend((0..2).map(|_| {
+        let mut cuts: Vec<usize> = (0..4).map(|_| random.below(text.len() + 1)).collect();
+        cuts.sort_unstable();
+        cuts
+    }));
+    for cuts in &splits {
+        let came = read(pack, channel, text, cuts);
+        assert_eq!(came, whole, "{} cut at {cuts:?}", text.escape_ascii());
+    }
+    (whole, splits.len() + 1)
+}
+
+/// A match in the whole text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    start: usize,
+    end: usize,
+}
+
+fn find(pattern: &Pattern, is_line: bool, text: &str) -> Vec<Known> {
+    let regex = pattern.to_regex();
+    let regex = match is_line {
+        true => format!("(?mR:^)(?:{regex})(?mR:$)"),
+        false => regex,
+    };
+    let regex = Regex::new(&regex).unwrap();
+    let found = regex.find_iter(text);
+    let found = found.map(|found| Known {
+        start: found.start(),
+        end: found.end(),
+    });
+    found.collect()
+}
+
+fn lines(text: &str, known: Known) -> usize {
+    let bytes = &text.as_bytes()[known.start..known.end - 1];
+    bytes.iter().filter(|&&byte| byte == b'\n').count() + 1
+}
+
+fn is_near(within: Within, text: &str, a: Known, b: Known) -> bool {
+    let both = Known {
+        start: a.start.min(b.start),
+        end: a.end.max(b.end),
+    };
+    match within {
+        Within::Lines(most) => lines(text, both) <= most as usize,
+        Within::Chars(most) => text[both.start..both.end].chars().count() <= most as usize,
+        _ => true,
+    }
+}
+
+/// Ends of the matches that complete the condition, in order.
+fn model(condition: &Condition, text: &str) -> Vec<usize> {
+    let found = |patterns: &[Pattern]| -> Vec<Vec<Known>> {
+        let each = patterns.iter();
+        each.map(|pattern| find(pattern, condition.line, text))
+            .collect()
+    };
+    let is_spread = !condition.all.is_empty() || !condition.sequence.is_empty();
+    let usual = if is_spread {
+        Within::Part
+    } else {
+        Within::Lines(1)
+    };
+    let within = condition.within.unwrap_or(usual);
+    let mut whole: Vec<Known> = found(&condition.any).concat();
+    whole.retain(|known| {
+        let first = condition
+            .first
+            .is_none_or(|first| text[..known.end].chars().count() <= first as usize);
+        let last = condition
+            .last
+            .is_none_or(|last| text[known.start..].chars().count() <= last as usize);
+        first && last
+    });
+    let mut spread = choices(&found(&condition.all));
+    spread.extend(
+        choices(&found(&condition.sequence))
+            .into_iter()
+            .filter(|choice| {
+                let mut pairs = choice.windows(2);
+                pairs.all(|pair| pair[0].end <= pair[1].start)
+            }),
+    );
+    whole.extend(
+        tightest(&spread)
+            .into_iter()
+            .filter(|&all| is_near(within, text, all, all)),
+    );
+    let exceptions = found(&condition.none).concat();
+    whole.retain(|&known| {
+        let mut exceptions = exceptions.iter();
+        !exceptions.any(|&other| is_near(within, text, known, other))
+    });
+    let mut ends: Vec<usize> = whole.iter().map(|known| known.end).collect();
+    ends.sort_unstable();
+    ends
+}
+
+/// For each match that completes a choice, the extent of the choice that begins last.
+fn tightest(choices: &[Vec<Known>]) -> Vec<Known> {
+    let mut made: Vec<(usize, usize, usize)> = choices
+        .iter()
+        .filter_map(|choice| {
+            let last = choice.iter().map(|known| (known.end, known.start)).max()?;
+            let start = choice.iter().map(|known| known.start).min()?;
+            Some((last.0, last.1, start))
+        })
+        .collect();
+    made.sort_unstable();
+    made.reverse();
+    made.dedup_by_key(|made| (made.0, made.1));
+    let extents = made.into_iter();
+    extents
+        .map(|(end, _, start)| Known { start, end })
+        .collect()
+}
+
+/// Every way to take one of each.
+fn choices(lists: &[Vec<Known>]) -> Vec<Vec<Known>> {
+    lists.iter().fold(
+        if lists.is_empty() {
+            vec![]
+        } else {
+            vec![vec![]]
+        },
+        |made, list| {
+            let each = made.iter();
+            each.flat_map(|made| list.iter().map(|&known| [&made[..], &[known]].concat()))
+                .collect()
+        },
+    )
+}
+
+fn text(random: &mut Random) -> String {
+    const WORDS: [&str; 12] = [
+        "foo", "bar", "fo", "ba", " ", "\n", "\r\n", "aaa", "é", "x", "foobar", "🎈",
+    ];
+    let words = 1 + random.below(14);
+    (0..words)
+        .map(|_| WORDS[random.below(WORDS.len())])
+        .collect()
+}
+
+fn pattern(random: &mut Random) -> Pattern {
+    const PATTERNS: [&str; 14] = [
+        "foo", "bar", "a+", "fo+|foob", r"\bfoo\b", r"(?m)^b", r"o$", "(?s)f.*b", "é", r"x\s*x",
+        "b.r", "[a-z]+", r"x*a?b", r"\Bo",
+    ];
+    Pattern::regex(PATTERNS[random.below(PATTERNS.len())])
+}
+
+fn patterns(random: &mut Random, least: usize) -> Vec<Pattern> {
+    let count = least + random.below(2);
+    (0..count).map(|_| pattern(random)).collect()
+}
+
+fn condition(random: &mut Random) -> Condition {
+    let mut condition = Condition::default();
+    match random.below(4) {
+        0 => condition.all = patterns(random, 2),
+        1 => condition.sequence = patterns(random, 2),
+        _ => condition.any = patterns(random, 1),
+    }
+    if random.below(2) == 0 {
+        condition.none = patterns(random, 1);
+    }
+    let lines = 1 + random.below(3) as u32;
+    condition.within = match random.below(5) {
+        0 => Some(Within::Lines(lines)),
+        1 => Some(Within::Chars(2 * lines + 3)),
+        2 => Some(Within::Part),
+        3 => Some(Within::Message),
+        _ => None,
+    };
+    if !condition.any.is_empty() {
+        match random.below(5) {
+            0 => condition.first = Some(random.below(12) as u32 + 1),
+            1 => condition.last = Some(random.below(12) as u32 + 1),
+            2 => condition.line = true,
+            _ => {}
+        }
+    }
+    condition
+}
+
+#[test]
+fn conditions_hold_where_the_model_says_under_every_split() {
+    let mut random = Random::new(0x7a11);
+    let (mut cases, mut hits, mut texts) = (0, 0, 0);
+    for _ in 0..scale(3_000) {
+        let condition = condition(&mut random);
+        let pack = pack(rule(condition.clone()));
+        if pack.compound(pack.find("t/r").unwrap()).is_none() {
+            // First ends are enough for it: that is the matcher's, and tested there.
+            continue;
+        }
+        for _ in 0..4 {
+            let text = text(&mut random);
+            let ends = model(&condition, &text);
+            let (whole, splits) = read_all_cuts(&pack, Channel::Text, text.as_bytes(), &mut random);
+            let found: Vec<usize> = whole.0.iter().map(|hit| hit.0 as usize).collect();
+            // Exceptions decide in the order in which they are certain, so the first hit may be another
+            // one of those that the model gives; without them it is the first.
+            let is_right = match (found.as_slice(), ends.as_slice()) {
+                ([], []) => true,
+                ([found], [first, ..]) if condition.none.is_empty() => found == first,
+                ([found], ends) => ends.contains(found),
+                _ => false,
+            };
+            assert!(is_right, "{condition:?}\n{text:?}: {found:?}, not {ends:?}");
+            let input = serde_json::json!({ "content": text }).to_string();
+            let (decoded, more) =
+                read_all_cuts(&pack, Channel::ToolInput, input.as_bytes(), &mut random);
+            assert_eq!(decoded.0.len(), whole.0.len(), "{condition:?}\n{input}");
+            cases += splits + more;
+            hits += whole.0.len();
+            texts += 1;
+        }
+    }
+    println!("{cases} (condition, text, cut) cases, {texts} pairs, {hits} hit");
+    assert!(hits * 10 > texts && hits * 10 < texts * 9);
+}
+
+#[test]
+fn matches_are_counted_as_regex_finds_them() {
+    let mut random = Random::new(0xc0);
+    let mut hits = 0;
+    for _ in 0..scale(2_000) {
+        let times = 1 + random.below(4) as u32;
+        let mut counting = Condition::any(vec![pattern(&mut random)]);
+        counting.count = Some(Count {
+            times,
+            per: Per::ALL[random.below(2)],
+        });
+        let pack = pack(rule(counting.clone()));
+        let text = text(&mut random);
+        let (whole, _) = read_all_cuts(&pack, Channel::Text, text.as_bytes(), &mut random);
+        let found = find(&counting.any[0], false, &text);
+        let expected = found.get(times as usize - 1).map(|known| known.end as u64);
+        let ends: Vec<u64> = whole.0.iter().map(|hit| hit.0).collect();
+        assert_eq!(ends, Vec::from_iter(expected), "{counting:?} on {text:?}");
+        hits += ends.len();
+    }
+    assert!(hits > 0);
+}
+
+#[test]
+fn what_is_redacted_never_leaves_under_any_split() {
+    let mut random = Random::new(0x5ec);
+    let mut redacted = 0;
+    for _ in 0..scale(2_000) {
+        let mut secret = rule(Condition::any(vec![pattern(&mut random)]));
+        secret.action = Action::Redact;
+        let pattern = secret.condition.any[0].clone();
+        let pack = pack(secret);
+        let text = text(&mut random);
+        let (whole, _) = read_all_cuts(&pack, Channel::Text, text.as_bytes(), &mut random);
+        let expected: Vec<(u64, u64)> = find(&pattern, false, &text)
+            .iter()
+            .map(|known| (known.start as u64, known.end as u64))
+            .collect();
+        assert_eq!(whole.1, expected, "{pattern:?} on {text:?}");
+        redacted += expected.len();
+    }
+    assert!(redacted > 0);
+}
+
+#[test]
+fn conditions_reach_over_parts_of_a_message_by_their_order_of_opening() {
+    let mut following = Condition::default();
+    following.sequence = vec![Pattern::literal("plan"), Pattern::literal("done")];
+    following.within = Some(Within::Message);
+    let pack = pack(rule(following));
+    let mut stream = pack.stream();
+    let (first, second) = (PartId(3), PartId(1));
+    stream.open(first, Channel::Text);
+    stream.open(second, Channel::Text);
+    // The second part comes first in time, but not in the message.
+    assert!(stream.push(second, b"done, ").is_empty());
+    assert!(stream.push(second, b"really").is_empty());
+    let hits = stream.push(first, b"a plan.").to_vec();
+    assert_eq!((hits.len(), hits[0].part), (1, first));
+}
+
+#[test]
+fn a_match_longer_than_the_limit_is_cut_and_counted() {
+    let mut secret = rule(Condition::any(vec![Pattern::regex("(?s)a.*b")]));
+    secret.action = Action::Redact;
+    let limits = Limits {
+        stretch_bytes: 8,
+        ..Limits::default()
+    };
+    let pack = Pack::builder().rule(secret).limits(limits).build().unwrap();
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::Text);
+    for _ in 0..10 {
+        let _ = stream.push(PART, b"aaaa");
+    }
+    assert!(stream.counters().cut_matches > 0);
+    assert!(stream.releasable(PART) >= 32, "what is held is bounded");
+}
