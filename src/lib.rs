@@ -115,9 +115,9 @@ pub use rule::{
     Examples, Fold, Header, Mode, Partial, Pattern, PatternKind, Per, Region, Repeat, Repetition,
     Retry, Rule, Script, Severity, Status, UnknownName, Within,
 };
-pub use session::Session;
+pub use session::{Checked, Lost, Origin, Session, Snapshot};
 pub use stream::{Counters, Hits, Stream};
-pub use verdict::{Decision, Hit, PartId, RuleId, Source, Verdict};
+pub use verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict};
 
 /// The examples of README are tests.
 #[cfg(doctest)]

@@ -114,7 +114,7 @@ impl Processor {
             crate::Source::Rule(hit) => hit,
             crate::Source::Limit { name, part, .. } => return Cause::limit(name, part),
         };
-        let rule = self.pack().rule(hit.rule);
+        let rule = self.stream.pack().rule(hit.rule);
         let again = match decision.action {
             Action::Retry => Again::Rule,
             _ if rule.severity == Severity::Critical => Again::Never,
