@@ -17,7 +17,7 @@ use crate::rule::{Action, Channel, Mode};
 use crate::stream::Stream;
 use crate::verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict, rank};
 pub use check::Checked;
-use ledger::{Bounds, Ledger};
+use ledger::Ledger;
 pub use origin::Origin;
 pub use snapshot::{Lost, Snapshot};
 
@@ -67,6 +67,8 @@ pub struct Session {
     turn: u32,
     /// Attempts begun in this turn.
     attempts: u32,
+    /// Retries decided in this turn, by all rules.
+    retries: u32,
     mode: Mode,
     origin: Origin,
     /// For each rule whether the origin puts it out of scope; nothing if it does for none.
@@ -87,6 +89,7 @@ impl Session {
             retired: VecDeque::new(),
             turn: 0,
             attempts: 0,
+            retries: 0,
             mode: Mode::Live,
             origin: Origin::default(),
             excluded: None,
@@ -102,6 +105,7 @@ impl Session {
     pub fn begin_turn(&mut self) {
         self.turn = self.turn.saturating_add(1);
         self.attempts = 0;
+        self.retries = 0;
         self.live.begin_turn();
         self.shadow.begin_turn();
     }
@@ -197,7 +201,7 @@ impl Session {
     pub fn delivered(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
             let place = self.place(decision.generation, rule);
-            self.live.deliver(place);
+            self.live.deliver(place, decision.turn, self.turn);
         }
     }
 
@@ -206,6 +210,9 @@ impl Session {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
             let place = self.place(decision.generation, rule);
             let Decision { action, turn, .. } = *decision;
+            if action == Action::Retry && turn == self.turn {
+                self.retries = self.retries.saturating_sub(1);
+            }
             self.live.take_back(place, action, turn, self.turn);
         }
     }
@@ -310,7 +317,10 @@ impl Session {
         }
         if decision.suppression.is_some() {
             // There is nobody to tell what became of it.
-            return ledger.deliver(place);
+            return ledger.deliver(place, self.turn, self.turn);
+        }
+        if decision.action == Action::Retry {
+            self.retries = self.retries.saturating_add(1);
         }
         if decision.action.cuts() {
             stream.cut();
@@ -342,11 +352,10 @@ impl Session {
             stream.channel(hit.part),
             Some(Channel::ToolOutput | Channel::UserInput)
         );
-        let bounds = Bounds {
-            retries: self.pack.limits().turn_retries,
-            can_retry: is_generated,
-        };
-        self.ledger(rule.mode).action(place, rule, bounds)
+        // The backstop is for what happens: rules in shadow must not use it up for each other.
+        let has_retries = self.retries < self.pack.limits().turn_retries;
+        let can_retry = is_generated && (has_retries || self.is_shadow(rule.mode));
+        self.ledger(rule.mode).action(place, rule, can_retry)
     }
 
     fn decision(

@@ -13,8 +13,6 @@ use crate::verdict::Suppression;
 pub(super) struct Ledger {
     /// By rule.
     pub(super) acts: Vec<Acts>,
-    /// Retries decided in this turn, by all rules.
-    pub(super) retries: u32,
 }
 
 /// How often one rule acted.
@@ -45,25 +43,14 @@ struct Latest {
     before: Option<u32>,
 }
 
-/// What bounds the retries of every rule alike.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Most retries in one turn, by all rules together.
-    pub(super) retries: u32,
-    /// Whether there is a reply that can be taken again.
-    pub(super) can_retry: bool,
-}
-
 impl Ledger {
     pub(super) fn new(rules: usize) -> Ledger {
         Ledger {
             acts: vec![Acts::default(); rules],
-            retries: 0,
         }
     }
 
     pub(super) fn begin_turn(&mut self) {
-        self.retries = 0;
         for acts in &mut self.acts {
             acts.turn = 0;
             acts.retries = 0;
@@ -72,10 +59,9 @@ impl Ledger {
         }
     }
 
-    /// What the rule would do about a hit now.
-    pub(super) fn action(&self, place: Option<usize>, rule: &Rule, bounds: Bounds) -> Action {
-        let own = self.acts(place).retries < rule.retry.max;
-        let may_retry = bounds.can_retry && own && self.retries < bounds.retries;
+    /// What the rule would do about a hit now, where another retry is possible and where it is not.
+    pub(super) fn action(&self, place: Option<usize>, rule: &Rule, can_retry: bool) -> Action {
+        let may_retry = can_retry && self.acts(place).retries < rule.retry.max;
         match rule.action {
             Action::Retry if !may_retry => after_retries(rule),
             action => action,
@@ -113,9 +99,6 @@ impl Ledger {
 
     /// The rule acts; the host has yet to tell what becomes of it.
     pub(super) fn reserve(&mut self, place: Option<usize>, action: Action, turn: u32) {
-        if action == Action::Retry {
-            self.retries = self.retries.saturating_add(1);
-        }
         let Some(acts) = self.acts_mut(place) else {
             return;
         };
@@ -126,9 +109,11 @@ impl Ledger {
         acts.latest = Some(Latest::after(acts.latest, turn));
     }
 
-    /// What the rule said was heard.
-    pub(super) fn deliver(&mut self, place: Option<usize>) {
+    /// What the rule said in turn `of` was heard; it is turn `now`. What was said in turns that are over
+    /// counts as heard already.
+    pub(super) fn deliver(&mut self, place: Option<usize>, of: u32, now: u32) {
         if let Some(acts) = self.acts_mut(place)
+            && of == now
             && acts.reserved > 0
         {
             acts.reserved -= 1;
@@ -139,11 +124,10 @@ impl Ledger {
     /// The rule did not act after all, in turn `of`; it is turn `now`.
     pub(super) fn take_back(&mut self, place: Option<usize>, action: Action, of: u32, now: u32) {
         let retries = u32::from(action == Action::Retry && of == now);
-        self.retries = self.retries.saturating_sub(retries);
         let Some(acts) = self.acts_mut(place) else {
             return;
         };
-        if acts.reserved > 0 {
+        if of == now && acts.reserved > 0 {
             acts.reserved -= 1;
         } else {
             acts.delivered = acts.delivered.saturating_sub(1);
@@ -159,7 +143,13 @@ impl Ledger {
     pub(super) fn rearm(&mut self, place: usize) {
         if let Some(acts) = self.acts.get_mut(place) {
             acts.delivered = 0;
-            acts.latest = acts.latest.filter(|_| acts.reserved > 0);
+            // What is reserved was decided in this turn, which is the latest.
+            let reserved = acts.latest.filter(|_| acts.reserved > 0);
+            acts.latest = reserved.map(|latest| Latest {
+                acts: acts.reserved,
+                before: None,
+                ..latest
+            });
         }
     }
 

@@ -38,10 +38,9 @@ pub struct Snapshot {
     version: u32,
     turn: u32,
     attempts: u32,
+    retries: u32,
     mode: Mode,
     origin: Origin,
-    /// Retries in this turn: those that happened, and those of shadow rules.
-    retries: (u32, u32),
     /// Rules that ever acted, by id.
     rules: Vec<Kept>,
 }
@@ -85,9 +84,9 @@ impl Session {
             version: VERSION,
             turn: self.turn,
             attempts: self.attempts,
+            retries: self.retries,
             mode: self.mode,
             origin: self.origin.clone(),
-            retries: (self.live.retries, self.shadow.retries),
             rules: acted
                 .map(|(rule, (live, shadow))| Kept {
                     id: rule.id.clone(),
@@ -156,7 +155,7 @@ impl Pack {
         session.attempts = snapshot.attempts;
         session.mode = snapshot.mode;
         session.origin = snapshot.origin.clone();
-        (session.live.retries, session.shadow.retries) = snapshot.retries;
+        session.retries = snapshot.retries;
         let mut lost = Vec::new();
         for kept in &snapshot.rules {
             let place = self.find(&kept.id).map(RuleId::index);

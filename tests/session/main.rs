@@ -1,5 +1,9 @@
 //! What a host relies on: sizes, threads, and the policy that turns hits into decisions.
 
+mod policy;
+mod schedule;
+mod state;
+
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use ttsr::{
