@@ -123,3 +123,8 @@ pub use verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
+
+/// So are those of the guides.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/policy.md")]
+struct PolicyExamples;

@@ -298,6 +298,20 @@ impl Stream {
             .map_or("", |quote| &quote.text[quote.matched.clone()])
     }
 
+    /// Where the match of a hit begins, in bytes of the part: the leftmost start in the last 256 bytes of
+    /// the haystack. `None` where that is not known: in tool input, which is decoded, in matches of 120
+    /// bytes and more, and where bytes belong to no character.
+    #[must_use]
+    pub fn start(&self, hit: &Hit) -> Option<u64> {
+        let matched = self.matched(hit);
+        let is_known = !matched.is_empty()
+            && matched.len() < part::SHOWN
+            && !matched.contains(char::REPLACEMENT_CHARACTER)
+            && self.channel(hit.part) != Some(Channel::ToolInput);
+        let start = hit.end.checked_sub(matched.len() as u64);
+        start.filter(|_| is_known)
+    }
+
     /// The rule's message, with what it refers to filled in. Empty for a decision of a limit.
     #[must_use]
     pub fn message(&self, decision: &Decision) -> String {

@@ -19,6 +19,9 @@ mod confirm;
 const BEFORE: usize = 40;
 const EXCERPT: usize = 160;
 
+/// A match that is shown with so many bytes may have begun before.
+pub(super) const SHOWN: usize = EXCERPT - BEFORE;
+
 /// A part, from its opening to its close. What a delta touches comes first, in two cache lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -680,7 +683,7 @@ impl Near {
         let lossy = |range: Range<usize>| String::from_utf8_lossy(&self.bytes[range]).into_owned();
         let start = start
             .unwrap_or(self.end)
-            .max(self.end.saturating_sub(EXCERPT - BEFORE));
+            .max(self.end.saturating_sub(SHOWN));
         let start = floor(&self.bytes, start);
         let before = lossy(floor(&self.bytes, start.saturating_sub(BEFORE))..start);
         let matched = lossy(start..self.end);
