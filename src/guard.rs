@@ -89,7 +89,7 @@ pub enum GuardedItem {
 /// An event that brought a decision that [cuts](crate::Action::cuts) is not handed on: the inner stream
 /// is dropped before the decision is given, and the stream ends with it. When the inner stream ends,
 /// the parts that are still open are closed, which can decide. Decisions that the policy
-/// [suppressed](Decision::suppressed) are not given.
+/// [suppressed](Decision::is_suppressed) are not given.
 pub struct Guarded<S> {
     /// `None` after its end and after a cut.
     inner: Option<Pin<Box<S>>>,
@@ -187,7 +187,7 @@ impl<S> Guarded<S> {
     /// Takes over the decisions of the session's last call.
     fn queue(&mut self) {
         let decisions = self.session.decisions().iter();
-        let acting = decisions.filter(|decision| !decision.suppressed);
+        let acting = decisions.filter(|decision| !decision.is_suppressed());
         self.ready
             .extend(acting.map(|&decision| GuardedItem::Decision(decision)));
         if self.stream.is_cut() {

@@ -115,11 +115,16 @@ pub use rule::{
     Examples, Fold, Header, Mode, Partial, Pattern, PatternKind, Per, Region, Repeat, Repetition,
     Retry, Rule, Script, Severity, Status, UnknownName, Within,
 };
-pub use session::Session;
+pub use session::{Checked, Lost, Origin, Session, Snapshot};
 pub use stream::{Counters, Hits, Redaction, Stream};
-pub use verdict::{Decision, Hit, PartId, RuleId, Source, Verdict};
+pub use verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict};
 
 /// The examples of README are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeExamples;
+
+/// So are those of the guides.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/policy.md")]
+struct PolicyExamples;

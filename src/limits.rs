@@ -56,6 +56,8 @@ pub struct Limits {
     /// Most places of one haystack that wait for text such a pattern looks ahead at. Past it, what is
     /// true of `confirm_steps` holds. Default 1,024.
     pub confirm_pending: usize,
+    /// Most retries in one turn of a session, by all rules together: the backstop. Default 3.
+    pub turn_retries: u32,
     /// What happens when `parts`, `json_depth` or `path_bytes` is reached in a stream.
     pub on_limit: OnLimit,
 }
@@ -77,6 +79,7 @@ impl Default for Limits {
             stretch_bytes: 64 << 10,
             confirm_steps: 100_000,
             confirm_pending: 1024,
+            turn_retries: 3,
             on_limit: OnLimit::Abort,
         }
     }

@@ -1,25 +1,35 @@
 //! Policy across replies: which hits become decisions, and how often a rule may act.
 //!
-//! Matching never depends on it. A session remembers, per rule, how often it acted; the stream it
-//! judges remembers nothing of other streams.
+//! Matching never depends on it. A session remembers, per rule, how often it acted (`ledger`); the stream
+//! it judges remembers nothing of other streams. `check` reads whole texts, `origin` says whose replies
+//! they are, `snapshot` takes the state from process to process and from pack to pack.
+
+mod check;
+mod ledger;
+mod origin;
+mod snapshot;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::pack::Pack;
-use crate::rule::{Action, Channel, Rule, Severity};
+use crate::rule::{Action, Channel, Mode};
 use crate::stream::Stream;
-use crate::verdict::{Decision, Hit, PartId, Source, Verdict, rank};
+use crate::verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict, rank};
+pub use check::Checked;
+use ledger::Ledger;
+pub use origin::Origin;
+pub use snapshot::{Lost, Snapshot};
 
-/// Retries of one rule in one turn.
-const RETRIES_PER_RULE: u32 = 2;
-
-/// Retries of all rules in one turn: the backstop.
-const RETRIES_PER_TURN: u32 = 3;
+/// Packs that a session replaced and whose decisions it still knows.
+const RETIRED: usize = 16;
 
 /// State of one conversation: create one per conversation, and a [`Stream`] per attempt.
 ///
-/// What a rule may do, unless it says otherwise: a guard (`abort`, and every critical rule) acts every
-/// time; guidance (`inject`, `warn`, `observe`) once per session; `retry` at most twice a turn, and all
-/// rules together at most three times a turn, after which the reply is delivered with a warning, or
-/// cut if the rule is critical.
+/// What a rule may do, unless it says otherwise: a guard (`abort`, `redact`, `consult`, and every critical
+/// rule) acts every time; guidance (`inject`, `warn`, `observe`, `handoff`) once per session; `retry` at
+/// most twice a turn, after which the reply is delivered with a warning, or cut if the rule is critical.
+/// All rules together retry at most [`Limits::turn_retries`](crate::Limits::turn_retries) times a turn.
 ///
 /// # Example: a retry, then the good reply
 /// ```
@@ -49,58 +59,100 @@ const RETRIES_PER_TURN: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Session {
     pack: Pack,
-    rules: Vec<Acted>,
+    /// How many packs were replaced.
+    generation: u32,
+    /// For each rule of the packs that were replaced its place in the pack of today; the latest last.
+    retired: VecDeque<Vec<Option<usize>>>,
+    /// Turns begun.
+    turn: u32,
     /// Attempts begun in this turn.
     attempts: u32,
     /// Retries decided in this turn, by all rules.
     retries: u32,
+    mode: Mode,
+    origin: Origin,
+    /// For each rule whether the origin puts it out of scope; nothing if it does for none.
+    excluded: Option<Arc<[bool]>>,
+    /// What was acted on.
+    live: Ledger,
+    /// What shadow rules would have done.
+    shadow: Ledger,
     decisions: Vec<Decision>,
-}
-
-/// How often a rule acted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Acted {
-    /// Decisions that the host has not told the fate of.
-    reserved: u32,
-    /// Decisions that were acted on, since guidance last left the context.
-    delivered: u32,
-    /// Retries in this turn.
-    retries: u32,
 }
 
 impl Session {
     pub(crate) fn new(pack: Pack) -> Session {
-        let rules = vec![Acted::default(); pack.rules().len()];
-        Session {
+        let rules = pack.rules().len();
+        let mut session = Session {
             pack,
-            rules,
+            generation: 0,
+            retired: VecDeque::new(),
+            turn: 0,
             attempts: 0,
             retries: 0,
+            mode: Mode::Live,
+            origin: Origin::default(),
+            excluded: None,
+            live: Ledger::new(rules),
+            shadow: Ledger::new(rules),
             decisions: Vec::new(),
-        }
+        };
+        session.scope();
+        session
     }
 
     /// A new prompt of the user: attempts and retries count from zero again.
     pub fn begin_turn(&mut self) {
+        self.turn = self.turn.saturating_add(1);
         self.attempts = 0;
         self.retries = 0;
-        for acted in &mut self.rules {
-            acted.retries = 0;
-            acted.delivered += std::mem::take(&mut acted.reserved);
-        }
+        self.live.begin_turn();
+        self.shadow.begin_turn();
+    }
+
+    /// The turn it is: how many have begun.
+    #[must_use]
+    pub fn turn(&self) -> u32 {
+        self.turn
     }
 
     /// A stream for the next attempt at a reply.
     #[must_use]
     pub fn stream(&mut self) -> Stream {
-        self.attempts += 1;
-        Stream::new(self.pack.clone(), self.attempts)
+        self.attempts = self.attempts.saturating_add(1);
+        self.new_stream(self.excluded.clone())
     }
 
     /// The pack whose rules this session applies.
     #[must_use]
     pub fn pack(&self) -> &Pack {
         &self.pack
+    }
+
+    /// In [`Mode::Shadow`] no rule acts from now on, whatever its own mode; each decides and is logged.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    /// Who is behind the replies whose streams begin from now on.
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.origin = origin;
+        self.scope();
+    }
+
+    /// Who is behind the next reply.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Whether the rule can decide in the next stream: whether the [origin](Self::set_origin) is in its
+    /// scope.
+    #[must_use]
+    pub fn applies(&self, rule: RuleId) -> bool {
+        let excluded = self.excluded.as_ref();
+        let excluded = excluded.and_then(|rules| rules.get(rule.index()));
+        excluded != Some(&true)
     }
 
     /// Reads a delta and says what to do. See [`Stream::push`].
@@ -147,34 +199,67 @@ impl Session {
     /// Until then, or until the next turn begins, a decision is only reserved: parallel hits of its rule
     /// are suppressed already, and [`compacted`](Self::compacted) does not re-arm it.
     pub fn delivered(&mut self, decision: &Decision) {
-        if let (false, Some(rule)) = (decision.suppressed, decision.rule()) {
-            let acted = &mut self.rules[rule.index()];
-            if acted.reserved > 0 {
-                acted.reserved -= 1;
-                acted.delivered += 1;
-            }
+        if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
+            let place = self.place(decision.generation, rule);
+            self.live.deliver(place, decision.turn, self.turn);
         }
     }
 
     /// The host could not act on the decision: the rule may act again.
     pub fn dropped(&mut self, decision: &Decision) {
-        if let (false, Some(rule)) = (decision.suppressed, decision.rule()) {
-            let acted = &mut self.rules[rule.index()];
-            if acted.reserved > 0 {
-                acted.reserved -= 1;
-            } else {
-                acted.delivered = acted.delivered.saturating_sub(1);
-            }
-            if decision.action == Action::Retry {
-                acted.retries = acted.retries.saturating_sub(1);
+        if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
+            let place = self.place(decision.generation, rule);
+            let Decision { action, turn, .. } = *decision;
+            if action == Action::Retry && turn == self.turn {
                 self.retries = self.retries.saturating_sub(1);
+            }
+            self.live.take_back(place, action, turn, self.turn);
+        }
+    }
+
+    /// Earlier messages left the model's context, and guidance with them: what rules told the model may
+    /// be told again, as if they had never acted. What a rule may do in one turn stays spent, and so do
+    /// its [`allowance`](crate::Rule::allowance) and what was shown to the user.
+    pub fn compacted(&mut self) {
+        for (place, rule) in self.pack.rules().iter().enumerate() {
+            if enters_context(rule.action) {
+                self.live.rearm(place);
+                self.shadow.rearm(place);
             }
         }
     }
 
-    /// Earlier messages left the model's context, and guidance with them: it may be given again.
-    pub fn compacted(&mut self) {
-        self.rules.iter_mut().for_each(|acted| acted.delivered = 0);
+    fn new_stream(&self, excluded: Option<Arc<[bool]>>) -> Stream {
+        Stream::new(self.pack.clone(), self.attempts).in_session(self.generation, excluded)
+    }
+
+    /// Works out which rules the origin puts out of scope.
+    fn scope(&mut self) {
+        self.excluded = self.origin.excluded(&self.pack).map(Into::into);
+    }
+
+    /// The pack is replaced: its rules have these places in the next one.
+    fn retire(&mut self, places: Vec<Option<usize>>) {
+        for known in &mut self.retired {
+            for place in known.iter_mut() {
+                *place = place.and_then(|place| places[place]);
+            }
+        }
+        self.retired.push_back(places);
+        if self.retired.len() > RETIRED {
+            self.retired.pop_front();
+        }
+        self.generation += 1;
+    }
+
+    /// Where a rule of the pack of that generation is now, if it is still there as it was.
+    fn place(&self, generation: u32, rule: RuleId) -> Option<usize> {
+        let age = self.generation.checked_sub(generation)? as usize;
+        if age == 0 {
+            return Some(rule.index());
+        }
+        let places = &self.retired[self.retired.len().checked_sub(age)?];
+        places.get(rule.index()).copied()?
     }
 
     #[cold]
@@ -183,45 +268,59 @@ impl Session {
         if stream.is_cut() {
             return Verdict::Continue;
         }
-        let mut hits = stream.hits().to_vec();
-        hits.sort_by(|a, b| {
-            let rule = |hit: &Hit| self.pack.rule(hit.rule);
-            a.decided
-                .cmp(&b.decided)
-                .then_with(|| rank(rule(a), rule(b)))
-        });
-        let attempt = stream.attempt();
+        let hits = stream.hits().to_vec();
+        self.judge_hits(stream, hits)
+    }
+
+    /// Turns hits into decisions, in the order in which they became certain.
+    fn judge_hits(&mut self, stream: &mut Stream, mut hits: Vec<Hit>) -> Verdict {
         let mut verdict = Verdict::Continue;
-        for hit in hits {
-            let mut decision = self.decide(hit, attempt);
-            decision.suppressed |= stream.is_cut();
-            self.note(decision, &mut verdict, stream);
+        hits.sort_by_key(|hit| hit.decided);
+        for certain in hits.chunk_by_mut(|a, b| a.decided == b.decided) {
+            self.rank(stream, certain);
+            for hit in certain {
+                let decision = self.decide(stream, *hit);
+                self.note(decision, &mut verdict, stream);
+            }
         }
         if let (Some(source), false) = (stream.take_limit(), stream.is_cut()) {
-            let decision = Decision {
-                action: Action::Abort,
-                source,
-                attempt,
-                suppressed: false,
-            };
+            let decision = self.decision(stream, Action::Abort, source, None);
             self.note(decision, &mut verdict, stream);
         }
         verdict
     }
 
+    /// Puts hits that became certain at the same byte in order: the strongest first.
+    fn rank(&self, stream: &Stream, hits: &mut [Hit]) {
+        if hits.len() < 2 {
+            return;
+        }
+        let pack = stream.pack();
+        hits.sort_by(|a, b| {
+            let what = |hit: &Hit| (self.action(stream, *hit), pack.rule(hit.rule));
+            rank(what(a), what(b))
+        });
+    }
+
     /// Logs the decision, and makes it the verdict if it is the first one or cuts.
     fn note(&mut self, decision: Decision, verdict: &mut Verdict, stream: &mut Stream) {
         self.decisions.push(decision);
-        if decision.suppressed {
-            return;
+        let place = decision.rule();
+        let place = place.and_then(|rule| self.place(stream.generation(), rule));
+        let ledger = match decision.suppression {
+            None => &mut self.live,
+            Some(Suppression::Shadow) => &mut self.shadow,
+            Some(_) => return,
+        };
+        if decision.rule().is_some() {
+            ledger.reserve(place, decision.action, self.turn);
         }
-        if let Some(rule) = decision.rule() {
-            let acted = &mut self.rules[rule.index()];
-            acted.reserved += 1;
-            if decision.action == Action::Retry {
-                acted.retries += 1;
-                self.retries += 1;
-            }
+        if decision.suppression.is_some() {
+            // There is nobody to tell what became of it.
+            return ledger.deliver(place, self.turn, self.turn);
+        }
+        if decision.action == Action::Retry {
+            self.retries = self.retries.saturating_add(1);
         }
         if decision.action.cuts() {
             stream.cut();
@@ -232,30 +331,67 @@ impl Session {
     }
 
     /// What the rule does about its hit, given how often it acted.
-    fn decide(&self, hit: Hit, attempt: u32) -> Decision {
-        let rule = self.pack.rule(hit.rule);
-        let acted = self.rules[hit.rule.index()];
-        let is_critical = rule.severity == Severity::Critical;
-        let may_retry = acted.retries < RETRIES_PER_RULE && self.retries < RETRIES_PER_TURN;
-        let action = match rule.action {
-            Action::Retry if !may_retry => after_retries(rule),
-            action => action,
-        };
-        let every_time = is_critical || action.cuts() || rule.action == Action::Retry;
-        let suppressed = !every_time && acted.reserved + acted.delivered > 0;
+    fn decide(&self, stream: &Stream, hit: Hit) -> Decision {
+        let rule = stream.pack().rule(hit.rule);
+        let place = self.place(stream.generation(), hit.rule);
+        let ledger = self.ledger(rule.mode);
+        let mut suppression = ledger.suppression(place, rule, self.turn);
+        if stream.is_cut() {
+            suppression = Some(Suppression::Cut);
+        } else if suppression.is_none() && self.is_shadow(rule.mode) {
+            suppression = Some(Suppression::Shadow);
+        }
+        let action = self.action(stream, hit);
+        self.decision(stream, action, Source::Rule(hit), suppression)
+    }
+
+    fn action(&self, stream: &Stream, hit: Hit) -> Action {
+        let rule = stream.pack().rule(hit.rule);
+        let place = self.place(stream.generation(), hit.rule);
+        let is_generated = !matches!(
+            stream.channel(hit.part),
+            Some(Channel::ToolOutput | Channel::UserInput)
+        );
+        // The backstop is for what happens: rules in shadow must not use it up for each other.
+        let has_retries = self.retries < self.pack.limits().turn_retries;
+        let can_retry = is_generated && (has_retries || self.is_shadow(rule.mode));
+        self.ledger(rule.mode).action(place, rule, can_retry)
+    }
+
+    fn decision(
+        &self,
+        stream: &Stream,
+        action: Action,
+        source: Source,
+        suppression: Option<Suppression>,
+    ) -> Decision {
         Decision {
             action,
-            source: Source::Rule(hit),
-            attempt,
-            suppressed,
+            source,
+            attempt: stream.attempt(),
+            turn: self.turn,
+            suppression,
+            generation: stream.generation(),
+        }
+    }
+
+    fn is_shadow(&self, mode: Mode) -> bool {
+        [mode, self.mode].contains(&Mode::Shadow)
+    }
+
+    fn ledger(&self, mode: Mode) -> &Ledger {
+        if self.is_shadow(mode) {
+            &self.shadow
+        } else {
+            &self.live
         }
     }
 }
 
-/// The last attempt is delivered, unless the rule is critical.
-fn after_retries(rule: &Rule) -> Action {
-    match rule.severity {
-        Severity::Critical => Action::Abort,
-        _ => Action::Warn,
-    }
+/// Whether the model is told, so that the context has it until it is compacted.
+fn enters_context(action: Action) -> bool {
+    matches!(
+        action,
+        Action::Inject | Action::Retry | Action::Consult | Action::Append | Action::Prepend
+    )
 }

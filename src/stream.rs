@@ -7,11 +7,12 @@ mod window;
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::limits::OnLimit;
 use crate::matcher::Cursor;
 use crate::pack::{MessageValues, Pack, render_message};
-use crate::rule::Channel;
+use crate::rule::{Channel, Rule};
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
 use part::Part;
 use part::condition::Book;
@@ -58,6 +59,10 @@ pub struct Stream {
     parts: Vec<Part>,
     found: Found,
     attempt: u32,
+    /// The session had so many packs before this one.
+    generation: u32,
+    /// For each rule whether it is out of scope in this stream; nothing if none is.
+    excluded: Option<Arc<[bool]>>,
 }
 
 /// The hits of one call, in the order in which they became certain.
@@ -186,6 +191,17 @@ impl Stream {
             found: Found::default(),
             attempt,
             is_cut: false,
+            generation: 0,
+            excluded: None,
+        }
+    }
+
+    /// As a session makes it: the number of its pack, and for each rule whether it is out of scope.
+    pub(crate) fn in_session(self, generation: u32, excluded: Option<Arc<[bool]>>) -> Stream {
+        Stream {
+            generation,
+            excluded,
+            ..self
         }
     }
 
@@ -387,6 +403,13 @@ impl Stream {
         render_message(self.pack.rule(hit.rule), &values)
     }
 
+    /// The rule that a decision of this stream rests on: how it retries, what it keeps, whom it asks. None
+    /// for a decision of a limit.
+    #[must_use]
+    pub fn rule(&self, decision: &Decision) -> Option<&Rule> {
+        self.pack.rules().get(decision.rule()?.index())
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -405,6 +428,10 @@ impl Stream {
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Nothing more is read: a verdict has cut the reply here.
@@ -433,6 +460,12 @@ impl Stream {
     }
 
     fn sort(&mut self) {
+        if let Some(excluded) = &self.excluded {
+            // All or nothing for the whole stream, so that "one hit per rule and part" is not concerned.
+            let is_in = |rule: RuleId| !excluded[rule.index()];
+            self.found.hits.retain(|hit| is_in(hit.rule));
+            self.found.redactions.retain(|known| is_in(known.rule));
+        }
         if self.found.hits.len() > 1 {
             self.found
                 .hits

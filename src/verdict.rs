@@ -73,13 +73,51 @@ pub struct Decision {
     pub action: Action,
     /// The hit or the limit that it rests on.
     pub source: Source,
-    /// The attempt it was made in, counted from 1 within a turn.
+    /// The attempt it was made in, counted from 1 within a turn; 0 before the first one.
     pub attempt: u32,
-    /// The policy keeps this one silent: nothing to do, but worth a line in a log.
-    pub suppressed: bool,
+    /// The turn it was made in, counted from 1; 0 before the first one.
+    pub turn: u32,
+    /// Why the policy keeps this one silent, if it does: then there is nothing to do, but it is worth a
+    /// line in a log.
+    pub suppression: Option<Suppression>,
+    /// The pack that the rule's id is of: how many the session had before it.
+    pub(crate) generation: u32,
+}
+
+/// Why a decision is not acted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Suppression {
+    /// The stream was cut by then.
+    Cut,
+    /// The rule, or the session, is in [shadow](crate::Mode::Shadow): it would have been acted on.
+    Shadow,
+    /// The rule acted as often as its [`repeat`](crate::Rule::repeat) lets it.
+    Repeat,
+    /// The rule has spent its [`allowance`](crate::Rule::allowance).
+    Allowance,
+}
+
+impl Suppression {
+    /// The name used in every output: `cut`, `shadow`, `repeat` or `allowance`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Suppression::Cut => "cut",
+            Suppression::Shadow => "shadow",
+            Suppression::Repeat => "repeat",
+            Suppression::Allowance => "allowance",
+        }
+    }
 }
 
 impl Decision {
+    /// Whether the policy keeps it silent.
+    #[must_use]
+    pub fn is_suppressed(&self) -> bool {
+        self.suppression.is_some()
+    }
+
     /// The hit it rests on, unless a limit decided.
     #[must_use]
     pub fn hit(&self) -> Option<Hit> {
@@ -124,9 +162,9 @@ pub enum Verdict {
     Act(Decision),
 }
 
-/// Ranks hits that became certain at the same byte: the stronger action first, then the higher
+/// Ranks hits that became certain at the same byte: what is done the stronger first, then the higher
 /// priority, then the worse severity, then the full rule id.
-pub(crate) fn rank(a: &Rule, b: &Rule) -> Ordering {
-    let key = |rule: &Rule| (rule.action, rule.priority, rule.severity);
-    key(b).cmp(&key(a)).then_with(|| a.id.cmp(&b.id))
+pub(crate) fn rank(a: (Action, &Rule), b: (Action, &Rule)) -> Ordering {
+    let key = |(action, rule): (Action, &Rule)| (action, rule.priority, rule.severity);
+    key(b).cmp(&key(a)).then_with(|| a.1.id.cmp(&b.1.id))
 }

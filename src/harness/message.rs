@@ -27,6 +27,11 @@ pub enum Content {
         /// Written by the application, not by the one the message is from.
         synthetic: bool,
     },
+    /// Reasoning of the model, without what a provider may have signed it with.
+    Reasoning {
+        /// The text.
+        text: String,
+    },
     /// A tool call that the model made.
     ToolCall {
         /// The id of the call.
@@ -84,7 +89,9 @@ impl Message {
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text { text, .. } => Some(text.as_str()),
-            Content::ToolCall { .. } | Content::ToolResult { .. } => None,
+            Content::Reasoning { .. } | Content::ToolCall { .. } | Content::ToolResult { .. } => {
+                None
+            }
         });
         texts.collect()
     }
@@ -94,8 +101,11 @@ impl Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
-    /// The model, as the provider calls it.
+    /// The model, as the provider calls it. After a retry whose rule says so, the model of that rule, by
+    /// the name that the rule has for it.
     pub model: String,
+    /// The temperature, in thousandths; none: the provider's default.
+    pub temperature: Option<u32>,
     /// The conversation so far, oldest first.
     pub messages: Vec<Message>,
     /// Headers to send besides the provider's own.
@@ -107,6 +117,7 @@ impl Request {
     pub fn new(model: impl Into<String>, messages: Vec<Message>) -> Request {
         Request {
             model: model.into(),
+            temperature: None,
             messages,
             headers: Vec::new(),
         }

@@ -14,8 +14,8 @@ use super::hooks::{Hooks, OnHookPanic};
 use super::message::Message;
 use super::reply::{PartState, Reply};
 use super::step::{End, Input, Observation, Outcome, Step};
-use crate::{Decision, Event, Pack, PartId, Session, Stream};
-use abort::Cause;
+use crate::{Decision, Event, Lost, Origin, Pack, PartId, Session, Stream};
+use abort::{Cause, Retake};
 
 /// The bounds and names of a [`Processor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl Processor {
             message: message.into(),
             ..Progress::default()
         };
-        self.ask(Vec::new(), out);
+        self.ask(Retake::default(), out);
     }
 
     /// Takes one input; appends what is to be done to `out`. `now` is the time since the reply began;
@@ -277,6 +277,16 @@ impl Processor {
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
+    }
+
+    /// Takes another pack, from the next attempt on. See [`Session::reload`].
+    pub fn reload(&mut self, pack: Pack) -> Vec<Lost> {
+        self.session.reload(pack)
+    }
+
+    /// Who is behind the replies from the next attempt on. See [`Session::set_origin`].
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.session.set_origin(origin);
     }
 
     /// Earlier messages left the model's context. See [`Session::compacted`].
@@ -369,12 +379,14 @@ impl Processor {
         }
     }
 
-    /// Asks for the (next) attempt, with what steers it behind the guidance that waited.
-    fn ask(&mut self, steering: Vec<Message>, out: &mut Vec<Step>) {
+    /// Asks for the (next) attempt: first what stays of the one before, then the guidance that waited,
+    /// then what steers it.
+    fn ask(&mut self, retake: Retake, out: &mut Vec<Step>) {
         self.sending.append(&mut self.waiting);
         let guidance = self.sending.iter();
         let guidance = guidance.map(|guidance| guidance.message.clone());
-        let messages: Vec<Message> = guidance.chain(steering).collect();
+        let kept = retake.kept.into_iter();
+        let messages: Vec<Message> = kept.chain(guidance).chain(retake.steering).collect();
         self.progress.added.extend_from_slice(&messages);
         self.progress.attempts += 1;
         self.start_over();
@@ -382,6 +394,8 @@ impl Processor {
         out.push(Step::Send {
             attempt: self.stream.attempt(),
             messages,
+            model: retake.model,
+            temperature: retake.temperature,
         });
     }
 
@@ -418,7 +432,7 @@ impl Processor {
             return;
         }
         out.push(Step::Observe(Observation::Restarted));
-        retract(&self.reply, out);
+        retract(&self.reply, &vec![0; self.reply.parts.len()], out);
         self.calls = self.calls_before.clone();
         self.start_over();
     }
@@ -511,11 +525,12 @@ struct Bound {
     deadline: Duration,
 }
 
-/// Everything that was published of the reply is void.
-fn retract(reply: &Reply, out: &mut Vec<Step>) {
-    let published = reply.parts.iter().filter(|part| part.is_published);
-    out.extend(published.map(|part| Step::Retract {
+/// What was published of the reply is void, but for the first bytes of each part that stay.
+fn retract(reply: &Reply, stays: &[usize], out: &mut Vec<Step>) {
+    let parts = reply.parts.iter().zip(stays);
+    let published = parts.filter(|(part, _)| part.is_published);
+    out.extend(published.map(|(part, stays)| Step::Retract {
         part: part.part,
-        from: 0,
+        from: *stays as u64,
     }));
 }

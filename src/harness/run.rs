@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::message::{Message, Request};
+use super::message::Request;
 use super::processor::Processor;
 use super::provider::{EventStream, Failure, Provider};
 use super::step::{Input, Outcome, Step};
@@ -145,8 +145,9 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
                     Step::Send { .. } if self.cancel.is_cancelled() => {
                         self.step(Input::Cancel);
                     }
-                    Step::Send { attempt, messages } => {
-                        return Some(self.send(attempt, messages));
+                    Step::Send { .. } => {
+                        self.send(&step);
+                        return Some(step);
                     }
                     step => return Some(step),
                 }
@@ -208,11 +209,22 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         self.spare = out;
     }
 
-    fn send(&mut self, attempt: u32, messages: Vec<Message>) -> Step {
-        self.request.messages.extend_from_slice(&messages);
+    fn send(&mut self, step: &Step) {
+        if let Step::Send {
+            messages,
+            model,
+            temperature,
+            ..
+        } = step
+        {
+            self.request.messages.extend_from_slice(messages);
+            if let Some(model) = model {
+                self.request.model.clone_from(model);
+            }
+            self.request.temperature = temperature.or(self.request.temperature);
+        }
         self.upstream.0 = Some(self.provider.send(&self.request));
         self.step(Input::Sent);
-        Step::Send { attempt, messages }
     }
 }
 

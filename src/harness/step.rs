@@ -32,8 +32,13 @@ pub enum Step {
     Send {
         /// The number of the attempt in its turn, from 1.
         attempt: u32,
-        /// Guidance that waited for a request, and what steers a retry.
+        /// What stays of the reply that was cut, guidance that waited for a request, and what steers a
+        /// retry.
         messages: Vec<Message>,
+        /// The model to take from now on, by the name that the rule which retries has for it.
+        model: Option<String>,
+        /// The temperature to take from now on, in thousandths.
+        temperature: Option<u32>,
     },
     /// Publish: a part opens.
     Open {

@@ -134,6 +134,9 @@ pub(crate) struct Scope {
     pub(crate) tools: Option<ToolScope>,
     pub(crate) args: Option<ArgScope>,
     pub(crate) paths: Option<PathScope>,
+    pub(crate) agents: Option<ToolScope>,
+    pub(crate) models: Option<ToolScope>,
+    pub(crate) providers: Option<ToolScope>,
     /// A rule whose scope stays unknown applies all the same if it is critical.
     pub(crate) is_critical: bool,
 }
@@ -551,6 +554,9 @@ impl Scope {
             tools: given(&rule.tools, ToolScope::new)?,
             args: given(&rule.args, ArgScope::new)?,
             paths: given(&rule.paths, PathScope::new)?,
+            agents: given(&rule.agents, ToolScope::new)?,
+            models: given(&rule.models, ToolScope::new)?,
+            providers: given(&rule.providers, ToolScope::new)?,
             is_critical: rule.severity == Severity::Critical,
         })
     }

@@ -203,6 +203,11 @@ impl Pack {
     pub(crate) fn scope(&self, rule: RuleId) -> &Scope {
         &self.inner.compiled.scopes[rule.index()]
     }
+
+    /// By rule.
+    pub(crate) fn scopes(&self) -> &[Scope] {
+        &self.inner.compiled.scopes
+    }
 }
 
 impl fmt::Debug for Pack {

@@ -5,6 +5,7 @@
 mod abort;
 mod hooks;
 mod part;
+mod partial;
 mod schedule;
 mod socket;
 mod turn;

@@ -135,7 +135,9 @@ impl Screen {
 
     fn step(&mut self, step: &Step) -> io::Result<()> {
         match step {
-            Step::Send { attempt, messages } => self.send(*attempt, messages),
+            Step::Send {
+                attempt, messages, ..
+            } => self.send(*attempt, messages),
             Step::Open {
                 part,
                 name: _,

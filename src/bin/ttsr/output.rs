@@ -214,7 +214,7 @@ impl<'a> VerdictRecord<'a> {
             end: decision.hit().map(|hit| hit.end),
             decided: decision.decided(),
             attempt: decision.attempt,
-            suppressed: decision.suppressed,
+            suppressed: decision.is_suppressed(),
             limit: match decision.source {
                 Source::Limit { name, .. } => Some(name),
                 _ => None,

@@ -4,11 +4,11 @@ use std::mem;
 
 use super::{Processor, State, retract};
 use crate::harness::hooks::Answered;
-use crate::harness::message::Message;
+use crate::harness::message::{Content, Message, Role};
 use crate::harness::provider::Failure;
-use crate::harness::reply::{PartState, Reply};
+use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::{Aborted, AbortedCall, End, Observation, Reason, Source, Step};
-use crate::{Action, Decision, PartId, Severity};
+use crate::{Action, Channel, Decision, Hit, PartId, Partial, Rule, Severity, Stream};
 
 /// Why an attempt ends.
 #[derive(Debug)]
@@ -21,6 +21,91 @@ pub(super) struct Cause {
     again: Again,
     /// Whether the transport is still there.
     is_connected: bool,
+    /// What of the reply stays in the context if it is taken again.
+    stays: Stays,
+    model: Option<String>,
+    temperature: Option<u32>,
+}
+
+/// What the next attempt begins with.
+#[derive(Debug, Default)]
+pub(super) struct Retake {
+    /// What stays of the one before.
+    pub(super) kept: Option<Message>,
+    pub(super) steering: Vec<Message>,
+    pub(super) model: Option<String>,
+    pub(super) temperature: Option<u32>,
+}
+
+/// What of a reply that was cut stays in the context. Tool input never does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stays {
+    Nothing,
+    /// All of it, up to the cut.
+    All,
+    /// What came before that part, and so many bytes of it.
+    Before(PartId, usize),
+}
+
+impl Stays {
+    /// What the rule that retries says. Where a match begins nobody knows, nothing of its part stays.
+    fn of(rule: &Rule, stream: &Stream, hit: &Hit) -> Stays {
+        match rule.partial {
+            Partial::Keep => Stays::All,
+            Partial::KeepBeforeMatch => {
+                let start = stream.start(hit).unwrap_or(0);
+                Stays::Before(hit.part, usize::try_from(start).unwrap_or(usize::MAX))
+            }
+            Partial::Discard => Stays::Nothing,
+        }
+    }
+
+    /// How many bytes stay of each part of the reply, in order.
+    fn bytes(self, reply: &Reply) -> Vec<usize> {
+        let parts = reply.parts().iter();
+        let cut = match self {
+            Stays::Before(part, _) => parts.clone().position(|other| other.part == part),
+            Stays::Nothing | Stays::All => None,
+        };
+        let of_part = |(place, part): (usize, &ReplyPart)| match self {
+            _ if part.channel == Channel::ToolInput => 0,
+            Stays::Nothing => 0,
+            Stays::All => characters(&part.raw, part.raw.len()),
+            Stays::Before(_, bytes) if Some(place) == cut => characters(&part.raw, bytes),
+            Stays::Before(..) if Some(place) > cut => 0,
+            Stays::Before(..) => characters(&part.raw, part.raw.len()),
+        };
+        parts.enumerate().map(of_part).collect()
+    }
+}
+
+/// Of the first `most` bytes those of whole characters.
+fn characters(bytes: &[u8], most: usize) -> usize {
+    let bytes = &bytes[..most.min(bytes.len())];
+    match std::str::from_utf8(bytes) {
+        Ok(_) => bytes.len(),
+        // Only a character that is not complete is left out; bytes of none are shown as U+FFFD.
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        Err(_) => bytes.len(),
+    }
+}
+
+/// What stays of the reply, as the model's message.
+fn kept(reply: &Reply, stays: &[usize]) -> Option<Message> {
+    let parts = reply.parts().iter().zip(stays);
+    let content = parts.filter(|(_, bytes)| **bytes > 0).map(|(part, bytes)| {
+        let text = String::from_utf8_lossy(&part.raw[..*bytes]).into_owned();
+        match part.channel {
+            Channel::Reasoning => Content::Reasoning { text },
+            _ => Content::Text {
+                text,
+                synthetic: false,
+            },
+        }
+    });
+    let content: Vec<Content> = content.collect();
+    let role = Role::Assistant;
+    (!content.is_empty()).then_some(Message { role, content })
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -42,6 +127,9 @@ impl Cause {
             part: None,
             again: Again::IfAsked,
             is_connected: true,
+            stays: Stays::Nothing,
+            model: None,
+            temperature: None,
         }
     }
 
@@ -114,7 +202,7 @@ impl Processor {
             crate::Source::Rule(hit) => hit,
             crate::Source::Limit { name, part, .. } => return Cause::limit(name, part),
         };
-        let rule = self.pack().rule(hit.rule);
+        let rule = self.stream.pack().rule(hit.rule);
         let again = match decision.action {
             Action::Retry => Again::Rule,
             _ if rule.severity == Severity::Critical => Again::Never,
@@ -124,10 +212,19 @@ impl Processor {
             rule: hit.rule,
             id: rule.id.clone(),
         };
-        Cause {
+        let cause = Cause {
             part: Some(hit.part),
             again,
             ..Cause::new(Reason::Plugin, source, message)
+        };
+        match decision.action {
+            Action::Retry => Cause {
+                stays: Stays::of(rule, &self.stream, &hit),
+                model: rule.retry.model.clone(),
+                temperature: rule.retry.temperature,
+                ..cause
+            },
+            _ => cause,
         }
     }
 
@@ -157,12 +254,19 @@ impl Processor {
             return self.give_up(cause, out);
         }
         aborted.retry = true;
+        let stays = cause.stays.bytes(&aborted.partial);
+        let retake = Retake {
+            kept: kept(&aborted.partial, &stays),
+            steering,
+            model: cause.model,
+            temperature: cause.temperature,
+        };
         let mut retracts = Vec::new();
-        retract(&aborted.partial, &mut retracts);
+        retract(&aborted.partial, &stays, &mut retracts);
         out.push(Step::Aborted(Box::new(aborted)));
         out.append(&mut retracts);
         self.calls = self.calls_before.clone();
-        self.ask(steering, out);
+        self.ask(retake, out);
     }
 
     /// Ends the reply without an answer.

@@ -290,7 +290,7 @@ impl Processor {
         let mut cutting = None;
         for decision in self.session.decisions().to_vec() {
             out.push(Step::Observe(Observation::Decision(decision)));
-            if decision.suppressed {
+            if decision.is_suppressed() {
                 continue;
             }
             let text = self.stream.message(&decision);

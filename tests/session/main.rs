@@ -1,5 +1,9 @@
 //! What a host relies on: sizes, threads, and the policy that turns hits into decisions.
 
+mod policy;
+mod schedule;
+mod state;
+
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use ttsr::{
@@ -39,7 +43,7 @@ fn shown(session: &Session) -> Vec<String> {
             decision.action.name(),
             rule.trim_start_matches("p/")
         );
-        if decision.suppressed {
+        if decision.is_suppressed() {
             format!("({shown})")
         } else {
             shown
@@ -56,8 +60,8 @@ fn hot_types_stay_small_and_plain() {
     copies::<Verdict>();
     copies::<Counters>();
     assert_eq!(size_of::<Hit>(), 32);
-    assert_eq!(size_of::<Decision>(), 48);
-    assert_eq!(size_of::<Verdict>(), 48);
+    assert_eq!(size_of::<Decision>(), 56);
+    assert_eq!(size_of::<Verdict>(), 56);
     const { assert!(Stream::STATE_BYTES <= 64) };
     assert!(size_of::<Stream>() <= 384, "{}", size_of::<Stream>());
 }

@@ -1,0 +1,82 @@
+//! Whole texts at the boundary: what a tool gave back, what the user wrote, what went wrong.
+
+use super::Session;
+use crate::rule::Channel;
+use crate::stream::Stream;
+use crate::verdict::{Decision, PartId, Verdict};
+
+/// What the rules say of one whole text. Made by [`Session::check`].
+#[derive(Debug)]
+#[must_use]
+pub struct Checked {
+    stream: Stream,
+    verdict: Verdict,
+    decisions: Vec<Decision>,
+}
+
+impl Checked {
+    /// The decision to act on first, as [`Session::push`] gives it.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// Every decision, in the order in which they were made; the suppressed ones too.
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// The text as a stream of one part: for messages, excerpts and the rules behind decisions.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+/// The part that a whole text is.
+const WHOLE: PartId = PartId(0);
+
+impl Session {
+    /// Reads a whole text of that channel, which may come of a tool, and says what to do about it.
+    ///
+    /// It is no attempt: attempts and streams under way are not concerned. Where there is nothing to
+    /// generate again (on every channel but [`Channel::Error`]) a rule that retries does what comes
+    /// after its retries.
+    ///
+    /// # Example: a word behind a tool's output
+    /// ```
+    /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-space", vec![Pattern::literal("No space left")]);
+    /// rule.on = vec![Channel::ToolOutput];
+    /// rule.action = Action::Append;
+    /// rule.message = Some("Delete build outputs first.".into());
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut session = pack.session();
+    /// let mut output = String::from("write: No space left on device");
+    /// let checked = session.check(Channel::ToolOutput, Some("bash"), output.as_bytes());
+    /// for decision in checked.decisions() {
+    ///     assert_eq!(decision.action, Action::Append);
+    ///     output += "\n";
+    ///     output += &checked.stream().message(decision);
+    /// }
+    /// assert!(output.ends_with("Delete build outputs first."));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn check(&mut self, channel: Channel, tool: Option<&str>, text: &[u8]) -> Checked {
+        let excluded = self.origin.excluded_at(&self.pack, channel, tool);
+        let mut stream = self.new_stream(excluded.map(Into::into));
+        let mut hits = Vec::new();
+        stream.open(WHOLE, channel);
+        if let Some(tool) = tool {
+            hits.extend_from_slice(&stream.tool(WHOLE, tool, ""));
+        }
+        hits.extend_from_slice(&stream.push(WHOLE, text));
+        hits.extend_from_slice(&stream.close(WHOLE));
+        self.decisions.clear();
+        let verdict = self.judge_hits(&mut stream, hits);
+        Checked {
+            stream,
+            verdict,
+            decisions: std::mem::take(&mut self.decisions),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What every rule did, and what that leaves it to do: the one place that counts acts.
+//!
+//! A ledger knows rules by their place, and nothing of bytes, streams or packs. A session has two: one for
+//! what was acted on, one for what [shadow](crate::Mode::Shadow) rules would have done.
+
+use serde::{Deserialize, Serialize};
+
+use crate::rule::{Action, Repeat, Rule, Severity};
+use crate::verdict::Suppression;
+
+/// How often each rule acted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ledger {
+    /// By rule.
+    pub(super) acts: Vec<Acts>,
+}
+
+/// How often one rule acted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Acts {
+    /// Acts that the host has not told the fate of.
+    reserved: u32,
+    /// Acts that were delivered since guidance last left the context.
+    delivered: u32,
+    /// Acts in this turn.
+    turn: u32,
+    /// Acts in this session, whatever left the context.
+    session: u32,
+    /// Retries in this turn.
+    retries: u32,
+    /// The turns in which it acted last, and the one before: what cooldowns count from.
+    latest: Option<Latest>,
+}
+
+/// The last turn in which a rule acted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Latest {
+    turn: u32,
+    /// Acts in that turn: when all of them are taken back, the turn before counts again.
+    acts: u32,
+    before: Option<u32>,
+}
+
+impl Ledger {
+    pub(super) fn new(rules: usize) -> Ledger {
+        Ledger {
+            acts: vec![Acts::default(); rules],
+        }
+    }
+
+    pub(super) fn begin_turn(&mut self) {
+        for acts in &mut self.acts {
+            acts.turn = 0;
+            acts.retries = 0;
+            acts.delivered = acts.delivered.saturating_add(acts.reserved);
+            acts.reserved = 0;
+        }
+    }
+
+    /// What the rule would do about a hit now, where another retry is possible and where it is not.
+    pub(super) fn action(&self, place: Option<usize>, rule: &Rule, can_retry: bool) -> Action {
+        let may_retry = can_retry && self.acts(place).retries < rule.retry.max;
+        match rule.action {
+            Action::Retry if !may_retry => after_retries(rule),
+            action => action,
+        }
+    }
+
+    /// Why the rule may not act now, if it may not.
+    pub(super) fn suppression(
+        &self,
+        place: Option<usize>,
+        rule: &Rule,
+        turn: u32,
+    ) -> Option<Suppression> {
+        let acts = self.acts(place);
+        let Repeat {
+            cooldown_turns,
+            per_turn,
+            per_session,
+        } = rule.repeat.unwrap_or_else(|| repeat_of(rule));
+        let is_cool = acts
+            .latest
+            .zip(cooldown_turns)
+            .is_none_or(|(latest, turns)| turn.saturating_sub(latest.turn) >= turns);
+        let in_context = acts.reserved.saturating_add(acts.delivered);
+        if is_spent(acts.turn, rule.allowance.per_turn)
+            || is_spent(acts.session, rule.allowance.per_session)
+        {
+            Some(Suppression::Allowance)
+        } else if !is_cool || is_spent(acts.turn, per_turn) || is_spent(in_context, per_session) {
+            Some(Suppression::Repeat)
+        } else {
+            None
+        }
+    }
+
+    /// The rule acts; the host has yet to tell what becomes of it.
+    pub(super) fn reserve(&mut self, place: Option<usize>, action: Action, turn: u32) {
+        let Some(acts) = self.acts_mut(place) else {
+            return;
+        };
+        acts.reserved = acts.reserved.saturating_add(1);
+        acts.turn = acts.turn.saturating_add(1);
+        acts.session = acts.session.saturating_add(1);
+        acts.retries += u32::from(action == Action::Retry);
+        acts.latest = Some(Latest::after(acts.latest, turn));
+    }
+
+    /// What the rule said in turn `of` was heard; it is turn `now`. What was said in turns that are over
+    /// counts as heard already.
+    pub(super) fn deliver(&mut self, place: Option<usize>, of: u32, now: u32) {
+        if let Some(acts) = self.acts_mut(place)
+            && of == now
+            && acts.reserved > 0
+        {
+            acts.reserved -= 1;
+            acts.delivered = acts.delivered.saturating_add(1);
+        }
+    }
+
+    /// The rule did not act after all, in turn `of`; it is turn `now`.
+    pub(super) fn take_back(&mut self, place: Option<usize>, action: Action, of: u32, now: u32) {
+        let retries = u32::from(action == Action::Retry && of == now);
+        let Some(acts) = self.acts_mut(place) else {
+            return;
+        };
+        if of == now && acts.reserved > 0 {
+            acts.reserved -= 1;
+        } else {
+            acts.delivered = acts.delivered.saturating_sub(1);
+        }
+        acts.turn = acts.turn.saturating_sub(u32::from(of == now));
+        acts.session = acts.session.saturating_sub(1);
+        acts.retries = acts.retries.saturating_sub(retries);
+        acts.latest = acts.latest.and_then(|latest| latest.without(of));
+    }
+
+    /// What the rule said left the context: it may be said again. What is yet to be delivered is not
+    /// concerned, and what was spent for good neither.
+    pub(super) fn rearm(&mut self, place: usize) {
+        if let Some(acts) = self.acts.get_mut(place) {
+            acts.delivered = 0;
+            // What is reserved was decided in this turn, which is the latest.
+            let reserved = acts.latest.filter(|_| acts.reserved > 0);
+            acts.latest = reserved.map(|latest| Latest {
+                acts: acts.reserved,
+                before: None,
+                ..latest
+            });
+        }
+    }
+
+    fn acts(&self, place: Option<usize>) -> Acts {
+        let acts = place.and_then(|place| self.acts.get(place));
+        acts.copied().unwrap_or_default()
+    }
+
+    fn acts_mut(&mut self, place: Option<usize>) -> Option<&mut Acts> {
+        self.acts.get_mut(place?)
+    }
+}
+
+impl Latest {
+    fn after(known: Option<Latest>, turn: u32) -> Latest {
+        match known {
+            Some(known) if known.turn == turn => Latest {
+                acts: known.acts.saturating_add(1),
+                ..known
+            },
+            known => Latest {
+                turn,
+                acts: 1,
+                before: known.map(|known| known.turn),
+            },
+        }
+    }
+
+    /// One act of that turn was none.
+    fn without(self, turn: u32) -> Option<Latest> {
+        if turn != self.turn {
+            let before = self.before.filter(|before| *before != turn);
+            return Some(Latest { before, ..self });
+        }
+        if self.acts > 1 {
+            return Some(Latest {
+                acts: self.acts - 1,
+                ..self
+            });
+        }
+        self.before.map(|turn| Latest {
+            turn,
+            acts: 1,
+            before: None,
+        })
+    }
+}
+
+fn is_spent(acts: u32, bound: Option<u32>) -> bool {
+    bound.is_some_and(|bound| acts >= bound)
+}
+
+/// How often a rule may act that does not say: a guard every time, guidance once. Retries have a bound
+/// of their own, and what is done to whole texts is done to each of them.
+fn repeat_of(rule: &Rule) -> Repeat {
+    let is_guidance = matches!(
+        rule.action,
+        Action::Observe | Action::Warn | Action::Inject | Action::Handoff
+    );
+    let once = is_guidance && rule.severity != Severity::Critical;
+    Repeat {
+        per_session: once.then_some(1),
+        ..Repeat::default()
+    }
+}
+
+/// What a rule does that may not retry: as it says, else the reply is delivered, unless it is critical.
+/// Never another retry.
+fn after_retries(rule: &Rule) -> Action {
+    let then = rule.retry.then.filter(|then| *then != Action::Retry);
+    then.unwrap_or(match rule.severity {
+        Severity::Critical => Action::Abort,
+        _ => Action::Warn,
+    })
+}

@@ -1,0 +1,76 @@
+//! Who is behind a reply: the agent, the model and the provider that rules may be limited to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::pack::{Pack, Scope};
+use crate::rule::Channel;
+use crate::view::path::ToolScope;
+
+/// Who is behind the next replies, as far as the host says; names are compared whatever their ASCII case.
+///
+/// A rule with `agents`, `models` or `providers` decides only where they match. Where the host does not
+/// say who it is, such a rule decides only if it is critical.
+///
+/// # Example: a rule for one model
+/// ```
+/// use ttsr::{Origin, Pack, Pattern, Rule};
+/// let mut rule = Rule::new("demo/no-dash", vec![Pattern::literal("—")]);
+/// rule.models = vec!["gpt-*".into()];
+/// let pack = Pack::builder().rule(rule).build()?;
+/// let mut session = pack.session();
+/// let rule = pack.find("demo/no-dash").unwrap();
+/// assert!(!session.applies(rule), "nobody said which model it is");
+/// session.set_origin(Origin { model: Some("GPT-9".into()), ..Origin::default() });
+/// assert!(session.applies(rule));
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// The name of the agent.
+    pub agent: Option<String>,
+    /// The name of the model.
+    pub model: Option<String>,
+    /// The name of the provider.
+    pub provider: Option<String>,
+}
+
+impl Origin {
+    /// For each rule whether it is out of scope; nothing if none is.
+    pub(super) fn excluded(&self, pack: &Pack) -> Option<Box<[bool]>> {
+        flags(pack, |scope| !self.is_in(scope))
+    }
+
+    /// The same for a whole text of that channel, which may come of a tool.
+    pub(super) fn excluded_at(
+        &self,
+        pack: &Pack,
+        channel: Channel,
+        tool: Option<&str>,
+    ) -> Option<Box<[bool]>> {
+        // A stream asks for tools only where a model writes their input.
+        let is_output = channel == Channel::ToolOutput;
+        let is_of_tool = |scope: &Scope| !is_output || names(scope, scope.tools.as_ref(), tool);
+        flags(pack, |scope| !self.is_in(scope) || !is_of_tool(scope))
+    }
+
+    fn is_in(&self, scope: &Scope) -> bool {
+        names(scope, scope.agents.as_ref(), self.agent.as_deref())
+            && names(scope, scope.models.as_ref(), self.model.as_deref())
+            && names(scope, scope.providers.as_ref(), self.provider.as_deref())
+    }
+}
+
+/// Whether the globs include that name; one that is not known concerns critical rules only.
+fn names(scope: &Scope, globs: Option<&ToolScope>, name: Option<&str>) -> bool {
+    match (globs, name) {
+        (None, _) => true,
+        (Some(globs), Some(name)) => globs.applies(name),
+        (Some(_), None) => scope.is_critical,
+    }
+}
+
+fn flags(pack: &Pack, is_excluded: impl Fn(&Scope) -> bool) -> Option<Box<[bool]>> {
+    let flags: Box<[bool]> = pack.scopes().iter().map(is_excluded).collect();
+    flags.contains(&true).then_some(flags)
+}

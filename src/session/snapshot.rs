@@ -1,0 +1,224 @@
+//! A session that outlives its process or its pack: what is kept of its state, and of which rules.
+
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use super::ledger::{Acts, Ledger};
+use super::{Origin, Session};
+use crate::pack::Pack;
+use crate::rule::{Mode, Rule};
+use crate::verdict::RuleId;
+
+/// The state of a session, to be written down with serde and taken up again with [`Pack::restore`].
+///
+/// It names rules by their full ids and by what was in them, so that it fits another pack as far as the
+/// rules are the same; ages are in turns, not in time. It holds no text of any reply. What a format of
+/// another version says is refused when it is read.
+///
+/// # Example: a conversation that goes on in another process
+/// ```
+/// use ttsr::{Channel, Pack, PartId, Pattern, Rule, Verdict};
+/// let pack = Pack::builder().rule(Rule::new("demo/no-foo", vec![Pattern::literal("foo")])).build()?;
+/// let mut session = pack.session();
+/// let mut stream = session.stream();
+/// assert_ne!(session.push(&mut stream, PartId(0), b"foo"), Verdict::Continue);
+///
+/// let written = serde_json::to_string(&session.snapshot()).unwrap();
+/// let (mut session, lost) = pack.restore(&serde_json::from_str(&written).unwrap());
+/// assert!(lost.is_empty());
+/// let mut stream = session.stream();
+/// assert_eq!(session.push(&mut stream, PartId(0), b"foo"), Verdict::Continue, "it was said");
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    #[serde(deserialize_with = "known_version")]
+    version: u32,
+    turn: u32,
+    attempts: u32,
+    retries: u32,
+    mode: Mode,
+    origin: Origin,
+    /// Rules that ever acted, by id.
+    rules: Vec<Kept>,
+}
+
+/// The version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+/// What is kept of one rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    id: String,
+    /// Of what was in the rule.
+    hash: u64,
+    live: Acts,
+    shadow: Acts,
+}
+
+/// A rule whose state was dropped, because the pack has it no more or has another one of that name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Lost {
+    /// The full id of the rule.
+    pub rule: String,
+    /// Whether the pack has a rule of that id, with something else in it.
+    pub is_changed: bool,
+}
+
+impl Session {
+    /// The state as it is now. Streams are not in it: what they have read must be read again.
+    ///
+    /// A decision made before is not known to the restored session. While its fate is not told, it counts
+    /// as everywhere: as reserved until the next turn begins.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let ledgers = self.live.acts.iter().zip(&self.shadow.acts);
+        let rules = self.pack.rules().iter().zip(ledgers);
+        let acted = rules
+            .filter(|(_, (live, shadow))| [**live, **shadow] != [Acts::default(), Acts::default()]);
+        Snapshot {
+            version: VERSION,
+            turn: self.turn,
+            attempts: self.attempts,
+            retries: self.retries,
+            mode: self.mode,
+            origin: self.origin.clone(),
+            rules: acted
+                .map(|(rule, (live, shadow))| Kept {
+                    id: rule.id.clone(),
+                    hash: content_hash(rule),
+                    live: *live,
+                    shadow: *shadow,
+                })
+                .collect(),
+        }
+    }
+
+    /// Takes another pack for the streams that begin from now on; streams under way keep theirs.
+    ///
+    /// Rules that are the same in both keep their state. The others begin anew; those of them that had
+    /// acted are returned. Retries of this turn still count against the backstop.
+    ///
+    /// A pack that cannot be loaded never comes here: the session stays as it is.
+    ///
+    /// # Example: one rule stays
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule, Verdict};
+    /// let rule = |id: &str, text: &str| Rule::new(id, vec![Pattern::literal(text)]);
+    /// let pack = |rules: [Rule; 2]| rules.into_iter().fold(Pack::builder(), |b, r| b.rule(r)).build();
+    /// let mut session = pack([rule("demo/a", "foo"), rule("demo/b", "bar")])?.session();
+    /// let mut stream = session.stream();
+    /// assert_ne!(session.push(&mut stream, PartId(0), b"foo bar"), Verdict::Continue);
+    ///
+    /// let lost = session.reload(pack([rule("demo/a", "foo"), rule("demo/b", "baz")])?);
+    /// assert_eq!((&*lost[0].rule, lost[0].is_changed), ("demo/b", true));
+    /// let mut stream = session.stream();
+    /// assert_eq!(session.push(&mut stream, PartId(0), b"foo"), Verdict::Continue, "it was said");
+    /// assert_ne!(session.push(&mut stream, PartId(0), b"baz"), Verdict::Continue);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn reload(&mut self, pack: Pack) -> Vec<Lost> {
+        let place = |rule: &Rule| {
+            let place = pack.find(&rule.id).map(RuleId::index);
+            place.filter(|place| pack.rules()[*place] == *rule)
+        };
+        let places: Vec<Option<usize>> = self.pack.rules().iter().map(place).collect();
+        let mut lost = Vec::new();
+        for (rule, place) in places.iter().enumerate() {
+            let acted = [self.live.acts[rule], self.shadow.acts[rule]];
+            if place.is_none() && acted != [Acts::default(), Acts::default()] {
+                lost.push(Lost::new(&self.pack.rules()[rule].id, &pack));
+            }
+        }
+        self.live.replace(&places, pack.rules().len());
+        self.shadow.replace(&places, pack.rules().len());
+        self.retire(places);
+        self.pack = pack;
+        self.scope();
+        lost
+    }
+}
+
+impl Pack {
+    /// A session that goes on where the snapshot was made, and the rules whose state could not be kept:
+    /// those that this pack does not have, or has with something else in them. They begin anew.
+    ///
+    /// With the same pack it decides what the original would have decided.
+    #[must_use]
+    pub fn restore(&self, snapshot: &Snapshot) -> (Session, Vec<Lost>) {
+        let mut session = self.session();
+        session.turn = snapshot.turn;
+        session.attempts = snapshot.attempts;
+        session.mode = snapshot.mode;
+        session.origin = snapshot.origin.clone();
+        session.retries = snapshot.retries;
+        let mut lost = Vec::new();
+        for kept in &snapshot.rules {
+            let place = self.find(&kept.id).map(RuleId::index);
+            match place.filter(|place| content_hash(&self.rules()[*place]) == kept.hash) {
+                Some(place) => {
+                    session.live.acts[place] = kept.live;
+                    session.shadow.acts[place] = kept.shadow;
+                }
+                None => lost.push(Lost::new(&kept.id, self)),
+            }
+        }
+        session.scope();
+        (session, lost)
+    }
+}
+
+impl Lost {
+    fn new(rule: &str, pack: &Pack) -> Lost {
+        Lost {
+            rule: rule.to_owned(),
+            is_changed: pack.find(rule).is_some(),
+        }
+    }
+}
+
+impl Ledger {
+    /// Rules move to the places given, in a pack of `rules` rules.
+    fn replace(&mut self, places: &[Option<usize>], rules: usize) {
+        let mut acts = vec![Acts::default(); rules];
+        for (old, place) in self.acts.iter().zip(places) {
+            if let Some(place) = place {
+                acts[*place] = *old;
+            }
+        }
+        self.acts = acts;
+    }
+}
+
+fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        VERSION => Ok(VERSION),
+        version => Err(de::Error::custom(format_args!(
+            "snapshot has version {version}, only {VERSION} is known"
+        ))),
+    }
+}
+
+/// Tells rules with different contents apart. It is made of the rule's debug form, which another version
+/// of the crate may write differently: then the state of rules is dropped and reported, nothing worse.
+fn content_hash(rule: &Rule) -> u64 {
+    let mut hash = Fnv(0xCBF2_9CE4_8422_2325);
+    write!(hash, "{rule:?}").expect("hashing never fails");
+    hash.0
+}
+
+/// FNV-1a, 64 bits: the same everywhere, which the standard library's hashes do not promise.
+struct Fnv(u64);
+
+impl Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,366 @@
+//! Repeats, retries, allowances, shadow and scopes, case by case.
+
+use ttsr::{
+    Action, Allowance, Channel, Limits, Mode, Origin, Pack, Partial, Pattern, Repeat, Retry, Rule,
+    Severity, Suppression, Verdict,
+};
+
+use super::{TEXT, attempt};
+
+/// A rule on the text `id`.
+pub(crate) fn rule(id: &str, action: Action) -> Rule {
+    let mut rule = Rule::new(format!("p/{id}"), vec![Pattern::literal(id)]);
+    rule.action = action;
+    rule
+}
+
+pub(crate) fn pack<const N: usize>(rules: [Rule; N]) -> Pack {
+    let add = |builder: ttsr::PackBuilder, rule| builder.rule(rule);
+    rules
+        .into_iter()
+        .fold(Pack::builder(), add)
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn repeating(repeat: Repeat) -> Pack {
+    let mut rule = rule("a", Action::Inject);
+    rule.repeat = Some(repeat);
+    pack([rule])
+}
+
+fn retrying(severity: Severity, retry: Retry) -> Pack {
+    let mut rule = rule("a", Action::Retry);
+    (rule.severity, rule.retry) = (severity, retry);
+    pack([rule])
+}
+
+#[test]
+fn a_cooldown_counts_the_turns_that_began_since() {
+    let pack = repeating(Repeat {
+        cooldown_turns: Some(2),
+        ..Repeat::default()
+    });
+    let mut session = pack.session();
+    let seen = (0..5).map(|_| {
+        session.begin_turn();
+        attempt(&mut session, "a").concat()
+    });
+    let seen: Vec<_> = seen.collect();
+    let want = [
+        "inject a",
+        "(inject a)",
+        "inject a",
+        "(inject a)",
+        "inject a",
+    ];
+    assert_eq!(seen, want);
+}
+
+#[test]
+fn a_bound_per_turn_binds_in_each_turn_anew() {
+    let pack = repeating(Repeat {
+        per_turn: Some(1),
+        ..Repeat::default()
+    });
+    let mut session = pack.session();
+    for _ in 0..3 {
+        session.begin_turn();
+        assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+        assert_eq!(attempt(&mut session, "a"), ["(inject a)"]);
+    }
+}
+
+#[test]
+fn a_bound_per_session_counts_from_the_last_compaction() {
+    let pack = repeating(Repeat {
+        per_session: Some(2),
+        ..Repeat::default()
+    });
+    let mut session = pack.session();
+    for _ in 0..2 {
+        for want in ["inject a", "inject a", "(inject a)"] {
+            session.begin_turn();
+            assert_eq!(attempt(&mut session, "a"), [want]);
+        }
+        session.compacted();
+    }
+}
+
+#[test]
+fn a_repeat_without_bounds_lets_guidance_be_given_every_time() {
+    let pack = repeating(Repeat::default());
+    let mut session = pack.session();
+    for _ in 0..4 {
+        assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    }
+}
+
+#[test]
+fn a_critical_rule_is_bound_by_what_it_says_and_by_nothing_else() {
+    let mut bound = rule("a", Action::Warn);
+    bound.severity = Severity::Critical;
+    bound.repeat = Some(Repeat {
+        per_session: Some(1),
+        ..Repeat::default()
+    });
+    let mut free = rule("b", Action::Warn);
+    free.severity = Severity::Critical;
+    let mut session = pack([bound, free]).session();
+    assert_eq!(attempt(&mut session, "a b"), ["warn a", "warn b"]);
+    assert_eq!(attempt(&mut session, "a b"), ["(warn a)", "warn b"]);
+}
+
+#[test]
+fn what_the_user_saw_is_not_shown_again_because_the_model_forgot() {
+    let mut session = pack([rule("a", Action::Warn), rule("b", Action::Inject)]).session();
+    assert_eq!(attempt(&mut session, "a b"), ["warn a", "inject b"]);
+    session.begin_turn();
+    session.compacted();
+    assert_eq!(attempt(&mut session, "a b"), ["(warn a)", "inject b"]);
+}
+
+#[test]
+fn e76_max_retries_of_zero_means_none_and_of_one_means_one() {
+    for (max, want) in [
+        (0, ["warn a", "warn a", "warn a"]),
+        (1, ["retry a", "warn a", "warn a"]),
+        (2, ["retry a", "retry a", "warn a"]),
+    ] {
+        let retry = Retry {
+            max,
+            ..Retry::default()
+        };
+        let mut session = retrying(Severity::Error, retry).session();
+        session.begin_turn();
+        let seen: Vec<_> = (0..3).flat_map(|_| attempt(&mut session, "a")).collect();
+        assert_eq!(seen, want, "max = {max}");
+    }
+}
+
+#[test]
+fn after_its_retries_a_rule_does_what_it_says_and_never_retries() {
+    for (severity, then, want) in [
+        (Severity::Error, None, "warn a"),
+        (Severity::Error, Some(Action::Abort), "abort a"),
+        (Severity::Error, Some(Action::Inject), "inject a"),
+        (Severity::Error, Some(Action::Retry), "warn a"),
+        (Severity::Critical, None, "abort a"),
+        (Severity::Critical, Some(Action::Retry), "abort a"),
+    ] {
+        let retry = Retry {
+            max: 0,
+            then,
+            ..Retry::default()
+        };
+        let mut session = retrying(severity, retry).session();
+        assert_eq!(attempt(&mut session, "a"), [want], "{severity:?}, {then:?}");
+    }
+}
+
+#[test]
+fn the_backstop_is_a_limit_that_a_host_sets() {
+    for turn_retries in [0, 1, 5] {
+        let limits = Limits {
+            turn_retries,
+            ..Limits::default()
+        };
+        let mut endless = [rule("a", Action::Retry), rule("b", Action::Retry)];
+        endless.iter_mut().for_each(|rule| rule.retry.max = 100);
+        let [a, b] = endless;
+        let pack = Pack::builder().rule(a).rule(b).limits(limits).build();
+        let mut session = pack.unwrap().session();
+        for _ in 0..2 {
+            session.begin_turn();
+            let texts = ["a", "b"].iter().cycle().take(8);
+            let seen: Vec<_> = texts.flat_map(|text| attempt(&mut session, text)).collect();
+            let retries = seen.iter().filter(|act| act.starts_with("retry"));
+            assert_eq!(retries.count(), turn_retries as usize, "{seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_decision_leads_to_the_model_and_the_temperature_to_take() {
+    let mut asks = rule("a", Action::Retry);
+    asks.retry.model = Some("fallback".into());
+    asks.retry.temperature = Some(300);
+    asks.partial = Partial::KeepBeforeMatch;
+    let mut session = pack([asks]).session();
+    let mut stream = session.stream();
+    let Verdict::Act(decision) = session.push(&mut stream, TEXT, b"so a") else {
+        panic!("the rule is broken");
+    };
+    let rule = stream.rule(&decision).unwrap();
+    assert_eq!(rule.retry.model.as_deref(), Some("fallback"));
+    assert_eq!(rule.retry.temperature, Some(300));
+    assert_eq!(rule.partial, Partial::KeepBeforeMatch);
+}
+
+#[test]
+fn c26_a_rule_that_spent_its_allowance_is_silent_and_the_others_are_not() {
+    let mut noisy = rule("a", Action::Abort);
+    noisy.allowance = Allowance {
+        per_turn: Some(1),
+        per_session: Some(2),
+    };
+    let mut session = pack([noisy, rule("b", Action::Abort)]).session();
+    for turn in 0..4 {
+        session.begin_turn();
+        let first = attempt(&mut session, "a b");
+        let want = if turn < 2 { "abort a" } else { "(abort a)" };
+        assert_eq!(first[0], want, "turn {turn}");
+        session.compacted();
+        assert_eq!(attempt(&mut session, "a b"), ["(abort a)", "abort b"]);
+        assert_eq!(
+            session.decisions()[0].suppression,
+            Some(Suppression::Allowance)
+        );
+    }
+}
+
+#[test]
+fn a_shadow_rule_says_what_it_would_do_and_changes_nothing() {
+    let mut shadow = rule("a", Action::Abort);
+    shadow.mode = Mode::Shadow;
+    let mut session = pack([shadow, rule("b", Action::Warn)]).session();
+    assert_eq!(attempt(&mut session, "a b"), ["(abort a)", "warn b"]);
+    let decision = session.decisions()[0];
+    assert_eq!(decision.suppression, Some(Suppression::Shadow));
+    assert_eq!(Suppression::Shadow.name(), "shadow");
+}
+
+#[test]
+fn a_session_in_shadow_leaves_no_trace_when_it_goes_live() {
+    let mut session = pack([rule("a", Action::Inject), rule("b", Action::Retry)]).session();
+    session.set_mode(Mode::Shadow);
+    session.begin_turn();
+    for _ in 0..4 {
+        assert!(
+            session
+                .decisions()
+                .iter()
+                .all(ttsr::Decision::is_suppressed)
+        );
+        let _ = attempt(&mut session, "a b");
+    }
+    session.set_mode(Mode::Live);
+    assert_eq!(attempt(&mut session, "a b"), ["inject a", "retry b"]);
+}
+
+#[test]
+fn the_next_stream_knows_whose_reply_it_is() {
+    let mut agent = rule("a", Action::Abort);
+    agent.agents = vec!["build*".into()];
+    let mut provider = rule("b", Action::Abort);
+    (provider.providers, provider.severity) = (vec!["acme".into()], Severity::Critical);
+    let mut session = pack([agent, provider]).session();
+    let origin = |agent: &str, provider: &str| Origin {
+        agent: Some(agent.into()),
+        provider: Some(provider.into()),
+        ..Origin::default()
+    };
+    // Nobody said: the critical rule applies all the same.
+    assert_eq!(attempt(&mut session, "a b"), ["abort b"]);
+    session.set_origin(origin("Builder", "other"));
+    assert_eq!(attempt(&mut session, "a b"), ["abort a"]);
+    session.set_origin(origin("plan", "ACME"));
+    assert_eq!(attempt(&mut session, "a b"), ["abort b"]);
+
+    let mut stream = session.stream();
+    session.set_origin(origin("build", "other"));
+    let _ = session.push(&mut stream, TEXT, b"a");
+    assert!(
+        session.decisions().is_empty(),
+        "it began under another agent"
+    );
+}
+
+#[test]
+fn a_rule_out_of_scope_is_neither_decided_nor_counted() {
+    let mut scoped = rule("a", Action::Inject);
+    scoped.models = vec!["small".into()];
+    let mut session = pack([scoped]).session();
+    let model = |name: &str| Origin {
+        model: Some(name.into()),
+        ..Origin::default()
+    };
+    session.set_origin(model("large"));
+    assert_eq!(attempt(&mut session, "a"), [""; 0]);
+    session.set_origin(model("small"));
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+}
+
+#[test]
+fn a_whole_text_is_judged_in_one_call() {
+    let whole = |id: &str, on, action| {
+        let mut rule = rule(id, action);
+        (rule.on, rule.message) = (vec![on], Some(format!("about {id}")));
+        rule
+    };
+    let mut tool = whole("t", Channel::ToolOutput, Action::Append);
+    tool.on = vec![Channel::ToolInput, Channel::ToolOutput];
+    tool.tools = vec!["bash".into()];
+    let mut session = pack([
+        tool,
+        whole("e", Channel::Error, Action::Fallback),
+        whole("r", Channel::Error, Action::Retry),
+        whole("u", Channel::UserInput, Action::Retry),
+    ])
+    .session();
+    session.begin_turn();
+    let mut check = |channel, tool, text: &str| {
+        let checked = session.check(channel, tool, text.as_bytes());
+        let decisions = checked.decisions().iter();
+        let shown = decisions.map(|decision| {
+            assert_eq!((decision.attempt, decision.turn), (0, 1));
+            let message = checked.stream().message(decision);
+            format!("{}: {message}", decision.action.name())
+        });
+        shown.collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        let found = check(Channel::ToolOutput, Some("Bash"), "t");
+        assert_eq!(found, ["append: about t"], "each text anew");
+    }
+    assert_eq!(check(Channel::ToolOutput, Some("read"), "t"), [""; 0]);
+    assert_eq!(check(Channel::ToolOutput, None, "t"), [""; 0]);
+    assert_eq!(check(Channel::Error, None, "e"), ["fallback: about e"]);
+    assert_eq!(check(Channel::Error, None, "r"), ["retry: about r"]);
+    let found = check(Channel::UserInput, None, "u");
+    assert_eq!(
+        found,
+        ["warn: about u"],
+        "there is nothing to generate again"
+    );
+}
+
+#[test]
+fn a_check_between_two_deltas_leaves_the_attempt_alone() {
+    let mut session = pack([rule("ab", Action::Abort)]).session();
+    let mut stream = session.stream();
+    assert_eq!(session.push(&mut stream, TEXT, b"a"), Verdict::Continue);
+    let checked = session.check(Channel::Text, None, b"ab");
+    assert!(matches!(checked.verdict(), Verdict::Act(_)));
+    assert!(matches!(
+        session.push(&mut stream, TEXT, b"b"),
+        Verdict::Act(_)
+    ));
+    assert_eq!(session.stream().attempt(), 2);
+}
+
+#[test]
+fn at_one_byte_what_counts_is_what_a_rule_does_now() {
+    // `a` may not retry any more and aborts; `b`, which would rank the same, could.
+    let mut spent = Rule::new("p/b", vec![Pattern::literal("x")]);
+    spent.action = Action::Retry;
+    spent.retry = Retry {
+        max: 0,
+        then: Some(Action::Abort),
+        ..Retry::default()
+    };
+    let mut other = Rule::new("p/a", vec![Pattern::literal("x")]);
+    (other.action, other.priority) = (Action::Retry, 9);
+    let mut session = pack([spent, other]).session();
+    assert_eq!(attempt(&mut session, "x"), ["abort b", "(retry a)"]);
+}

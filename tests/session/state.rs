@@ -1,0 +1,147 @@
+//! Snapshots and reloads: what of a session's state survives.
+
+use ttsr::{Action, Channel, Pack, PartId, Snapshot, Verdict};
+
+use super::policy::{pack, rule};
+use super::{TEXT, attempt, shown};
+
+fn written(session: &ttsr::Session) -> serde_json::Value {
+    serde_json::to_value(session.snapshot()).unwrap()
+}
+
+#[test]
+fn c33_a_conversation_that_goes_on_in_another_process_remembers() {
+    let pack = pack([rule("a", Action::Inject), rule("b", Action::Inject)]);
+    let mut session = pack.session();
+    session.begin_turn();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    let text = written(&session).to_string();
+    let snapshot: Snapshot = serde_json::from_str(&text).unwrap();
+    let (mut session, lost) = pack.restore(&snapshot);
+    assert_eq!((session.turn(), lost.len()), (1, 0));
+    assert_eq!(attempt(&mut session, "a b"), ["(inject a)", "inject b"]);
+}
+
+#[test]
+fn the_age_of_a_cooldown_is_in_turns_and_survives() {
+    let mut cooling = rule("a", Action::Inject);
+    cooling.repeat = Some(ttsr::Repeat {
+        cooldown_turns: Some(2),
+        ..ttsr::Repeat::default()
+    });
+    let pack = pack([cooling]);
+    let mut session = pack.session();
+    session.begin_turn();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    for want in ["(inject a)", "inject a"] {
+        session = pack.restore(&session.snapshot()).0;
+        session.begin_turn();
+        assert_eq!(attempt(&mut session, "a"), [want]);
+    }
+}
+
+#[test]
+fn rules_that_are_gone_or_changed_begin_anew_and_are_named() {
+    let before = pack(["a", "b", "c"].map(|id| rule(id, Action::Inject)));
+    let mut session = before.session();
+    assert_eq!(attempt(&mut session, "a b c").len(), 3);
+    let mut changed = rule("b", Action::Inject);
+    changed.message = Some("said differently".into());
+    let after = pack([
+        rule("a", Action::Inject),
+        changed,
+        rule("d", Action::Inject),
+    ]);
+    let named = |lost: &[ttsr::Lost]| {
+        let named = lost.iter().map(|lost| (lost.rule.clone(), lost.is_changed));
+        named.collect::<Vec<_>>()
+    };
+    let want = [("p/b".to_owned(), true), ("p/c".to_owned(), false)];
+    let (mut restored, lost) = after.restore(&session.snapshot());
+    assert_eq!(named(&lost), want);
+    let lost = session.reload(after);
+    assert_eq!(named(&lost), want);
+    for session in [&mut restored, &mut session] {
+        assert_eq!(
+            attempt(session, "a b c d"),
+            ["(inject a)", "inject b", "inject d"]
+        );
+    }
+}
+
+#[test]
+fn a_snapshot_of_another_version_or_with_other_keys_is_refused() {
+    let session = pack([rule("a", Action::Inject)]).session();
+    let refused = |key: &str, value: serde_json::Value| {
+        let mut written = written(&session);
+        written[key] = value;
+        let read: Result<Snapshot, _> = serde_json::from_value(written);
+        read.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused("version", 2.into()),
+        "snapshot has version 2, only 1 is known"
+    );
+    assert!(refused("verison", 1.into()).contains("verison"));
+}
+
+#[test]
+fn a_snapshot_holds_no_text_of_the_reply() {
+    let mut session = pack([rule("secret", Action::Inject)]).session();
+    let _ = attempt(&mut session, "the secret word: opensesame");
+    assert!(!written(&session).to_string().contains("opensesame"));
+}
+
+#[test]
+fn d65_a_running_stream_keeps_its_pack_and_the_next_one_has_the_new_one() {
+    let mut session = pack([rule("old", Action::Abort), rule("z", Action::Inject)]).session();
+    let mut stream = session.stream();
+    let _ = session.open(&mut stream, TEXT, Channel::Text);
+    let _ = session.reload(pack([
+        rule("new", Action::Abort),
+        rule("z", Action::Inject),
+    ]));
+    let _ = session.push(&mut stream, TEXT, b"new z ");
+    let decision = session.decisions()[0];
+    assert_eq!(stream.rule(&decision).unwrap().id, "p/z");
+    session.delivered(&decision);
+    let Verdict::Act(decision) = session.push(&mut stream, TEXT, b"old") else {
+        panic!("the running stream has the old rule");
+    };
+    assert_eq!(stream.rule(&decision).unwrap().id, "p/old");
+    session.dropped(&decision);
+    assert_eq!(
+        attempt(&mut session, "old z new"),
+        ["(inject z)", "abort new"]
+    );
+}
+
+#[test]
+fn d65_a_bad_new_pack_leaves_the_old_one_live() {
+    let mut session = pack([rule("a", Action::Inject)]).session();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    let before = session.snapshot();
+    // There is no pack to reload with: the error is all that a bad file gives.
+    match Pack::from_toml("schema = 1\n[rule.a]\nmacth = 1") {
+        Ok(pack) => drop(session.reload(pack)),
+        Err(error) => assert!(!error.diagnostics().is_empty()),
+    }
+    assert_eq!(session.snapshot(), before);
+    assert_eq!(attempt(&mut session, "a"), ["(inject a)"]);
+}
+
+#[test]
+fn decisions_from_many_packs_ago_change_nothing_and_never_panic() {
+    let pack = pack([rule("a", Action::Inject)]);
+    let mut session = pack.session();
+    let mut stream = session.stream();
+    let _ = session.push(&mut stream, TEXT, b"a");
+    let decision = session.decisions()[0];
+    for _ in 0..40 {
+        let _ = session.reload(pack.clone());
+    }
+    session.dropped(&decision);
+    assert_eq!(attempt(&mut session, "a"), ["(inject a)"]);
+    let _ = session.push(&mut stream, PartId(1), b"a");
+    assert_eq!(shown(&session).len(), 1);
+}
