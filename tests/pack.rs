@@ -461,7 +461,7 @@ fn d49_unknown_field_is_an_error_with_a_suggestion() {
 fn d49_unknown_values_wrong_types_and_missing_keys_are_errors() {
     for (more, code) in [
         ("severity = 'eror'", "bad-value"),
-        ("action = 'redact'", "bad-value"),
+        ("action = 'reject'", "bad-value"),
         ("on = ['tool']", "bad-value"),
         ("on = 'text'", "wrong-type"),
         ("priority = 1.0", "wrong-type"),
@@ -892,7 +892,7 @@ fn survives(text: &str) {
 }
 
 /// Pieces that a rule file is made of, and some that it is not.
-const PIECES: [&str; 44] = [
+const PIECES: [&str; 60] = [
     "schema = 1\n",
     "schema = 2\n",
     "[pack]\n",
@@ -934,6 +934,22 @@ const PIECES: [&str; 44] = [
     "severity = \"info\"\n",
     "severity = inf\n",
     "priority = 0x7fffffff\n",
+    "[[rule.a.case]]\n",
+    "append.match.none = [{ word = 'x' }]\n",
+    "[override.\"demo/a\"]\n",
+    "[[allow]]\n",
+    "reason = 'r'\nrules = ['*']\n",
+    "until = 2027-01-31\n",
+    "extends = [\"demo\", \"std/secrets\"]\n",
+    "grants = [\"retry\"]\n",
+    "match.within = { lines = 1 }\n",
+    "match.all = [{ literal = 'a' }, { word = 'b' }]\n",
+    "match.repetition = {}\n",
+    "match.count = 2\n",
+    "region = [\"code\", \"prose\"]\n",
+    "retry = { max = 0, then = 'abort' }\n",
+    "consult.prompt = '{{ tool }}'\n",
+    "action = \"redact\"\n",
     "\r",
     "\u{feff}",
     "é\u{202e}",

@@ -6,6 +6,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::mem::take;
 use std::time::{Duration, Instant};
 
 use super::diagnostic::{Code, Cursor, Diagnostic, Excerpt, Report, code};
@@ -14,14 +15,19 @@ use crate::limits::Limits;
 use crate::rule::Rule;
 
 mod by_hand;
+mod condition;
+pub(super) mod draft;
 pub(super) mod fault;
 mod header;
 mod keys;
+mod option;
 mod pattern;
 mod rule;
 mod scope;
+mod sense;
 mod syntax;
 
+use draft::{Draft, Layer};
 use fault::Fault;
 
 /// Most problems of one file that are looked at closely; the rest is counted.
@@ -35,6 +41,8 @@ pub(super) struct Check<'l> {
     late: bool,
     report: Report,
     rules: Vec<Rule>,
+    /// Number of files read so far.
+    files: usize,
     /// Where each full id was first written.
     seen: HashMap<String, String>,
 }
@@ -47,6 +55,7 @@ impl<'l> Check<'l> {
             late: false,
             report: Report::default(),
             rules: Vec::new(),
+            files: 0,
             seen: HashMap::new(),
         }
     }
@@ -58,14 +67,18 @@ impl<'l> Check<'l> {
         }
         let mut walk = Walk::new(self, text);
         syntax::walk(&mut walk);
-        let Walk {
-            problems,
-            ids,
-            rules,
-            ..
-        } = walk;
+        for draft in &mut walk.drafts {
+            draft.complete();
+        }
+        let drafts = take(&mut walk.drafts);
+        for draft in drafts.iter().filter(|draft| !draft.is_broken) {
+            walk.judge(draft);
+        }
+        let Walk { problems, ids, .. } = walk;
         self.places(name, text, problems, ids);
-        self.rules.extend(rules);
+        self.rules
+            .extend(drafts.into_iter().map(|draft| draft.rule));
+        self.files += 1;
         self.is_late(name);
     }
 
@@ -234,7 +247,9 @@ struct Walk<'t> {
     /// The full id of the rule that is being read.
     rule: Option<String>,
     ids: Vec<Id>,
-    rules: Vec<Rule>,
+    drafts: Vec<Draft>,
+    /// The number of the file.
+    file: usize,
     /// Scope entries after lists are filled in, over all rules.
     entries: usize,
 }
@@ -250,7 +265,8 @@ impl<'t> Walk<'t> {
             errors: 0,
             rule: None,
             ids: Vec::new(),
-            rules: Vec::new(),
+            drafts: Vec::new(),
+            file: check.files,
             entries: 0,
         }
     }
@@ -276,6 +292,21 @@ impl<'t> Walk<'t> {
             message,
             help,
         });
+    }
+
+    /// Reports what makes no sense in a whole rule, at the keys it is about.
+    fn judge(&mut self, draft: &Draft) {
+        self.rule = Some(draft.rule.id.clone());
+        for (path, fault) in sense::faults(&draft.rule, self.limits) {
+            let given = draft.given(path);
+            let is_default = given.is_some_and(|given| given.layer == Layer::Defaults);
+            if fault.code == &code::NO_EFFECT && is_default {
+                continue;
+            }
+            let place = given.map_or(&draft.place, |given| &given.at);
+            self.fault(fault, place.span.clone());
+        }
+        self.rule = None;
     }
 
     /// Reports `fault` at the text it was found in, as exactly as the text allows.

@@ -16,6 +16,7 @@ mod error;
 mod escape;
 pub(crate) mod message;
 mod nearest;
+mod schema;
 mod source;
 
 pub use builder::PackBuilder;
@@ -235,6 +236,21 @@ pub fn check(paths: &[impl AsRef<Path>], limits: &Limits) -> Vec<Diagnostic> {
         Ok(pack) => pack.warnings().to_vec(),
         Err(error) => error.diagnostics().to_vec(),
     }
+}
+
+/// The rule language as a JSON Schema (draft-07), which editors complete and check rule files with.
+///
+/// It comes from the table of keys that the loader itself reads. What it cannot say (that a pattern has
+/// exactly one of `literal`, `word`, `regex`, which keys exclude each other) only [`check`](fn@check) says.
+///
+/// # Example: every key has a description
+/// ```
+/// let schema = ttsr::schema();
+/// assert!(schema.contains("\"cooldown-turns\": {"));
+/// ```
+#[must_use]
+pub fn schema() -> String {
+    schema::json::schema()
 }
 
 /// The last step of every load: from checked rules to a pack.

@@ -219,3 +219,65 @@ pub enum Status {
     /// Another rule took its place, or none; it still works, and `check` says so.
     Deprecated,
 }
+
+impl Partial {
+    /// Every one, in the order of their declaration.
+    pub const ALL: [Partial; 3] = [Partial::Discard, Partial::Keep, Partial::KeepBeforeMatch];
+
+    /// The name used in rules.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Partial::Discard => "discard",
+            Partial::Keep => "keep",
+            Partial::KeepBeforeMatch => "keep-before-match",
+        }
+    }
+
+    /// The one with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Partial> {
+        Partial::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+impl Mode {
+    /// Every one, in the order of their declaration.
+    pub const ALL: [Mode; 2] = [Mode::Live, Mode::Shadow];
+
+    /// The name used in rules.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Live => "live",
+            Mode::Shadow => "shadow",
+        }
+    }
+
+    /// The one with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
+impl Status {
+    /// Every one, in the order of their declaration.
+    pub const ALL: [Status; 3] = [Status::Experimental, Status::Stable, Status::Deprecated];
+
+    /// The name used in rules.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Experimental => "experimental",
+            Status::Stable => "stable",
+            Status::Deprecated => "deprecated",
+        }
+    }
+
+    /// The one with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Status> {
+        Status::ALL.into_iter().find(|one| one.name() == name)
+    }
+}

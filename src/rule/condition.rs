@@ -324,6 +324,61 @@ pub struct Script {
     pub expect: Vec<String>,
 }
 
+impl Script {
+    /// What may be expected: scripts by their Unicode names, languages by their ISO 639 codes.
+    pub const NAMES: [&'static str; 49] = [
+        "latin",
+        "cyrillic",
+        "greek",
+        "arabic",
+        "hebrew",
+        "han",
+        "hiragana",
+        "katakana",
+        "hangul",
+        "thai",
+        "devanagari",
+        "bengali",
+        "tamil",
+        "telugu",
+        "georgian",
+        "armenian",
+        "ethiopic",
+        "khmer",
+        "en",
+        "de",
+        "fr",
+        "es",
+        "it",
+        "pt",
+        "nl",
+        "sv",
+        "da",
+        "no",
+        "fi",
+        "pl",
+        "cs",
+        "hu",
+        "ro",
+        "tr",
+        "vi",
+        "id",
+        "ru",
+        "uk",
+        "bg",
+        "sr",
+        "el",
+        "ar",
+        "fa",
+        "he",
+        "hi",
+        "th",
+        "zh",
+        "ja",
+        "ko",
+    ];
+}
+
 /// Names in code that nobody knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownName {

@@ -1,44 +1,39 @@
 //! Rules made in code: the same checks as for those in files, without places.
 
 use super::fault::Fault;
-use super::{header, pattern, scope};
+use super::{header, option, pattern, scope, sense};
 use crate::limits::Limits;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::pack::message;
-use crate::rule::{Channel, Rule};
+use crate::rule::{Condition, Rule};
 
 /// Everything wrong with `rule`.
 pub(super) fn faults(rule: &Rule, limits: &Limits) -> Vec<Fault> {
     let mut faults: Vec<Fault> = id_fault(&rule.id).into_iter().collect();
-    let condition = &rule.condition;
-    let is_empty =
-        condition.any.is_empty() && condition.all.is_empty() && condition.sequence.is_empty();
-    for (list, name) in [(rule.on.is_empty(), "on"), (is_empty, "any")] {
-        if list {
-            faults.push(Fault::new(&code::EMPTY_VALUE, format!("`{name}` is empty")));
-        }
+    if rule.on.is_empty() {
+        faults.push(Fault::new(&code::EMPTY_VALUE, "`on` is empty"));
     }
-    faults.extend(
-        rule.condition
-            .patterns()
-            .filter_map(|written| pattern::fault(written, limits)),
-    );
-    let reads_tools = rule.on.contains(&Channel::ToolInput);
-    for (key, entries) in [
-        ("tools", &rule.tools),
-        ("args", &rule.args),
-        ("paths", &rule.paths),
-    ] {
-        if !reads_tools && !entries.is_empty() {
-            faults.push(scope::unreachable(key));
-        }
+    let patterns = rule.condition.patterns();
+    faults.extend(patterns.filter_map(|written| pattern::fault(written, limits)));
+    let mut scopes = rule.clone();
+    for key in scope::KEYS {
+        let entries = scope::entries(&mut scopes, key);
         faults.extend(entries.iter().filter_map(|entry| scope::fault(key, entry)));
     }
+    let args = rule
+        .condition
+        .patterns()
+        .filter_map(|pattern| pattern.arg.as_ref());
+    faults.extend(args.filter_map(|arg| scope::fault("arg", arg)));
+    let prompt = rule.consult.iter().map(|consult| &consult.prompt);
+    let templates = rule.message.iter().chain(prompt);
+    faults.extend(templates.flat_map(|template| message::faults(template)));
+    faults.extend(rule.cases.iter().filter_map(option::case_fault));
     faults.extend(
-        rule.message
-            .iter()
-            .flat_map(|message| message::faults(message)),
+        sense::faults(rule, limits)
+            .into_iter()
+            .map(|(_, fault)| fault),
     );
     faults
 }
@@ -47,10 +42,20 @@ pub(super) fn faults(rule: &Rule, limits: &Limits) -> Vec<Fault> {
 pub(super) fn normal(mut rule: Rule) -> Rule {
     rule.on.sort_unstable();
     rule.on.dedup();
+    let Condition {
+        any,
+        all,
+        sequence,
+        none,
+        ..
+    } = &mut rule.condition;
+    for pattern in any.iter_mut().chain(all).chain(sequence).chain(none) {
+        pattern.fold.sort_unstable();
+    }
     rule
 }
 
-fn id_fault(id: &str) -> Option<Fault> {
+pub(super) fn id_fault(id: &str) -> Option<Fault> {
     let Some((pack, rule)) = id.rsplit_once('/') else {
         let message = format!("rule id {} is of the wrong form", quote(id));
         return Some(Fault::new(&code::RULE_ID, message).with_help("a full id: `pack/rule`"));

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
+use super::Walk;
+use super::draft::Draft;
 use super::fault::Fault;
 use super::keys::{Text, Texts};
-use super::{Walk, rule};
+use super::rule::{self, Kind};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
-use crate::rule::{Action, Channel, Severity};
+use crate::pack::schema;
 
 /// The schema this version reads.
 const SCHEMA: &str = "1";
@@ -17,33 +19,15 @@ const SCHEMA: &str = "1";
 /// Longest pack name and longest rule id, in bytes.
 const NAME_BYTES: usize = 128;
 
-const TOP: [&str; 5] = ["schema", "pack", "defaults", "lists", "rule"];
-const PACK: [&str; 7] = [
-    "name",
-    "version",
-    "description",
-    "engine",
-    "authors",
-    "license",
-    "docs",
-];
-const DEFAULTS: [&str; 7] = [
-    "on", "severity", "action", "tools", "args", "paths", "priority",
-];
-
 /// What a rule that does not say takes, and what `@name` stands for.
 #[derive(Debug, Default)]
 pub(super) struct Header<'v> {
     /// The pack's name; empty where it could not be read.
     pub(super) name: &'v str,
-    pub(super) on: Option<Vec<Channel>>,
-    pub(super) severity: Option<Severity>,
-    pub(super) action: Option<Action>,
-    pub(super) tools: Vec<String>,
-    pub(super) args: Vec<String>,
-    pub(super) paths: Vec<String>,
-    pub(super) priority: i32,
+    pub(super) defaults: Option<Draft>,
     pub(super) lists: BTreeMap<&'v str, Texts<'v>>,
+    /// Lists of packs that this one extends.
+    pub(super) imported: BTreeMap<String, Vec<String>>,
 }
 
 impl Walk<'_> {
@@ -52,7 +36,7 @@ impl Walk<'_> {
         if !self.schema(root) {
             return;
         }
-        self.known(root, "a rule file", &TOP);
+        self.known(root, "a rule file", schema::TOP);
         let mut header = Header {
             name: self.pack(root),
             ..Header::default()
@@ -95,7 +79,6 @@ impl Walk<'_> {
         let Some(pack) = self.as_table(value, "`pack`") else {
             return "";
         };
-        self.known(pack, "`[pack]`", &PACK);
         for key in ["description", "authors", "license", "docs"] {
             self.string(pack, key);
         }
@@ -167,18 +150,10 @@ impl Walk<'_> {
         }
     }
 
-    fn defaults<'v>(&mut self, root: &'v DeTable<'_>, header: &mut Header<'v>) {
-        let Some(table) = self.table(root, "defaults") else {
-            return;
-        };
-        self.known(table, "`[defaults]`", &DEFAULTS);
-        header.on = self.on(table);
-        header.severity = self.severity(table);
-        header.action = self.action(table);
-        header.priority = self.integer(table, "priority").unwrap_or_default();
-        header.tools = self.scope(table, "tools", header).unwrap_or_default();
-        header.args = self.scope(table, "args", header).unwrap_or_default();
-        header.paths = self.scope(table, "paths", header).unwrap_or_default();
+    fn defaults(&mut self, root: &DeTable<'_>, header: &mut Header<'_>) {
+        if let Some(table) = self.table(root, "defaults") {
+            header.defaults = Some(self.draft(Kind::Defaults, table, header, 0..0));
+        }
     }
 
     fn rules(&mut self, root: &DeTable<'_>, header: &Header<'_>) {
@@ -195,9 +170,12 @@ impl Walk<'_> {
                 return;
             }
             let before = self.errors;
-            let rule = rule::read(self, key, value, header);
+            let draft = rule::read(self, key, value, header);
             self.rule = None;
-            self.rules.extend(rule.filter(|_| self.errors == before));
+            self.drafts.extend(draft.map(|draft| Draft {
+                is_broken: self.errors != before,
+                ..draft
+            }));
         }
     }
 }

@@ -1,15 +1,18 @@
 //! Reading keys of a TOML table: each getter returns the value or reports why there is none.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::draft::{Given, Layer, Place};
 use super::fault::Fault;
 use super::{Span, Walk};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::pack::nearest;
+use crate::pack::schema::{self, Key, Keys, Shape};
 
 /// A string and where it is written, quotes included.
 #[derive(Clone, Debug)]
@@ -68,16 +71,71 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 }
 
 impl Walk<'_> {
-    /// Reports every key of `table` that is not one of `known`.
-    pub(super) fn known(&mut self, table: &DeTable<'_>, place: &str, known: &[&str]) {
-        for key in table
-            .keys()
-            .filter(|key| !known.contains(&key.get_ref().as_ref()))
-        {
-            let message = format!("unknown key {} in {}", quote(key.get_ref()), self.at(place));
-            let fault = Fault::new(&code::UNKNOWN_KEY, message)
-                .with_help(nearest::help(key.get_ref(), known));
-            self.fault(fault, key.span());
+    /// Reports every key of `table`, and of the tables in it, that is not one of `keys`.
+    pub(super) fn known(&mut self, table: &DeTable<'_>, place: &str, keys: Keys) {
+        self.given(table, place, keys, &mut Vec::new());
+    }
+
+    /// The same, and notes in `given` where each key is written that is known.
+    pub(super) fn given(
+        &mut self,
+        table: &DeTable<'_>,
+        place: &str,
+        keys: Keys,
+        given: &mut Vec<Given>,
+    ) {
+        for (key, value) in table.iter() {
+            let Some(known) = keys.iter().find(|known| known.name() == key.get_ref()) else {
+                self.unknown(key, place, keys);
+                continue;
+            };
+            if let Shape::Table(inner) = known.shape {
+                let is_detector = known.path.starts_with("match.");
+                let is_read_apart = ["append", "defaults"].contains(&known.path);
+                let DeValue::Table(table) = value.get_ref() else {
+                    continue;
+                };
+                if !is_read_apart {
+                    let place = match known.path {
+                        "pack" => "`[pack]`".to_owned(),
+                        _ => format!("`{}`", known.name()),
+                    };
+                    self.given(table, &place, inner, given);
+                }
+                if table.is_empty() && !is_detector {
+                    self.empty_table(known.path, value.span());
+                }
+                // A detector may be written without any of its keys.
+                if !table.is_empty() || !is_detector {
+                    continue;
+                }
+            }
+            let at = Place {
+                file: self.file,
+                span: key.span(),
+            };
+            let layer = Layer::Rule;
+            given.push(Given {
+                path: known.path,
+                at,
+                layer,
+            });
+        }
+    }
+
+    fn unknown(&mut self, key: &Spanned<Cow<'_, str>>, place: &str, keys: Keys) {
+        let names: Vec<&str> = keys.iter().map(Key::name).collect();
+        let message = format!("unknown key {} in {}", quote(key.get_ref()), self.at(place));
+        let fault =
+            Fault::new(&code::UNKNOWN_KEY, message).with_help(nearest::help(key.get_ref(), &names));
+        self.fault(fault, key.span());
+    }
+
+    /// A table without keys, where it could as well be left out.
+    fn empty_table(&mut self, path: &str, span: Span) {
+        if !["pack", "defaults", "lists", "match", "examples"].contains(&path) {
+            let fault = Fault::new(&code::EMPTY_VALUE, format!("`{path}` is empty"));
+            self.fault(fault.with_help("leave it out"), span);
         }
     }
 
@@ -90,7 +148,7 @@ impl Walk<'_> {
         );
     }
 
-    fn wrong_type(&mut self, name: &str, expected: &str, found: &Spanned<DeValue<'_>>) {
+    pub(super) fn wrong_type(&mut self, name: &str, expected: &str, found: &Spanned<DeValue<'_>>) {
         let message = format!(
             "{name} must be {expected}, this is {}",
             kind(found.get_ref())
@@ -205,26 +263,164 @@ impl Walk<'_> {
         }
     }
 
-    /// The integer at `key`, if there is one that fits.
-    pub(super) fn integer(&mut self, table: &DeTable<'_>, key: &str) -> Option<i32> {
-        let value = table.get(key)?;
-        let DeValue::Integer(integer) = value.get_ref() else {
-            self.wrong_type(&quote(key), "an integer", value);
+    /// The whole number at the key with that path, if there is one between its bounds.
+    pub(super) fn whole(&mut self, table: &DeTable<'_>, path: &'static str) -> Option<i64> {
+        let value = table.get(schema::name(path))?;
+        let Shape::Whole(least, most) = schema::shape(path) else {
+            unreachable!("{path} is not a whole number");
+        };
+        self.integer(value, path, least, most)
+    }
+
+    /// The same as an unsigned number: its bounds leave no other.
+    pub(super) fn count(&mut self, table: &DeTable<'_>, path: &'static str) -> Option<u32> {
+        let number = self.whole(table, path)?;
+        Some(u32::try_from(number).expect("the bounds of counts are those of a u32"))
+    }
+
+    /// The two whole numbers at the key with that path.
+    pub(super) fn pair(&mut self, table: &DeTable<'_>, path: &'static str) -> Option<(u32, u32)> {
+        let value = table.get(schema::name(path))?;
+        let Shape::Pair(most) = schema::shape(path) else {
+            unreachable!("{path} is not a pair");
+        };
+        let entries = value.get_ref().as_array().filter(|array| array.len() == 2);
+        let Some(entries) = entries else {
+            let name = quote(schema::name(path));
+            self.wrong_type(&name, "an array of two integers", value);
             return None;
         };
-        let number = i32::from_str_radix(integer.as_str(), integer.radix()).ok();
+        let first = self.integer(&entries[0], path, 1, most)?;
+        let second = self.integer(&entries[1], path, first, most)?;
+        Some((u32::try_from(first).ok()?, u32::try_from(second).ok()?))
+    }
+
+    fn integer(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        path: &'static str,
+        least: i64,
+        most: i64,
+    ) -> Option<i64> {
+        let name = schema::name(path);
+        let DeValue::Integer(integer) = value.get_ref() else {
+            self.wrong_type(&quote(name), "an integer", value);
+            return None;
+        };
+        let number = i64::from_str_radix(integer.as_str(), integer.radix())
+            .ok()
+            .filter(|number| (least..=most).contains(number));
         if number.is_none() {
-            let message = format!(
-                "`{key}` is {}, which is out of range",
-                quote(integer.as_str())
-            );
-            let help = format!("from {} to {}", i32::MIN, i32::MAX);
-            self.fault(
-                Fault::new(&code::BAD_VALUE, message).with_help(help),
-                value.span(),
-            );
+            let help = format!("from {least} to {most}");
+            self.out_of_range(name, integer.as_str(), help, value.span());
         }
         number
+    }
+
+    fn out_of_range(&mut self, name: &str, written: &str, help: String, span: Span) {
+        let message = format!("`{name}` is {}, which is out of range", quote(written));
+        self.fault(Fault::new(&code::BAD_VALUE, message).with_help(help), span);
+    }
+
+    /// The number at the key with that path in thousandths, if there is one between its bounds.
+    pub(super) fn decimal(&mut self, table: &DeTable<'_>, path: &'static str) -> Option<u32> {
+        let name = schema::name(path);
+        let value = table.get(name)?;
+        let Shape::Decimal(least, most) = schema::shape(path) else {
+            unreachable!("{path} is not a decimal number");
+        };
+        let (written, number) = match value.get_ref() {
+            DeValue::Integer(integer) => (
+                integer.as_str(),
+                i64::from_str_radix(integer.as_str(), integer.radix())
+                    .map_or(f64::NAN, |n| n as f64),
+            ),
+            DeValue::Float(float) => (float.as_str(), float.as_str().parse().unwrap_or(f64::NAN)),
+            _ => {
+                self.wrong_type(&quote(name), "a number", value);
+                return None;
+            }
+        };
+        let thousandths = (number * 1000.0).round();
+        if (f64::from(least)..=f64::from(most)).contains(&thousandths) {
+            return Some(thousandths as u32);
+        }
+        let (least, most) = (f64::from(least) / 1000.0, f64::from(most) / 1000.0);
+        self.out_of_range(
+            name,
+            written,
+            format!("from {least} to {most}"),
+            value.span(),
+        );
+        None
+    }
+
+    /// The boolean at `key`, if there is one.
+    pub(super) fn flag(&mut self, table: &DeTable<'_>, key: &str) -> Option<bool> {
+        let value = table.get(key)?;
+        let flag = value.get_ref().as_bool();
+        if flag.is_none() {
+            self.wrong_type(&quote(key), "a boolean", value);
+        }
+        flag
+    }
+
+    /// The names at `key`, none of them twice; `from_name` knows them.
+    pub(super) fn list_of<T: PartialEq>(
+        &mut self,
+        texts: Texts<'_>,
+        key: &str,
+        names: &[String],
+        from_name: fn(&str) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut values = Vec::new();
+        let mut is_whole = true;
+        for text in &texts.items {
+            let Some(value) = self.named(text, key, &names, from_name) else {
+                is_whole = false;
+                continue;
+            };
+            if values.contains(&value) {
+                let message = format!("`{key}` names {} twice", quote(text.value));
+                self.fault(Fault::new(&code::BAD_VALUE, message), text.span.clone());
+            }
+            values.push(value);
+        }
+        is_whole.then_some(values)
+    }
+
+    /// The string at `key` as a list of one, or the strings of the array there; never empty.
+    pub(super) fn one_or_more<'v>(
+        &mut self,
+        table: &'v DeTable<'_>,
+        key: &str,
+    ) -> Option<Texts<'v>> {
+        let value = table.get(key)?;
+        if let DeValue::String(text) = value.get_ref() {
+            let (value, span) = (text.as_ref(), value.span());
+            let items = vec![Text {
+                value,
+                span: span.clone(),
+            }];
+            return Some(Texts { items, span });
+        }
+        self.filled_strings(table, key)
+    }
+
+    /// The strings at `key`, of which there must be one.
+    pub(super) fn filled_strings<'v>(
+        &mut self,
+        table: &'v DeTable<'_>,
+        key: &str,
+    ) -> Option<Texts<'v>> {
+        let texts = self.strings(table, key)?;
+        if texts.items.is_empty() {
+            let fault = Fault::new(&code::EMPTY_VALUE, format!("`{key}` is empty"));
+            self.fault(fault.with_help("leave it out"), texts.span);
+            return None;
+        }
+        Some(texts)
     }
 
     /// The value at `key` that is written as one of `names`.

@@ -1,4 +1,4 @@
-//! `match.any`: the patterns of a rule.
+//! The patterns of a rule: the entries of `any`, `all`, `sequence` and `none`.
 
 use std::ops::Range;
 
@@ -6,56 +6,53 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::Fault;
-use super::{Span, Walk};
+use super::{Walk, scope};
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
 use crate::matcher::around;
 use crate::matcher::pattern::{self, Refused};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
-use crate::rule::{Pattern, PatternKind};
+use crate::pack::schema;
+use crate::rule::{Fold, Pattern, PatternKind, Region};
 
-const MATCH: [&str; 1] = ["any"];
-const PATTERN: [&str; 3] = ["literal", "word", "regex"];
+const KINDS: [&str; 3] = ["literal", "word", "regex"];
 
 /// What to write, in every help about the form of patterns.
-const FORM: &str =
+pub(super) const FORM: &str =
     "write `match.any = [{ regex = '…' }]`, or `literal` or `word` instead of `regex`";
 
 impl Walk<'_> {
-    /// The patterns of a rule whose id is at `place`.
-    pub(super) fn patterns(&mut self, rule: &DeTable<'_>, place: &Span) -> Vec<Pattern> {
-        let Some(value) = rule.get("match") else {
-            self.missing("match", "", FORM, place.clone());
+    /// The patterns at `key` of `match`.
+    pub(super) fn patterns(&mut self, conditions: &DeTable<'_>, key: &str) -> Vec<Pattern> {
+        let Some(entries) = self.array(conditions, key) else {
             return Vec::new();
         };
-        let Some(conditions) = self.as_table(value, "`match`") else {
-            return Vec::new();
-        };
-        self.known(conditions, "`match`", &MATCH);
-        if !conditions.contains_key("any") {
-            self.missing("any", "`match`", FORM, place.clone());
-        }
-        let Some(any) = self.array(conditions, "any") else {
-            return Vec::new();
-        };
-        if any.is_empty() {
+        if entries.is_empty() {
             let fault = Fault::new(
                 &code::EMPTY_VALUE,
-                "`any` is empty: the rule could never be broken",
+                format!("`{key}` is empty: the rule could never be broken"),
             )
             .with_help(FORM);
-            let span = conditions.get("any").map_or(place.clone(), Spanned::span);
+            let span = conditions.get(key).map_or(0..0, Spanned::span);
             self.fault(fault, span);
         }
-        any.iter().filter_map(|value| self.pattern(value)).collect()
+        let patterns = entries.iter().filter_map(|value| self.pattern(value, key));
+        patterns.collect()
     }
 
-    fn pattern(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Pattern> {
-        let table = self.as_table(value, "an entry of `any`")?;
-        let place = "a pattern";
-        self.known(table, place, &PATTERN);
-        let mut written = PATTERN.iter().filter(|key| table.contains_key(**key));
+    fn pattern(&mut self, value: &Spanned<DeValue<'_>>, list: &str) -> Option<Pattern> {
+        let table = self.as_table(value, &format!("an entry of `{list}`"))?;
+        self.known(table, "a pattern", schema::PATTERN);
+        let region = self.regions(table);
+        let fold = self.folds(table);
+        let arg = self.string(table, "arg");
+        if let Some(arg) = &arg
+            && let Some(fault) = scope::fault("arg", arg.value)
+        {
+            self.fault_in(fault, arg);
+        }
+        let mut written = KINDS.iter().filter(|key| table.contains_key(**key));
         let (first, second) = (written.next(), written.next());
         if first.is_none() || second.is_some() {
             let found = if first.is_none() {
@@ -77,11 +74,37 @@ impl Walk<'_> {
             "word" => PatternKind::Word,
             _ => PatternKind::Regex,
         };
-        let pattern = Pattern::new(kind, text.value.to_owned());
+        let mut pattern = Pattern::new(kind, text.value.to_owned());
+        pattern.region = region;
+        pattern.fold = fold;
+        pattern.arg = arg.map(|arg| arg.value.to_owned());
         if let Some(fault) = fault(&pattern, self.limits) {
             self.fault_in(fault, &text);
         }
         Some(pattern)
+    }
+
+    /// The regions at `region`, by their names.
+    pub(super) fn regions(&mut self, table: &DeTable<'_>) -> Vec<Region> {
+        let Some(texts) = self.one_or_more(table, "region") else {
+            return Vec::new();
+        };
+        let mut names = schema::regions();
+        names.push("code:<language>".to_owned());
+        let regions = self.list_of(texts, "region", &names, Region::from_name);
+        regions.unwrap_or_default()
+    }
+
+    /// The folds at `fold`, in the order of [`Fold::ALL`].
+    pub(super) fn folds(&mut self, table: &DeTable<'_>) -> Vec<Fold> {
+        let Some(texts) = self.one_or_more(table, "fold") else {
+            return Vec::new();
+        };
+        let names = Fold::ALL.map(|fold| fold.name().to_owned());
+        let folds = self.list_of(texts, "fold", &names, Fold::from_name);
+        let mut folds = folds.unwrap_or_default();
+        folds.sort_unstable();
+        folds
     }
 }
 

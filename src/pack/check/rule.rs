@@ -1,4 +1,4 @@
-//! One `[rule.<id>]`.
+//! Tables of the keys of rules: `[rule.<id>]`, `[defaults]`, `[override."pack/rule"]`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -6,41 +6,54 @@ use std::collections::HashSet;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::draft::{Draft, Layer, Place};
 use super::fault::Fault;
 use super::header::{Header, rule_id};
 use super::keys::Texts;
-use super::{Id, Span, Walk};
+use super::pattern::FORM;
+use super::{Id, Span, Walk, by_hand};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::pack::message;
+use crate::pack::schema::{self, Keys};
 use crate::rule::{Action, Channel, Examples, Rule, Severity};
 
-const RULE: [&str; 15] = [
-    "description",
-    "why",
-    "severity",
-    "on",
-    "tools",
-    "args",
-    "paths",
-    "match",
-    "action",
-    "instead",
-    "message",
-    "priority",
-    "tags",
-    "docs",
-    "examples",
-];
-const EXAMPLES: [&str; 2] = ["match", "no-match"];
+/// What a table of keys is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Defaults,
+    Rule,
+    Override,
+    Append,
+}
 
-/// Reads the rule at `key`. What it returns is whole only if nothing was reported meanwhile.
+impl Kind {
+    fn keys(self) -> Keys {
+        match self {
+            Kind::Defaults => schema::DEFAULTS,
+            Kind::Rule => schema::RULE,
+            Kind::Override => schema::OVERRIDE,
+            Kind::Append => schema::APPEND,
+        }
+    }
+
+    fn place(self) -> &'static str {
+        match self {
+            Kind::Defaults => "`[defaults]`",
+            Kind::Rule => "",
+            Kind::Override => "the override",
+            Kind::Append => "`append`",
+        }
+    }
+}
+
+/// Reads the rule at `key`, laid over the defaults of its file.
 pub(super) fn read(
     walk: &mut Walk<'_>,
     key: &Spanned<Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
     header: &Header<'_>,
-) -> Option<Rule> {
+) -> Option<Draft> {
     let full = format!("{}/{}", header.name, key.get_ref());
     let fault = rule_id(key.get_ref());
     let is_named = fault.is_none() && !header.name.is_empty();
@@ -59,39 +72,92 @@ pub(super) fn read(
         });
     }
     let table = walk.as_table(value, &format!("rule {}", quote(key.get_ref())))?;
-    walk.known(table, "", &RULE);
-    walk.read_rule(full, table, key.span(), header)
+    let own = walk.draft(Kind::Rule, table, header, key.span());
+    walk.required(table, &key.span());
+    walk.wants_example(table, &own.rule.examples, &key.span());
+    let mut draft = Draft::new(full, own.place.clone());
+    if let Some(defaults) = &header.defaults {
+        draft.lay(defaults.clone(), Layer::Defaults);
+    }
+    draft.lay(own, Layer::Rule);
+    is_named.then_some(draft)
 }
 
 impl Walk<'_> {
-    fn read_rule(
+    /// Reads what a table says of a rule.
+    pub(super) fn draft(
         &mut self,
-        full: String,
+        kind: Kind,
         table: &DeTable<'_>,
-        place: Span,
         header: &Header<'_>,
-    ) -> Option<Rule> {
+        span: Span,
+    ) -> Draft {
+        let file = self.file;
+        let mut draft = Draft::new(String::new(), Place { file, span });
+        self.given(table, kind.place(), kind.keys(), &mut draft.given);
+        let rule = &mut draft.rule;
+        self.words(table, rule);
+        if let Some(severity) = self.severity(table) {
+            rule.severity = severity;
+        }
+        if let Some(action) = self.action(table) {
+            rule.action = action;
+        }
+        self.scopes(table, header, rule);
+        self.options(table, header, rule);
+        rule.examples = self.examples(table);
+        rule.cases = self.cases(table);
+        self.condition(table, header, &mut draft);
+        draft
+    }
+
+    /// What must be written in every rule.
+    fn required(&mut self, table: &DeTable<'_>, place: &Span) {
         if !table.contains_key("description") {
             let help = "say in a sentence what the rule is about";
             self.missing("description", "", help, place.clone());
         }
-        let mut rule = Rule::new(full, Vec::new());
-        let description = self.filled_string(table, "description");
-        rule.why = self.optional(table, "why");
-        rule.instead = self.optional(table, "instead");
-        rule.message = self.message(table);
-        rule.priority = self.integer(table, "priority").unwrap_or(header.priority);
-        self.string(table, "docs");
-        self.strings(table, "tags");
-        self.consequence(table, header, &mut rule);
-        self.scopes(table, header, &mut rule);
-        rule.condition.any = self.patterns(table, &place);
-        rule.examples = self.examples(table, &place);
-        rule.description = description?.value.to_owned();
-        Some(rule)
+        if !table.contains_key("match") {
+            self.missing("match", "", FORM, place.clone());
+        } else if matches!(table["match"].get_ref(), DeValue::Table(table) if table.is_empty()) {
+            let fault = Fault::new(&code::NO_TRIGGER, "`match` is empty").with_help(FORM);
+            self.fault(fault, place.clone());
+        }
     }
 
-    fn optional(&mut self, table: &DeTable<'_>, key: &str) -> Option<String> {
+    /// The texts of a rule.
+    fn words(&mut self, table: &DeTable<'_>, rule: &mut Rule) {
+        rule.description = self.optional(table, "description").unwrap_or_default();
+        rule.why = self.optional(table, "why");
+        rule.docs = self.optional(table, "docs");
+        rule.instead = self.optional(table, "instead");
+        rule.message = self.template(table, "message");
+        if let Some(tags) = self.filled_strings(table, "tags") {
+            self.blanks(&tags, "tags");
+            rule.tags = tags.items.iter().map(|tag| tag.value.to_owned()).collect();
+        }
+        if let Some(text) = self.string(table, "replaced-by") {
+            let fault = by_hand::id_fault(text.value);
+            if let Some(fault) = fault {
+                self.fault_in(fault, &text);
+            }
+            rule.replaced_by = Some(text.value.to_owned());
+        }
+    }
+
+    /// Reports the entries of `texts` in which there is nothing.
+    pub(super) fn blanks(&mut self, texts: &Texts<'_>, key: &str) {
+        for text in texts
+            .items
+            .iter()
+            .filter(|text| text.value.trim().is_empty())
+        {
+            let fault = Fault::new(&code::EMPTY_VALUE, format!("an entry of `{key}` is empty"));
+            self.fault(fault, text.span.clone());
+        }
+    }
+
+    pub(super) fn optional(&mut self, table: &DeTable<'_>, key: &str) -> Option<String> {
         self.filled_string(table, key)
             .map(|text| text.value.to_owned())
     }
@@ -110,17 +176,6 @@ impl Walk<'_> {
         )
     }
 
-    /// Severity and action. A rule that gives its own severity does not take the action of `[defaults]`,
-    /// which was chosen for another one.
-    fn consequence(&mut self, table: &DeTable<'_>, header: &Header<'_>, rule: &mut Rule) {
-        let own = self.severity(table);
-        rule.severity = own.or(header.severity).unwrap_or(rule.severity);
-        rule.action = self
-            .action(table)
-            .or(header.action.filter(|_| own.is_none()))
-            .unwrap_or(rule.severity.default_action());
-    }
-
     /// The channels at `on`, in the order of [`Channel::ALL`].
     pub(super) fn on(&mut self, table: &DeTable<'_>) -> Option<Vec<Channel>> {
         let texts = self.strings(table, "on")?;
@@ -133,52 +188,44 @@ impl Walk<'_> {
             self.fault(fault, texts.span);
             return None;
         }
-        let names = Channel::ALL.map(Channel::name);
-        let mut channels = Vec::new();
-        let mut complete = true;
-        for text in &texts.items {
-            let Some(channel) = self.named(text, "on", &names, Channel::from_name) else {
-                complete = false;
-                continue;
-            };
-            if channels.contains(&channel) {
-                let message = format!("`on` names {} twice", quote(text.value));
-                self.fault(Fault::new(&code::BAD_VALUE, message), text.span.clone());
-            }
-            channels.push(channel);
-        }
+        let names = Channel::ALL.map(|channel| channel.name().to_owned());
+        let mut channels = self.list_of(texts, "on", &names, Channel::from_name)?;
         channels.sort_unstable();
-        // With one of them unknown, nothing can be said about what the rule reads.
-        complete.then_some(channels)
+        Some(channels)
     }
 
-    fn message(&mut self, table: &DeTable<'_>) -> Option<String> {
-        let text = self.filled_string(table, "message")?;
+    /// The template at `key`, checked.
+    pub(super) fn template(&mut self, table: &DeTable<'_>, key: &str) -> Option<String> {
+        let text = self.filled_string(table, key)?;
         for fault in message::faults(text.value) {
             self.fault_in(fault, &text);
         }
         Some(text.value.to_owned())
     }
 
-    fn examples(&mut self, table: &DeTable<'_>, place: &Span) -> Examples {
-        let mut examples = Examples::default();
-        if let Some(written) = self.table(table, "examples") {
-            self.known(written, "`examples`", &EXAMPLES);
-            let matching = self.strings(written, "match");
-            let not_matching = self.strings(written, "no-match");
-            self.repeated(matching.as_ref(), not_matching.as_ref());
-            examples.matching = owned(matching);
-            examples.not_matching = owned(not_matching);
+    fn examples(&mut self, table: &DeTable<'_>) -> Examples {
+        let Some(written) = self.table(table, "examples") else {
+            return Examples::default();
+        };
+        let matching = self.strings(written, "match");
+        let not_matching = self.strings(written, "no-match");
+        self.repeated(matching.as_ref(), not_matching.as_ref());
+        Examples {
+            matching: owned(matching),
+            not_matching: owned(not_matching),
         }
+    }
+
+    fn wants_example(&mut self, table: &DeTable<'_>, examples: &Examples, place: &Span) {
         let written = table.get("examples").map(Spanned::get_ref);
         let is_readable = written.is_none_or(|written| matches!(written, DeValue::Table(_)));
-        if examples.matching.is_empty() && is_readable {
+        let has_case = table.contains_key("case");
+        if examples.matching.is_empty() && is_readable && !has_case {
             let message = format!("{} has no example that breaks it", self.at(""));
             let fault = Fault::new(&code::NO_EXAMPLE, message)
                 .with_help("add `examples.match = [\"…\"]`; `ttsr test` runs it under every split");
             self.fault(fault, place.clone());
         }
-        examples
     }
 
     fn repeated(&mut self, matching: Option<&Texts<'_>>, not_matching: Option<&Texts<'_>>) {

@@ -1,4 +1,5 @@
-//! The scope of a rule: `on`, `tools`, `args`, `paths`, with `@list` filled in.
+//! The scope of a rule: `on`, `tools`, `args`, `paths`, `agents`, `models`, `providers`, with `@list`
+//! filled in.
 
 use globset::Error;
 use toml::de::DeTable;
@@ -39,21 +40,12 @@ fn paths(globs: &[String]) -> Result<(), Error> {
 impl Walk<'_> {
     /// Fills in the scope of `rule`.
     pub(super) fn scopes(&mut self, table: &DeTable<'_>, header: &Header<'_>, rule: &mut Rule) {
-        rule.on = self
-            .on(table)
-            .or_else(|| header.on.clone())
-            .unwrap_or_else(|| vec![Channel::Text, Channel::ToolInput]);
-        let reads_tools = rule.on.contains(&Channel::ToolInput);
-        for (key, default, target) in [
-            ("tools", &header.tools, &mut rule.tools),
-            ("args", &header.args, &mut rule.args),
-            ("paths", &header.paths, &mut rule.paths),
-        ] {
-            let own = self.scope(table, key, header);
-            if reads_tools {
-                *target = own.unwrap_or_else(|| default.clone());
-            } else if let Some((key, _)) = table.get_key_value(key) {
-                self.fault(unreachable(key.get_ref()), key.span());
+        if let Some(on) = self.on(table) {
+            rule.on = on;
+        }
+        for key in KEYS {
+            if let Some(written) = self.scope(table, key, header) {
+                *entries(rule, key) = written;
             }
         }
     }
@@ -81,7 +73,7 @@ impl Walk<'_> {
             }
             for entry in listed {
                 if let Some(fault) = fault(key, entry.value) {
-                    self.fault_in(fault, entry);
+                    self.fault_in(fault, &entry);
                 }
                 entries.push(entry.value.to_owned());
             }
@@ -91,14 +83,28 @@ impl Walk<'_> {
     }
 
     /// `text` itself, or the entries of the list it names.
-    fn entries_of<'e>(&mut self, text: &'e Text<'e>, header: &'e Header<'_>) -> &'e [Text<'e>] {
+    pub(super) fn entries_of<'e>(
+        &mut self,
+        text: &'e Text<'e>,
+        header: &'e Header<'_>,
+    ) -> Vec<Text<'e>> {
         let Some(name) = text.value.strip_prefix('@') else {
-            return std::slice::from_ref(text);
+            return vec![text.clone()];
         };
         if let Some(list) = header.lists.get(name) {
-            return &list.items;
+            return list.items.clone();
         }
-        let names: Vec<&str> = header.lists.keys().copied().collect();
+        if let Some(list) = header.imported.get(name) {
+            let at = |value: &'e String| Text {
+                value,
+                span: text.span.clone(),
+            };
+            return list.iter().map(at).collect();
+        }
+        let own = header.lists.keys().copied();
+        let names: Vec<&str> = own
+            .chain(header.imported.keys().map(String::as_str))
+            .collect();
         let fault = Fault::new(
             &code::UNKNOWN_LIST,
             format!("there is no list {}", quote(name)),
@@ -108,7 +114,7 @@ impl Walk<'_> {
             nearest::help(name, &names)
         ));
         self.fault(fault, text.span.clone());
-        &[]
+        Vec::new()
     }
 }
 
@@ -121,6 +127,32 @@ fn too_many(key: &str, entries: usize) -> Fault {
     Fault::new(&code::SCOPE_TOO_LONG, message).with_help("use globs instead of single names")
 }
 
+/// The keys of a scope besides `on`.
+pub(super) const KEYS: [&str; 6] = ["tools", "args", "paths", "agents", "models", "providers"];
+
+/// The entries of `rule` at one of [`KEYS`].
+pub(super) fn entries<'r>(rule: &'r mut Rule, key: &str) -> &'r mut Vec<String> {
+    match key {
+        "tools" => &mut rule.tools,
+        "args" => &mut rule.args,
+        "paths" => &mut rule.paths,
+        "agents" => &mut rule.agents,
+        "models" => &mut rule.models,
+        "providers" => &mut rule.providers,
+        _ => unreachable!("{key} is no scope"),
+    }
+}
+
+/// Whether a rule that reads `on` can have a scope `key`: only tool calls have arguments and files, only
+/// they and what they give back have tools.
+pub(super) fn is_reachable(key: &str, on: &[Channel]) -> bool {
+    match key {
+        "tools" => on.contains(&Channel::ToolInput) || on.contains(&Channel::ToolOutput),
+        "args" | "paths" => on.contains(&Channel::ToolInput),
+        _ => true,
+    }
+}
+
 /// The fault of a scope on tool calls in a rule that reads none.
 pub(super) fn unreachable(key: &str) -> Fault {
     let message = format!("`{key}` has no effect: `on` does not name `tool-input`");
@@ -131,12 +163,12 @@ pub(super) fn unreachable(key: &str) -> Fault {
 /// What is wrong with one entry of the scope `key`, if something is.
 pub(super) fn fault(key: &str, entry: &str) -> Option<Fault> {
     match key {
-        "tools" => glob_fault(entry, tools),
         "paths" => match entry.strip_prefix('!') {
             Some(glob) => glob_fault(glob, paths).map(|fault| shifted(fault, 1)),
             None => glob_fault(entry, paths),
         },
-        _ => arg_fault(entry),
+        "args" | "arg" => arg_fault(entry),
+        _ => glob_fault(entry, tools),
     }
 }
 

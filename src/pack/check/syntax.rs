@@ -29,7 +29,7 @@ pub(super) fn walk(walk: &mut Walk<'_>) {
 fn recovered(walk: &mut Walk<'_>) {
     let (root, mut errors) = DeTable::parse_recoverable(walk.text);
     walk.root(root.get_ref());
-    walk.rules.clear();
+    walk.drafts.clear();
     walk.ids.clear();
     walk.rule = None;
     errors.sort_by_key(start);

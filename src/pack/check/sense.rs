@@ -1,0 +1,622 @@
+//! Whether the keys of a whole rule make sense together. What has no effect, what can never be met and what
+//! cannot be done where the rule reads is an error: a rule is never silently inactive.
+//!
+//! Works on [`Rule`]s, so that rules made in code and overridden rules are judged like those in files. Each
+//! fault names the key it is about.
+
+use regex_syntax::hir::{Hir, HirKind};
+
+use super::condition::{path, triggers};
+use super::fault::Fault;
+use super::pattern::FORM;
+use super::{option, scope};
+use crate::limits::Limits;
+use crate::matcher::pattern;
+use crate::pack::diagnostic::code;
+use crate::pack::escape::quote;
+use crate::rule::{
+    Action, Allowance, Bound, Capture, Case, Channel, Condition, Partial, Pattern, Region, Repeat,
+    Retry, Rule, Status, Within,
+};
+
+/// A fault and the key it is about; an empty path is the rule as a whole.
+pub(super) type Found = (&'static str, Fault);
+
+/// Everything that makes no sense in `rule`.
+pub(super) fn faults(rule: &Rule, limits: &Limits) -> Vec<Found> {
+    let mut found = Vec::new();
+    trigger(&rule.condition, &mut found);
+    if !found.is_empty() {
+        return found;
+    }
+    windows(&rule.condition, &mut found);
+    any_only(&rule.condition, &mut found);
+    capture(&rule.condition, limits, &mut found);
+    detectors(rule, &mut found);
+    patterns(rule, &mut found);
+    scopes(rule, &mut found);
+    action(rule, &mut found);
+    options(rule, &mut found);
+    bounds(rule, &mut found);
+    cases(rule, &mut found);
+    found
+}
+
+fn no_effect(path: &'static str, why: &str, help: &str) -> Found {
+    let message = format!("`{path}` has no effect: {why}");
+    (path, Fault::new(&code::NO_EFFECT, message).with_help(help))
+}
+
+fn contradiction(path: &'static str, why: impl Into<String>, help: &str) -> Found {
+    (path, Fault::new(&code::CONTRADICTION, why).with_help(help))
+}
+
+/// Exactly one thing breaks a rule.
+fn trigger(condition: &Condition, found: &mut Vec<Found>) {
+    match triggers(condition)[..] {
+        [_] => {}
+        [] if condition.none.is_empty() => {
+            let message = "`match` holds nothing that could break the rule";
+            found.push((
+                "match",
+                Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
+            ));
+        }
+        [] => {
+            let message =
+                "`match` has `none` alone: it says what saves a text, not what breaks the rule";
+            found.push((
+                "match",
+                Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
+            ));
+        }
+        [first, second, ..] => found.push(contradiction(
+            path(second),
+            format!("`{second}` stands beside `{first}`: one thing breaks a rule"),
+            "write two rules, one for each; alternatives of patterns all go into `any`",
+        )),
+    }
+}
+
+fn windows(condition: &Condition, found: &mut Vec<Found>) {
+    for (list, name, patterns) in [
+        ("match.all", "all", &condition.all),
+        ("match.sequence", "sequence", &condition.sequence),
+    ] {
+        if patterns.len() == 1 {
+            let why = format!("`{name}` has one entry: that is `any`");
+            found.push(contradiction(
+                list,
+                why,
+                "write `match.any`, or add what must match besides",
+            ));
+        }
+    }
+    let Some(within) = condition.within else {
+        return;
+    };
+    let is_used =
+        !condition.all.is_empty() || !condition.sequence.is_empty() || !condition.none.is_empty();
+    if !is_used {
+        found.push(no_effect(
+            "match.within",
+            "nothing here is looked for in a window",
+            "it is for `all`, `sequence` and `none`; remove it",
+        ));
+    }
+    if within == Within::Message && !condition.none.is_empty() {
+        found.push(contradiction(
+            "match.within",
+            "`none` looks beside the match, in the same text; `message = true` spans texts",
+            "write `part = true`, or a number of lines or characters",
+        ));
+    }
+    if matches!(within, Within::Lines(0) | Within::Chars(0)) {
+        found.push(zero("match.within"));
+    }
+}
+
+fn zero(path: &'static str) -> Found {
+    let message = format!("`{path}` is 0, which nothing can meet");
+    (
+        path,
+        Fault::new(&code::BAD_VALUE, message).with_help("write 1 or more, or leave it out"),
+    )
+}
+
+/// What is said of the one match of `any`.
+fn any_only(condition: &Condition, found: &mut Vec<Found>) {
+    let given = [
+        (condition.first.is_some(), "match.first"),
+        (condition.last.is_some(), "match.last"),
+        (condition.line, "match.line"),
+        (condition.count.is_some(), "match.count"),
+        (condition.capture.is_some(), "match.capture"),
+    ];
+    if condition.any.is_empty() {
+        for (_, key) in given.into_iter().filter(|(is_there, _)| *is_there) {
+            found.push(no_effect(
+                key,
+                "it is about the matches of `any`, and there is no `any`",
+                "remove it, or write `any`",
+            ));
+        }
+    }
+    if condition.first.is_some() && condition.last.is_some() {
+        found.push(contradiction(
+            "match.last",
+            "`first` and `last` exclude each other but in texts shorter than both",
+            "keep one of the two, or write two rules",
+        ));
+    }
+    for (number, key) in [
+        (condition.first, "match.first"),
+        (condition.last, "match.last"),
+    ] {
+        if number == Some(0) {
+            found.push(zero(key));
+        }
+    }
+    if condition.count.is_some_and(|count| count.times == 0) {
+        found.push(zero("match.count"));
+    }
+}
+
+fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<Found>) {
+    let Some(Capture {
+        group,
+        entropy,
+        not_in,
+    }) = &condition.capture
+    else {
+        return;
+    };
+    if entropy.is_none() && not_in.is_empty() {
+        found.push(no_effect(
+            "match.capture",
+            "it asks for nothing",
+            "add `entropy = 3.5` or `not-in = [\"…\"]`",
+        ));
+    }
+    let Some(group) = group else {
+        return;
+    };
+    for written in &condition.any {
+        let groups = groups(written, limits);
+        if !groups.contains(group) {
+            let message = format!(
+                "pattern {} has no group {}",
+                quote(&written.text),
+                quote(group)
+            );
+            let help = format!("it has: {}", groups.join(", "));
+            found.push((
+                "match.capture",
+                Fault::new(&code::CAPTURE_GROUP, message).with_help(help),
+            ));
+        }
+    }
+}
+
+/// The numbers and names of the groups of a pattern.
+fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
+    let mut groups = vec!["0".to_owned()];
+    let Ok(hir) = pattern::parse(&written.to_regex(), limits) else {
+        return groups;
+    };
+    let mut left: Vec<&Hir> = vec![&hir];
+    while let Some(hir) = left.pop() {
+        match hir.kind() {
+            HirKind::Capture(capture) => {
+                groups.push(capture.index.to_string());
+                groups.extend(capture.name.as_ref().map(ToString::to_string));
+                left.push(&capture.sub);
+            }
+            HirKind::Repetition(repetition) => left.push(&repetition.sub),
+            HirKind::Concat(subs) | HirKind::Alternation(subs) => left.extend(subs),
+            _ => {}
+        }
+    }
+    groups.sort();
+    groups.dedup();
+    groups
+}
+
+fn detectors(rule: &Rule, found: &mut Vec<Found>) {
+    let condition = &rule.condition;
+    let kind = triggers(condition)[0];
+    let is_pattern = ["any", "all", "sequence"].contains(&kind);
+    if !is_pattern && !condition.none.is_empty() {
+        let why = format!("`{kind}` is not a match that something could stand beside");
+        found.push(no_effect("match.none", &why, "remove it"));
+    }
+    if let Some(repetition) = &condition.repetition {
+        let (shortest, longest) = repetition.unit_chars;
+        if shortest == 0 || longest < shortest || repetition.times < 2 {
+            let why = "`repetition` needs `1 <= shortest <= longest` and at least two times";
+            found.push(contradiction(
+                "match.repetition",
+                why,
+                "such as `{ unit-chars = [20, 400], times = 4 }`",
+            ));
+        }
+    }
+    if let Some(limit) = &condition.limit {
+        bound(limit, rule, found);
+    }
+    if condition
+        .script
+        .as_ref()
+        .is_some_and(|script| script.expect.is_empty())
+    {
+        found.push(contradiction(
+            "match.script",
+            "`script` expects nothing",
+            "write `match.script = { expect = [\"latin\"] }`",
+        ));
+    }
+    if let Some(doom) = &condition.doom_loop {
+        if !rule.on.contains(&Channel::ToolInput) {
+            found.push(no_effect(
+                "match.doom-loop",
+                "`on` does not name `tool-input`",
+                "add \"tool-input\" to `on`",
+            ));
+        }
+        if doom.times < 2 || doom.differing >= doom.times {
+            let why = "`doom-loop` needs at least two times, and fewer of them that differ";
+            found.push(contradiction(
+                "match.doom-loop",
+                why,
+                "such as `{ times = 3 }`",
+            ));
+        }
+    }
+}
+
+fn bound(limit: &Bound, rule: &Rule, found: &mut Vec<Found>) {
+    let Bound {
+        bytes,
+        lines,
+        deltas,
+        tokens,
+        millis,
+        stall_millis,
+    } = *limit;
+    let all = [bytes, lines, deltas, tokens, millis, stall_millis];
+    if all.iter().all(Option::is_none) {
+        found.push(contradiction(
+            "match.limit",
+            "`limit` bounds nothing",
+            "write `match.limit = { bytes = 100000 }`",
+        ));
+    }
+    if all.contains(&Some(0)) {
+        found.push(zero("match.limit"));
+    }
+    let needs_stream = deltas.or(millis).or(stall_millis).is_some();
+    if needs_stream && !reads_stream(rule) {
+        let why = "no channel in `on` arrives in deltas";
+        found.push(no_effect(
+            "match.limit",
+            why,
+            "name `text`, `reasoning` or `tool-input` in `on`",
+        ));
+    }
+}
+
+fn reads_stream(rule: &Rule) -> bool {
+    rule.on
+        .iter()
+        .any(|channel| Channel::STREAMED.contains(channel))
+}
+
+fn patterns(rule: &Rule, found: &mut Vec<Found>) {
+    let condition = &rule.condition;
+    for (key, patterns) in [
+        ("match.any", &condition.any),
+        ("match.all", &condition.all),
+        ("match.sequence", &condition.sequence),
+        ("match.none", &condition.none),
+    ] {
+        for written in patterns {
+            pattern_scope(key, written, rule, found);
+        }
+    }
+}
+
+fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<Found>) {
+    let reads_calls = rule.on.contains(&Channel::ToolInput);
+    if written.arg.is_some() && !reads_calls {
+        let fault = Fault::new(
+            &code::UNREACHABLE_SCOPE,
+            format!(
+                "pattern {} has `arg`: `on` does not name `tool-input`",
+                quote(&written.text)
+            ),
+        );
+        found.push((
+            key,
+            fault.with_help("add \"tool-input\" to `on`, or remove `arg`"),
+        ));
+    }
+    if written.region.contains(&Region::File) && !reads_calls {
+        let fault = Fault::new(
+            &code::UNREACHABLE_SCOPE,
+            format!(
+                "pattern {} looks in files: `on` does not name `tool-input`",
+                quote(&written.text)
+            ),
+        );
+        found.push((
+            key,
+            fault.with_help("add \"tool-input\" to `on`, or leave out the region `file`"),
+        ));
+    }
+    if let Some((one, other)) = disjoint(&written.region) {
+        found.push(contradiction(
+            key,
+            format!("nothing is both `{}` and `{}`", one.name(), other.name()),
+            "a list of regions is where all of them are at once; for one or the other write two patterns",
+        ));
+    }
+    if has_twice(&written.fold) || has_twice(&written.region) {
+        found.push(contradiction(
+            key,
+            "a region or a fold is named twice",
+            "name it once",
+        ));
+    }
+}
+
+fn has_twice<T: PartialEq>(list: &[T]) -> bool {
+    list.iter()
+        .enumerate()
+        .any(|(index, one)| list[..index].contains(one))
+}
+
+/// Two regions of the list that never overlap.
+fn disjoint(regions: &[Region]) -> Option<(&Region, &Region)> {
+    let after = |index: usize| regions[index + 1..].iter();
+    let pairs = regions.iter().enumerate();
+    let mut pairs = pairs.flat_map(|(index, one)| after(index).map(move |other| (one, other)));
+    pairs.find(|(one, other)| {
+        let is_one_language =
+            is_code(one) && is_code(other) && [one, other].contains(&&&Region::Code);
+        one != other && group(one).is_some() && group(one) == group(other) && !is_one_language
+    })
+}
+
+fn is_code(region: &Region) -> bool {
+    matches!(region, Region::Code | Region::CodeIn(_))
+}
+
+/// Regions of the same group exclude each other.
+fn group(region: &Region) -> Option<u8> {
+    match region {
+        Region::Code | Region::CodeIn(_) | Region::Prose | Region::InlineCode | Region::Heading => {
+            Some(0)
+        }
+        Region::Added | Region::Removed => Some(1),
+        Region::Comment | Region::String | Region::CodeOnly => Some(2),
+        Region::Quote | Region::File | Region::Shell => None,
+    }
+}
+
+fn scopes(rule: &Rule, found: &mut Vec<Found>) {
+    for (key, entries) in [
+        ("tools", &rule.tools),
+        ("args", &rule.args),
+        ("paths", &rule.paths),
+    ] {
+        if !entries.is_empty() && !scope::is_reachable(key, &rule.on) {
+            found.push((key, scope::unreachable(key)));
+        }
+    }
+}
+
+/// Whether the action can be done where the rule reads.
+fn action(rule: &Rule, found: &mut Vec<Found>) {
+    let name = rule.action.name();
+    let mut refuse = |channel: Channel, help: &str| {
+        let message = format!("action `{name}` cannot be done on `{}`", channel.name());
+        found.push((
+            "action",
+            Fault::new(&code::ACTION_CHANNEL, message).with_help(help),
+        ));
+    };
+    for channel in &rule.on {
+        let is_streamed = Channel::STREAMED.contains(channel);
+        match rule.action {
+            Action::Redact if !is_streamed => {
+                refuse(
+                    *channel,
+                    "it takes text out of a stream: name `text`, `reasoning` or `tool-input` in `on`",
+                );
+            }
+            Action::Consult if *channel != Channel::ToolInput => {
+                refuse(
+                    *channel,
+                    "it asks before a tool call runs: write `on = [\"tool-input\"]`",
+                );
+            }
+            action if action.is_for_whole_text() && is_streamed => {
+                refuse(
+                    *channel,
+                    "it is for texts that come whole: `tool-output`, `user-input` or `error` in `on`",
+                );
+            }
+            _ => {}
+        }
+    }
+    let condition = &rule.condition;
+    let has_span = !condition.any.is_empty() || condition.leak || condition.unknown_name.is_some();
+    if rule.action == Action::Redact && !has_span {
+        let kind = triggers(condition)[0];
+        found.push(contradiction(
+            "action",
+            format!("`redact` needs one text to take out; `{kind}` has none"),
+            "use `any`, or another action",
+        ));
+    }
+}
+
+/// Options of actions that the rule does not take.
+fn options(rule: &Rule, found: &mut Vec<Found>) {
+    let is = |action| rule.action == action;
+    let of = |key: &'static str, action: &str| {
+        no_effect(
+            key,
+            &format!("it belongs to the action `{action}`"),
+            &format!("write `action = \"{action}\"`, or remove `{key}`"),
+        )
+    };
+    if rule.retry != Retry::default() && !is(Action::Retry) {
+        found.push(of("retry", "retry"));
+    }
+    if rule.partial != Partial::default() && !is(Action::Retry) {
+        found.push(of("partial", "retry"));
+    }
+    if rule.replacement.is_some() && !is(Action::Redact) {
+        found.push(of("replacement", "redact"));
+    }
+    if rule.consult.is_some() && !is(Action::Consult) {
+        found.push(of("consult", "consult"));
+    }
+    if rule.header.is_some() && !is(Action::SetHeader) {
+        found.push(of("header", "set-header"));
+    }
+    needs(rule, found);
+    let has_candidates = triggers(&rule.condition)
+        .iter()
+        .any(|kind| ["any", "all", "sequence", "leak"].contains(kind));
+    if rule.hold && !reads_stream(rule) {
+        found.push(no_effect(
+            "hold",
+            "what comes whole does not leak",
+            "remove it",
+        ));
+    } else if rule.hold && !has_candidates {
+        found.push(no_effect(
+            "hold",
+            "there is no text that could be held",
+            "it is for patterns; remove it",
+        ));
+    }
+    if rule.replaced_by.is_some() && rule.status != Status::Deprecated {
+        found.push(no_effect(
+            "replaced-by",
+            "the rule is not deprecated",
+            "add `status = \"deprecated\"`",
+        ));
+    }
+}
+
+/// Options that an action cannot do without.
+fn needs(rule: &Rule, found: &mut Vec<Found>) {
+    let mut missing = |path: &'static str, help: &str| {
+        let message = format!("action `{}` needs `{path}`", rule.action.name());
+        found.push((
+            "action",
+            Fault::new(&code::MISSING_KEY, message).with_help(help),
+        ));
+    };
+    if rule.action == Action::Consult
+        && rule
+            .consult
+            .as_ref()
+            .is_none_or(|consult| consult.prompt.is_empty())
+    {
+        missing("consult.prompt", "write `consult = { prompt = \"…\" }`");
+    }
+    let is_whole =
+        |header: &crate::rule::Header| !header.name.is_empty() && !header.value.is_empty();
+    if rule.action == Action::SetHeader && !rule.header.as_ref().is_some_and(is_whole) {
+        missing(
+            "header",
+            "write `header = { name = \"x-route\", value = \"careful\" }`",
+        );
+    }
+}
+
+/// Bounds that rules made in code may have and rules in files cannot.
+fn bounds(rule: &Rule, found: &mut Vec<Found>) {
+    if rule.retry.max == 0 {
+        found.push(zero("retry.max"));
+    }
+    if rule
+        .retry
+        .then
+        .is_some_and(|then| !crate::pack::schema::THEN.contains(&then))
+    {
+        found.push(contradiction(
+            "retry.then",
+            "`then` cannot be this action",
+            "`observe`, `warn`, `inject`, `handoff` or `abort`",
+        ));
+    }
+    let Repeat {
+        cooldown_turns,
+        per_turn,
+        per_session,
+    } = rule.repeat.unwrap_or_default();
+    let Allowance {
+        per_turn: allowed,
+        per_session: in_all,
+    } = rule.allowance;
+    for (number, key) in [
+        (cooldown_turns, "repeat.cooldown-turns"),
+        (per_turn, "repeat.per-turn"),
+        (per_session, "repeat.per-session"),
+        (allowed, "allowance.per-turn"),
+        (in_all, "allowance.per-session"),
+    ] {
+        if number == Some(0) {
+            found.push(zero(key));
+        }
+    }
+    if let Some(header) = &rule.header {
+        let faults = [
+            option::header_name(&header.name),
+            option::header_value(&header.value),
+        ];
+        found.extend(faults.into_iter().flatten().map(|fault| ("header", fault)));
+    }
+}
+
+/// What a case expects, the rule must be able to do.
+fn cases(rule: &Rule, found: &mut Vec<Found>) {
+    for case in &rule.cases {
+        let Case {
+            channel,
+            expect: Some(expected),
+            ..
+        } = case
+        else {
+            continue;
+        };
+        if !rule.on.contains(channel) {
+            let why = format!(
+                "a case expects something on `{}`, which the rule does not read",
+                channel.name()
+            );
+            found.push(contradiction(
+                "case",
+                why,
+                "write `expect = \"nothing\"`, or add the channel to `on`",
+            ));
+        }
+        if *expected != rule.action && super::draft::then(rule) != Some(*expected) {
+            let why = format!(
+                "a case expects `{}`, the rule does `{}`",
+                expected.name(),
+                rule.action.name()
+            );
+            found.push(contradiction(
+                "case",
+                why,
+                "write what the rule does, or `nothing`",
+            ));
+        }
+    }
+}
