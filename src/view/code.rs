@@ -29,7 +29,10 @@
 //!
 //! A `/`, `-` or `<` that may begin a comment, and a Rust `'` with the character behind it.
 
+// The paths are spelled out so that fuzz targets and the oracle can take this file by itself.
+#[path = "code/family.rs"]
 mod family;
+#[path = "code/lexer.rs"]
 mod lexer;
 
 use super::piece::{Held, Piece, Regions, Sink, Tag};
@@ -194,4 +197,5 @@ impl Code {
 }
 
 #[cfg(test)]
+#[path = "code/tests.rs"]
 mod tests;

@@ -33,7 +33,10 @@
 //! The blanks a line begins with; a line that may yet be a fence, a rule or an underline; from a backtick on,
 //! what may be inline code, until the paragraph ends; blank lines after indented code. All else flows at once.
 
+// The paths are spelled out so that fuzz targets can take this file by itself.
+#[path = "fence/line.rs"]
 mod line;
+#[path = "fence/span.rs"]
 mod span;
 
 use memchr::memchr;
@@ -356,4 +359,5 @@ fn after(column: usize, byte: u8) -> usize {
 }
 
 #[cfg(test)]
+#[path = "fence/tests.rs"]
 mod tests;

@@ -4,7 +4,7 @@
 //! read twice but a line of `-` or `*` that turns out to be no rule, once.
 
 use super::{Blanks, Container, Fence, Indentation, Leaf, Markdown, Out, after, heading};
-use crate::view::piece::{Held, Language, Piece, Sink};
+use super::super::piece::{Held, Language, Piece, Sink};
 
 /// Where in a line the text is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

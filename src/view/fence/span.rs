@@ -6,7 +6,7 @@
 use memchr::memchr;
 
 use super::Out;
-use crate::view::piece::{Held, Piece, Sink, Tag};
+use super::super::piece::{Held, Piece, Sink, Tag};
 
 /// The code spans of a text that is read in pieces.
 #[derive(Clone, Debug)]
