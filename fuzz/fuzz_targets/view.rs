@@ -1,0 +1,47 @@
+//! The views, as the crate has them, and what a sink sees of them, byte by byte.
+
+#![allow(dead_code)] // each target uses one view
+
+#[path = "../../src/view/code.rs"]
+pub(crate) mod code;
+#[path = "../../src/view/fence.rs"]
+pub(crate) mod fence;
+#[path = "../../src/view/piece.rs"]
+pub(crate) mod piece;
+
+use piece::{Piece, Sink, Tag};
+
+/// What came in: each byte with its tag, its place and when it was certain, and the cuts.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) bytes: Vec<(u8, Tag, u64, u64, u64)>,
+    cuts: Vec<(usize, u64, u64)>,
+    turns: Vec<(usize, Tag, u64, u64)>,
+}
+
+impl Sink for Seen {
+    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+        self.turns.push((self.bytes.len(), tag, at, decided));
+    }
+
+    fn take(&mut self, piece: Piece<'_>) {
+        let tag = self.turns.last().expect("a piece before any turn").1;
+        for (index, &byte) in piece.bytes.iter().enumerate() {
+            let (start, end) = (piece.start(index), piece.end(index));
+            assert!(start < end && end <= piece.decided(index));
+            self.bytes.push((byte, tag, start, end, piece.decided(index)));
+        }
+    }
+
+    fn cut(&mut self, end: u64, decided: u64) {
+        self.cuts.push((self.bytes.len(), end, decided));
+    }
+}
+
+/// Pieces of a text, with the places they begin at.
+pub(crate) fn pieces(text: &[u8], size: usize) -> impl Iterator<Item = Piece<'_>> {
+    let starts = (0..).step_by(size);
+    text.chunks(size)
+        .zip(starts)
+        .map(|(bytes, at)| Piece::verbatim(bytes, at))
+}

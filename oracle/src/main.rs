@@ -1,0 +1,269 @@
+//! Compares comments and strings with the grammars of tree-sitter, on real files.
+//!
+//! `cargo run --release --manifest-path oracle/Cargo.toml [-- [--show N] FOLDER…]`
+//!
+//! Without folders: the sources in cargo's registry. Files that tree-sitter does not read without an error
+//! are left out. Ends with status 1 where more files of a language differ than [`ALLOWED`] of a thousand;
+//! `--show` prints the first difference of so many files of each language.
+
+mod view;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tree_sitter::{Node, Parser};
+use view::code::Code;
+use view::piece::{Language, Piece, Regions, Sink, Tag};
+
+/// Most files in a thousand that may differ: what the module's documentation says is not seen.
+const ALLOWED: usize = 20;
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let show = take_show(&mut arguments);
+    let roots: Vec<PathBuf> = match arguments.is_empty() {
+        true => registry().into_iter().collect(),
+        false => arguments.into_iter().map(PathBuf::from).collect(),
+    };
+    if roots.is_empty() {
+        println!("skipped: no sources of cargo's registry");
+    }
+    let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
+    for root in roots {
+        for file in files(&root) {
+            let Some(name) = language(&file) else {
+                continue;
+            };
+            let Ok(text) = std::fs::read(&file) else {
+                continue;
+            };
+            tallies
+                .entry(name)
+                .or_default()
+                .compare(name, &file, &text, show);
+        }
+    }
+    let mut right = true;
+    for (name, tally) in &tallies {
+        println!("{name}: {tally:?}");
+        right &= tally.differing * 1000 <= tally.files * ALLOWED;
+    }
+    if right {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn take_show(arguments: &mut Vec<String>) -> usize {
+    let Some(at) = arguments.iter().position(|one| one == "--show") else {
+        return 0;
+    };
+    arguments.remove(at);
+    arguments.remove(at).parse().expect("--show takes a number")
+}
+
+fn registry() -> Option<PathBuf> {
+    let cargo = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| {
+            let home = std::env::var_os("HOME")?;
+            Some(Path::new(&home).join(".cargo"))
+        })?;
+    let sources = cargo.join("registry/src");
+    sources.is_dir().then_some(sources)
+}
+
+fn files(root: &Path) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(kind) if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn language(file: &Path) -> Option<&'static str> {
+    Some(match file.extension()?.to_str()? {
+        "rs" => "rust",
+        "py" => "python",
+        "js" | "mjs" | "cjs" | "jsx" => "javascript",
+        "ts" => "typescript",
+        "tsx" => "tsx",
+        "go" => "go",
+        "sh" | "bash" => "bash",
+        _ => return None,
+    })
+}
+
+fn grammar(name: &str) -> tree_sitter::Language {
+    match name {
+        "rust" => tree_sitter_rust::LANGUAGE.into(),
+        "python" => tree_sitter_python::LANGUAGE.into(),
+        "javascript" => tree_sitter_javascript::LANGUAGE.into(),
+        "typescript" => tree_sitter_typescript::LANGUAGE_TYPESCRIPT.into(),
+        "tsx" => tree_sitter_typescript::LANGUAGE_TSX.into(),
+        "go" => tree_sitter_go::LANGUAGE.into(),
+        _ => tree_sitter_bash::LANGUAGE.into(),
+    }
+}
+
+/// What came of the files of a language.
+#[derive(Debug, Default)]
+struct Tally {
+    files: usize,
+    bytes: usize,
+    not_parsed: usize,
+    differing: usize,
+    differing_bytes: usize,
+}
+
+impl Tally {
+    fn compare(&mut self, name: &str, file: &Path, text: &[u8], show: usize) {
+        let mut parser = Parser::new();
+        parser
+            .set_language(&grammar(name))
+            .expect("the versions fit");
+        let tree = parser.parse(text, None).expect("there is a language");
+        if tree.root_node().has_error() {
+            self.not_parsed += 1;
+            return;
+        }
+        let (ours, theirs) = (ours(name, text), theirs(tree.root_node(), text));
+        self.files += 1;
+        self.bytes += text.len();
+        let differing = (0..text.len()).filter(|&at| ours[at] != theirs[at]).count();
+        self.differing_bytes += differing;
+        if differing == 0 {
+            return;
+        }
+        self.differing += 1;
+        if self.differing <= show {
+            let at = (0..text.len())
+                .find(|&at| ours[at] != theirs[at])
+                .expect("one differs");
+            let around = at.saturating_sub(60)..(at + 40).min(text.len());
+            let line = text[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+            println!("{}:{line}", file.display());
+            println!("  text   {}", printable(&text[around.clone()]));
+            println!(
+                "  ours   {}",
+                String::from_utf8_lossy(&ours[around.clone()])
+            );
+            println!("  theirs {}", String::from_utf8_lossy(&theirs[around]));
+        }
+    }
+}
+
+fn printable(text: &[u8]) -> String {
+    let shown = |&byte: &u8| {
+        if (b' '..=b'~').contains(&byte) {
+            byte as char
+        } else {
+            '.'
+        }
+    };
+    text.iter().map(shown).collect()
+}
+
+/// A letter for each byte.
+struct Letters(Vec<u8>, u8);
+
+impl Sink for Letters {
+    fn turn(&mut self, tag: Tag, _: u64, _: u64) {
+        self.1 = match tag.regions {
+            regions if regions.contains(Regions::COMMENT) => b'c',
+            regions if regions.contains(Regions::STRING) => b's',
+            _ => b'-',
+        };
+    }
+
+    fn take(&mut self, piece: Piece<'_>) {
+        self.0.extend(piece.bytes.iter().map(|_| self.1));
+    }
+
+    fn cut(&mut self, _: u64, _: u64) {}
+}
+
+fn ours(name: &str, text: &[u8]) -> Vec<u8> {
+    let (mut code, mut letters) = (Code::default(), Letters(Vec::new(), b'-'));
+    let tag = Tag {
+        language: Language::new(name),
+        ..Tag::default()
+    };
+    code.turn(tag, 0, 0, &mut letters);
+    if !text.is_empty() {
+        code.take(Piece::verbatim(text, 0), &mut letters);
+    }
+    code.cut(text.len() as u64, text.len() as u64, &mut letters);
+    letters.0
+}
+
+fn theirs(root: Node<'_>, text: &[u8]) -> Vec<u8> {
+    let mut letters = vec![b'-'; text.len()];
+    let mut cursor = root.walk();
+    // Outer nodes come before inner ones, so what is inside overwrites what is around it.
+    loop {
+        mark(cursor.node(), text, &mut letters);
+        if cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return letters;
+            }
+        }
+    }
+}
+
+fn mark(node: Node<'_>, text: &[u8], letters: &mut [u8]) {
+    let (start, mut end) = (node.start_byte(), node.end_byte());
+    if !node.is_named() || start == end {
+        return;
+    }
+    match node.kind() {
+        "comment" | "line_comment" | "block_comment" => {
+            // Some grammars count the line ending behind a line comment.
+            end -= usize::from(text[end - 1] == b'\n' && node.kind() != "block_comment");
+            letters[start..end].fill(b'c');
+        }
+        "string"
+        | "string_literal"
+        | "raw_string_literal"
+        | "char_literal"
+        | "template_string"
+        | "interpreted_string_literal"
+        | "rune_literal"
+        | "raw_string"
+        | "ansi_c_string" => {
+            let quotes = |byte: &u8| matches!(byte, b'"' | b'\'' | b'`');
+            let prefix = text[start..end].iter().position(quotes).unwrap_or(0);
+            letters[start + prefix..end].fill(b's');
+        }
+        "heredoc_body" | "heredoc_end" => letters[start..end].fill(b's'),
+        "regex" => {
+            let flags = text[start..end]
+                .iter()
+                .rev()
+                .take_while(|&&byte| byte != b'/')
+                .count();
+            letters[start..end - flags].fill(b's');
+        }
+        // The delimiters are part of the string, what they hold is not.
+        "template_substitution" => letters[start + 2..end - 1].fill(b'-'),
+        "command_substitution" if letters[start] == b's' && text[start] == b'$' => {
+            letters[start + 2..end - 1].fill(b'-');
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,181 @@
+//! Which languages are read alike, and how they differ.
+
+/// How a language writes comments and strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Rust,
+    Go,
+    /// JavaScript and TypeScript.
+    Script,
+    C,
+    /// Like C, with blocks of text in `"""` (Java, Kotlin, Swift, Scala).
+    Java,
+    Css,
+    Json,
+    Python,
+    Shell,
+    Toml,
+    Yaml,
+    Sql,
+    /// HTML and XML.
+    Markup,
+}
+
+/// Names of languages, as info strings give them, and extensions of files.
+const NAMES: [(Family, &[&str]); 13] = [
+    (Family::Rust, &["rust", "rs"]),
+    (Family::Go, &["go", "golang"]),
+    (
+        Family::Script,
+        &[
+            "javascript",
+            "js",
+            "mjs",
+            "cjs",
+            "jsx",
+            "typescript",
+            "ts",
+            "mts",
+            "cts",
+            "tsx",
+            "node",
+        ],
+    ),
+    (
+        Family::C,
+        &[
+            "c",
+            "h",
+            "cpp",
+            "c++",
+            "cc",
+            "cxx",
+            "hpp",
+            "hh",
+            "hxx",
+            "objective-c",
+            "objc",
+            "m",
+            "mm",
+            "cs",
+            "csharp",
+            "c#",
+            "dart",
+            "zig",
+            "proto",
+            "protobuf",
+            "glsl",
+            "hlsl",
+            "cuda",
+            "cu",
+        ],
+    ),
+    (
+        Family::Java,
+        &[
+            "java", "kotlin", "kt", "kts", "swift", "scala", "sc", "groovy", "gradle",
+        ],
+    ),
+    (Family::Css, &["css", "scss", "less"]),
+    (Family::Json, &["json", "jsonc", "json5", "jsonl", "ndjson"]),
+    (
+        Family::Python,
+        &["python", "py", "pyi", "python3", "py3", "starlark", "bzl"],
+    ),
+    (
+        Family::Shell,
+        &["shell", "sh", "bash", "zsh", "ksh", "dash", "shellscript"],
+    ),
+    (Family::Toml, &["toml"]),
+    (Family::Yaml, &["yaml", "yml"]),
+    (
+        Family::Sql,
+        &["sql", "mysql", "postgresql", "postgres", "sqlite", "plsql"],
+    ),
+    (
+        Family::Markup,
+        &["html", "htm", "xhtml", "xml", "svg", "vue", "svelte"],
+    ),
+];
+
+impl Family {
+    /// How the language of that name is written, in lower case; none if it is not known.
+    pub(super) fn of(name: &str) -> Option<Family> {
+        let mut rows = NAMES.iter();
+        rows.find(|(_, names)| names.contains(&name))
+            .map(|&(family, _)| family)
+    }
+
+    /// The bytes of code that may begin something; all others are code, whatever stands before.
+    pub(super) fn marks(self) -> &'static Marks {
+        const RUST: Marks = marks(b"\"'/");
+        const GO: Marks = marks(b"\"'`/");
+        const SCRIPT: Marks = marks(b"\"'`/{}");
+        const PYTHON: Marks = marks(b"\"'#");
+        const SHELL: Marks = marks(b"\"'#\\<()\n");
+        const JSON: Marks = marks(b"\"/");
+        const SQL: Marks = marks(b"\"'/-");
+        const MARKUP: Marks = marks(b"\"'<>");
+        match self {
+            Family::Rust | Family::C | Family::Java | Family::Css => &RUST,
+            Family::Go => &GO,
+            Family::Script => &SCRIPT,
+            Family::Python | Family::Toml | Family::Yaml => &PYTHON,
+            Family::Shell => &SHELL,
+            Family::Json => &JSON,
+            Family::Sql => &SQL,
+            Family::Markup => &MARKUP,
+        }
+    }
+
+    /// Whether block comments nest.
+    pub(super) fn nests(self) -> bool {
+        matches!(self, Family::Rust)
+    }
+
+    /// Whether `//` begins a comment.
+    pub(super) fn has_line_comments(self) -> bool {
+        !matches!(self, Family::Css | Family::Sql)
+    }
+
+    /// Whether three quotes open a string of several lines.
+    pub(super) fn has_triple_quotes(self, mark: u8) -> bool {
+        match self {
+            Family::Python | Family::Toml => true,
+            Family::Java => mark == b'"',
+            _ => false,
+        }
+    }
+
+    /// Whether a backslash keeps the next character from ending the string.
+    pub(super) fn escapes(self, mark: u8) -> bool {
+        match self {
+            Family::Sql | Family::Markup => false,
+            Family::Toml | Family::Yaml | Family::Shell => mark == b'"',
+            _ => mark != b'`' || self == Family::Script,
+        }
+    }
+
+    /// Whether a string may go on in the next line.
+    pub(super) fn spans_lines(self, mark: u8) -> bool {
+        match self {
+            Family::Rust => mark == b'"',
+            Family::Go => mark == b'`',
+            Family::Shell | Family::Sql | Family::Markup => true,
+            _ => false,
+        }
+    }
+}
+
+/// Which bytes to stop at.
+pub(super) type Marks = [bool; 256];
+
+const fn marks(bytes: &[u8]) -> Marks {
+    let mut marks = [false; 256];
+    let mut at = 0;
+    while at < bytes.len() {
+        marks[bytes[at] as usize] = true;
+        at += 1;
+    }
+    marks
+}

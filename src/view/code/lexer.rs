@@ -1,0 +1,680 @@
+//! One byte of code after the other: what it is, and what may follow.
+
+use memchr::{memchr, memchr2, memchr3};
+
+use super::family::Family;
+use super::{Class, DEPTH, HASHES};
+
+/// What became of a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is that.
+    Is(Class),
+    /// It is the first of a comment or string.
+    Begins(Class),
+    /// It waits for the next one.
+    Waits,
+    /// What waited is that (the first of it, if it is no code). The byte is to be stepped again.
+    Waited(Class),
+}
+
+/// Most heredocs that begin on one line.
+const HEREDOCS: usize = 4;
+
+/// Longest word that ends a heredoc.
+const WORD: usize = 64;
+
+/// Bytes of code that are looked back at.
+const BACK: usize = HASHES + 4;
+
+const CODE: Step = Step::Is(Class::Code);
+const COMMENT: Step = Step::Is(Class::Comment);
+const STRING: Step = Step::Is(Class::String);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Code,
+    /// Behind a backslash of a shell.
+    Escaped,
+    /// A `/` waits.
+    Slash,
+    /// A `-` waits.
+    Dash,
+    /// A `<` waits, with so many of the bytes behind it that begin a comment.
+    Angle(usize),
+    /// A `'` waits, and so many bytes behind it, of as many.
+    Tick {
+        have: usize,
+        need: usize,
+    },
+    Line,
+    /// The `*` of `/*` is next.
+    Opening,
+    Block {
+        depth: u32,
+        last: u8,
+    },
+    /// A comment of HTML, with so many dashes behind each other.
+    Dashes(u8),
+    Quoted {
+        mark: u8,
+        escaped: bool,
+    },
+    /// Behind so many quotes that may be three.
+    Quotes {
+        mark: u8,
+        count: u8,
+    },
+    /// Inside three quotes, with so many behind each other.
+    Triple {
+        mark: u8,
+        count: u8,
+        escaped: bool,
+    },
+    /// Behind a quote of SQL that ends the string unless another follows.
+    Doubled(u8),
+    /// In a raw string; with `#`s seen behind a quote.
+    Raw {
+        hashes: u8,
+        seen: Option<u8>,
+    },
+    /// A template, or a string of a shell in `"`; whether a `$` stands before.
+    Template {
+        mark: u8,
+        dollar: bool,
+        escaped: bool,
+    },
+    Regex {
+        class: bool,
+        escaped: bool,
+    },
+    /// Behind `<<`, reading the word that will end the heredoc.
+    Word {
+        quote: u8,
+    },
+    /// In a heredoc; the line so far is so much of its last one, if it may be it.
+    Heredoc {
+        same: Option<usize>,
+    },
+}
+
+/// Code inside a string.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    mark: u8,
+    /// Brackets open in it.
+    brackets: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Heredoc {
+    word: Vec<u8>,
+    /// Tabs before its last line do not count.
+    indented: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Lexer {
+    family: Family,
+    state: State,
+    frames: Vec<Frame>,
+    /// The last bytes of code; of a script those before blanks.
+    back: [u8; BACK],
+    heredocs: Vec<Heredoc>,
+    /// Inside a tag of HTML.
+    in_tag: bool,
+}
+
+impl Lexer {
+    pub(super) fn new(family: Family) -> Lexer {
+        Lexer {
+            family,
+            state: State::Code,
+            frames: Vec::new(),
+            back: [0; BACK],
+            heredocs: Vec::new(),
+            in_tag: false,
+        }
+    }
+
+    pub(super) fn family(&self) -> Family {
+        self.family
+    }
+
+    /// What waited was code.
+    pub(super) fn give_up(&mut self) {
+        if matches!(
+            self.state,
+            State::Slash | State::Dash | State::Angle(_) | State::Tick { .. }
+        ) {
+            self.state = State::Code;
+        }
+    }
+
+    pub(super) fn is_in_code(&self) -> bool {
+        self.state == State::Code
+    }
+
+    /// How many bytes from here on are code, if the state is, else what the last one was, and change nothing.
+    pub(super) fn skip(&mut self, bytes: &[u8]) -> usize {
+        let found = match self.state {
+            State::Code => {
+                let marks = self.family.marks();
+                let found = bytes.iter().position(|&byte| marks[usize::from(byte)]);
+                self.remember(&bytes[..found.unwrap_or(bytes.len())]);
+                found
+            }
+            State::Line => memchr(b'\n', bytes),
+            State::Block { depth, last: 0 } if depth > 0 => memchr2(b'*', b'/', bytes),
+            State::Quoted {
+                mark,
+                escaped: false,
+            } => memchr3(mark, b'\\', b'\n', bytes),
+            State::Triple {
+                mark,
+                count: 0,
+                escaped: false,
+            } => memchr2(mark, b'\\', bytes),
+            State::Raw { seen: None, .. } => memchr(b'"', bytes),
+            State::Template {
+                mark,
+                dollar: false,
+                escaped: false,
+            } => memchr3(mark, b'\\', b'$', bytes),
+            State::Heredoc { same: None } => memchr(b'\n', bytes),
+            _ => Some(0),
+        };
+        found.unwrap_or(bytes.len())
+    }
+
+    pub(super) fn step(&mut self, byte: u8) -> Step {
+        match self.state {
+            State::Code => self.code(byte),
+            State::Escaped => self.plain(byte),
+            State::Slash => self.slash(byte),
+            State::Dash => self.dash(byte),
+            State::Angle(have) => self.angle(have, byte),
+            State::Tick { have, need } => self.tick(have, need, byte),
+            State::Line if byte == b'\n' => self.recode(byte),
+            State::Line => COMMENT,
+            State::Opening => self.go(State::Block { depth: 1, last: 0 }, COMMENT),
+            State::Block { depth, last } => self.block(depth, last, byte),
+            State::Dashes(count) => self.dashes(count, byte),
+            State::Quoted { mark, escaped } => self.quoted(mark, escaped, byte),
+            State::Quotes { mark, count } => self.quotes(mark, count, byte),
+            State::Triple {
+                mark,
+                count,
+                escaped,
+            } => self.triple(mark, count, escaped, byte),
+            State::Doubled(mark) if byte == mark => self.go(quoted(mark), STRING),
+            State::Doubled(_) => self.after_string(byte),
+            State::Raw { hashes, seen } => self.raw(hashes, seen, byte),
+            State::Template {
+                mark,
+                dollar,
+                escaped,
+            } => self.template(mark, dollar, escaped, byte),
+            State::Regex { class, escaped } => self.regex(class, escaped, byte),
+            State::Word { quote } => self.word(quote, byte),
+            State::Heredoc { same } => self.heredoc(same, byte),
+        }
+    }
+
+    fn go(&mut self, state: State, step: Step) -> Step {
+        self.state = state;
+        step
+    }
+
+    /// A byte of code that begins nothing.
+    fn plain(&mut self, byte: u8) -> Step {
+        self.remember(&[byte]);
+        self.go(State::Code, CODE)
+    }
+
+    /// A byte of code, after something else.
+    fn recode(&mut self, byte: u8) -> Step {
+        self.state = State::Code;
+        self.code(byte)
+    }
+
+    fn after_string(&mut self, byte: u8) -> Step {
+        self.ended();
+        self.recode(byte)
+    }
+
+    /// A string has ended with this byte.
+    fn end_string(&mut self) -> Step {
+        self.ended();
+        self.go(State::Code, STRING)
+    }
+
+    /// What stands before the code from here on is a string.
+    fn ended(&mut self) {
+        self.back = [0; BACK];
+        self.back[BACK - 1] = b'"';
+    }
+
+    fn remember(&mut self, bytes: &[u8]) {
+        let bytes = match self.family {
+            Family::Script => bytes.trim_ascii_end(),
+            _ => bytes,
+        };
+        if let Some(last) = bytes.last_chunk::<BACK>() {
+            self.back = *last;
+        } else if !bytes.is_empty() {
+            self.back.copy_within(bytes.len().., 0);
+            self.back[BACK - bytes.len()..].copy_from_slice(bytes);
+        }
+    }
+
+    fn last(&self) -> u8 {
+        self.back[BACK - 1]
+    }
+
+    fn code(&mut self, byte: u8) -> Step {
+        match (self.family, byte) {
+            (Family::Markup, b'"' | b'\'') if !self.in_tag => self.plain(byte),
+            (Family::Shell, b'"') | (Family::Script, b'`') => self.begin(template(byte)),
+            (Family::Rust, b'\'') => self.go(State::Tick { have: 0, need: 1 }, Step::Waits),
+            (Family::Rust, b'"') => self.rust_string(),
+            (Family::C, b'\'') if self.in_number() => self.plain(byte),
+            (Family::Yaml, b'"' | b'\'') if !self.at_value() => self.plain(byte),
+            (_, b'"' | b'\'' | b'`') if self.family.marks()[usize::from(byte)] => self.quote(byte),
+            (Family::Shell, b'#') if !self.at_word() => self.plain(byte),
+            (Family::Yaml, b'#') if !is_blank_or_none(self.last()) => self.plain(byte),
+            (Family::Python | Family::Toml | Family::Yaml | Family::Shell, b'#') => {
+                self.go(State::Line, Step::Begins(Class::Comment))
+            }
+            (Family::Markup | Family::Shell, b'/') => self.plain(byte),
+            (_, b'/') if self.family.marks()[b'/' as usize] => self.go(State::Slash, Step::Waits),
+            (Family::Sql, b'-') => self.go(State::Dash, Step::Waits),
+            (Family::Markup, b'<') => self.go(State::Angle(0), Step::Waits),
+            (Family::Markup, b'>') => {
+                self.in_tag = false;
+                self.plain(byte)
+            }
+            (Family::Script, b'{' | b'}') | (Family::Shell, b'(' | b')') => self.bracket(byte),
+            (Family::Shell, b'\\') => self.go(State::Escaped, CODE),
+            (Family::Shell, b'<') => self.less(),
+            (Family::Shell, b'\n') if !self.heredocs.is_empty() => {
+                self.remember(b"\n");
+                self.go(State::Heredoc { same: Some(0) }, CODE)
+            }
+            _ => self.plain(byte),
+        }
+    }
+
+    fn begin(&mut self, state: State) -> Step {
+        self.go(state, Step::Begins(Class::String))
+    }
+
+    fn quote(&mut self, mark: u8) -> Step {
+        if self.family.has_triple_quotes(mark) {
+            return self.begin(State::Quotes { mark, count: 1 });
+        }
+        if self.family == Family::Shell && self.last() == b'$' {
+            // `$'…'` has escapes, as no other string in `'`.
+            return self.begin(State::Triple {
+                mark,
+                count: 2,
+                escaped: false,
+            });
+        }
+        self.begin(quoted(mark))
+    }
+
+    /// Raw if the text before is `r`, `br` or `cr`, with or without `#`s.
+    fn rust_string(&mut self) -> Step {
+        let hashes = self.back.iter().rev().take_while(|&&b| b == b'#').count();
+        let before = &self.back[..BACK - hashes];
+        let word = before.iter().rev().take_while(|&&b| is_name(b)).count();
+        let raw = matches!(&before[before.len() - word..], b"r" | b"br" | b"cr");
+        if raw && hashes <= HASHES {
+            return self.begin(State::Raw {
+                hashes: hashes as u8,
+                seen: None,
+            });
+        }
+        self.begin(quoted(b'"'))
+    }
+
+    /// Whether the code before is a number, whose digits a `'` may separate.
+    fn in_number(&self) -> bool {
+        let is_part = |byte: u8| is_name(byte) || byte == b'\'';
+        let part = self.back.iter().rev().take_while(|&&byte| is_part(byte));
+        let first = part.last();
+        first.is_some_and(u8::is_ascii_digit)
+    }
+
+    /// Whether a value of YAML may begin here.
+    fn at_value(&self) -> bool {
+        is_blank_or_none(self.last()) || b"[{,".contains(&self.last())
+    }
+
+    /// Whether a word of a shell may begin here.
+    fn at_word(&self) -> bool {
+        is_blank_or_none(self.last()) || b";&|()`".contains(&self.last())
+    }
+
+    fn slash(&mut self, byte: u8) -> Step {
+        self.state = match byte {
+            b'/' if self.family.has_line_comments() => State::Line,
+            b'*' => State::Opening,
+            _ if self.family == Family::Script && byte != b'>' && self.may_be_regex() => {
+                State::Regex {
+                    class: false,
+                    escaped: false,
+                }
+            }
+            _ => State::Code,
+        };
+        match self.state {
+            State::Code => {
+                self.remember(b"/");
+                Step::Waited(Class::Code)
+            }
+            State::Regex { .. } => Step::Waited(Class::String),
+            _ => Step::Waited(Class::Comment),
+        }
+    }
+
+    /// Whether what stands before is no operand.
+    fn may_be_regex(&self) -> bool {
+        const WORDS: [&[u8]; 13] = [
+            b"return", b"typeof", b"case", b"in", b"of", b"do", b"else", b"void", b"delete",
+            b"throw", b"new", b"await", b"yield",
+        ];
+        let back = &self.back;
+        let word = back.iter().rev().take_while(|&&b| is_name(b)).count();
+        if word > 0 {
+            let (before, word) = back.split_at(BACK - word);
+            return WORDS.contains(&word) && before.last() != Some(&b'.');
+        }
+        !matches!(self.last(), b')' | b']' | b'}' | b'"' | b'\'' | b'`' | b'<')
+            && !back.ends_with(b"++")
+            && !back.ends_with(b"--")
+    }
+
+    fn dash(&mut self, byte: u8) -> Step {
+        if byte == b'-' {
+            return self.go(State::Line, Step::Waited(Class::Comment));
+        }
+        self.remember(b"-");
+        self.go(State::Code, Step::Waited(Class::Code))
+    }
+
+    fn angle(&mut self, have: usize, byte: u8) -> Step {
+        if Some(&byte) != b"!--".get(have) {
+            self.in_tag = have == 0 && (byte.is_ascii_alphabetic() || byte == b'/');
+            return self.go(State::Code, Step::Waited(Class::Code));
+        }
+        if have == 2 {
+            return self.go(State::Dashes(0), Step::Waited(Class::Comment));
+        }
+        self.go(State::Angle(have + 1), Step::Waits)
+    }
+
+    fn tick(&mut self, have: usize, need: usize, byte: u8) -> Step {
+        let need = match have {
+            0 => width(byte),
+            _ => need,
+        };
+        if have == need && byte == b'\'' || have == 0 && byte == b'\\' {
+            return self.go(quoted(b'\''), Step::Waited(Class::String));
+        }
+        if have == need || have == 0 && matches!(byte, b'\'' | b'\n') {
+            self.remember(b"'a");
+            return self.go(State::Code, Step::Waited(Class::Code));
+        }
+        let have = have + 1;
+        self.go(State::Tick { have, need }, Step::Waits)
+    }
+
+    fn block(&mut self, depth: u32, last: u8, byte: u8) -> Step {
+        let (depth, last) = match (last, byte) {
+            (b'*', b'/') => (depth - 1, 0),
+            (b'/', b'*') if self.family.nests() => (depth.saturating_add(1), 0),
+            (_, b'*' | b'/') => (depth, byte),
+            _ => (depth, 0),
+        };
+        match depth {
+            0 => self.go(State::Code, COMMENT),
+            _ => self.go(State::Block { depth, last }, COMMENT),
+        }
+    }
+
+    fn dashes(&mut self, count: u8, byte: u8) -> Step {
+        match byte {
+            // The first dash is the last one of `<!--`.
+            b'-' => self.go(State::Dashes((count + 1).min(3)), COMMENT),
+            b'>' if count >= 2 => self.go(State::Code, COMMENT),
+            _ => self.go(State::Dashes(0), COMMENT),
+        }
+    }
+
+    fn quoted(&mut self, mark: u8, escaped: bool, byte: u8) -> Step {
+        match byte {
+            _ if escaped => self.go(quoted(mark), STRING),
+            b'\\' if self.family.escapes(mark) => self.go(
+                State::Quoted {
+                    mark,
+                    escaped: true,
+                },
+                STRING,
+            ),
+            b'\n' if !self.family.spans_lines(mark) => self.after_string(byte),
+            _ if byte != mark => STRING,
+            _ if matches!(self.family, Family::Sql | Family::Yaml) => {
+                self.go(State::Doubled(mark), STRING)
+            }
+            _ => self.end_string(),
+        }
+    }
+
+    fn quotes(&mut self, mark: u8, count: u8, byte: u8) -> Step {
+        if byte != mark && count == 2 {
+            return self.after_string(byte);
+        }
+        if byte != mark {
+            self.state = quoted(mark);
+            return self.quoted(mark, false, byte);
+        }
+        let state = match count {
+            1 => State::Quotes { mark, count: 2 },
+            _ => State::Triple {
+                mark,
+                count: 0,
+                escaped: false,
+            },
+        };
+        self.go(state, STRING)
+    }
+
+    fn triple(&mut self, mark: u8, count: u8, escaped: bool, byte: u8) -> Step {
+        let least = u8::from(self.family == Family::Shell) * 2;
+        let (count, escaped) = match byte {
+            _ if escaped => (least, false),
+            b'\\' if self.family.escapes(mark) || least > 0 => (least, true),
+            _ if byte != mark => (least, false),
+            _ if count == 2 => return self.end_string(),
+            _ => (count + 1, false),
+        };
+        let state = State::Triple {
+            mark,
+            count,
+            escaped,
+        };
+        self.go(state, STRING)
+    }
+
+    fn raw(&mut self, hashes: u8, seen: Option<u8>, byte: u8) -> Step {
+        let seen = match (seen, byte) {
+            (_, b'"') => Some(0),
+            (Some(seen), b'#') => Some(seen + 1),
+            _ => None,
+        };
+        if seen == Some(hashes) {
+            return self.end_string();
+        }
+        self.go(State::Raw { hashes, seen }, STRING)
+    }
+
+    fn template(&mut self, mark: u8, dollar: bool, escaped: bool, byte: u8) -> Step {
+        let opens = if mark == b'`' { b'{' } else { b'(' };
+        match byte {
+            _ if escaped => self.go(template(mark), STRING),
+            b'\\' => self.go(
+                State::Template {
+                    mark,
+                    dollar: false,
+                    escaped: true,
+                },
+                STRING,
+            ),
+            _ if byte == mark => self.end_string(),
+            _ if dollar && byte == opens && self.frames.len() < DEPTH => {
+                self.frames.push(Frame { mark, brackets: 0 });
+                self.back = [0; BACK];
+                self.go(State::Code, STRING)
+            }
+            _ => self.go(
+                State::Template {
+                    mark,
+                    dollar: byte == b'$',
+                    escaped: false,
+                },
+                STRING,
+            ),
+        }
+    }
+
+    /// A bracket, that may end the code inside a string.
+    fn bracket(&mut self, byte: u8) -> Step {
+        let Some(frame) = self.frames.last_mut() else {
+            return self.plain(byte);
+        };
+        match byte {
+            b'{' | b'(' => frame.brackets = frame.brackets.saturating_add(1),
+            _ if frame.brackets > 0 => frame.brackets -= 1,
+            _ => {
+                let mark = frame.mark;
+                self.frames.pop();
+                return self.begin(template(mark));
+            }
+        }
+        self.plain(byte)
+    }
+
+    fn regex(&mut self, class: bool, escaped: bool, byte: u8) -> Step {
+        let (class, escaped) = match byte {
+            b'\n' => return self.after_string(byte),
+            _ if escaped => (class, false),
+            b'\\' => (class, true),
+            b'[' => (true, false),
+            b']' => (false, false),
+            b'/' if !class => return self.end_string(),
+            _ => (class, false),
+        };
+        self.go(State::Regex { class, escaped }, STRING)
+    }
+
+    /// A `<` of a shell: the second begins a heredoc, a third does not.
+    fn less(&mut self) -> Step {
+        if self.last() != b'<' || self.heredocs.len() == HEREDOCS {
+            return self.plain(b'<');
+        }
+        self.remember(b"<");
+        self.heredocs.push(Heredoc::default());
+        self.go(State::Word { quote: 0 }, CODE)
+    }
+
+    fn word(&mut self, quote: u8, byte: u8) -> Step {
+        let heredoc = self.heredocs.last_mut().expect("its word is being read");
+        let first = heredoc.word.is_empty() && quote == 0;
+        match byte {
+            _ if quote != 0 && byte == quote => self.go(State::Word { quote: 0 }, CODE),
+            b'-' if first && !heredoc.indented => {
+                heredoc.indented = true;
+                CODE
+            }
+            b' ' | b'\t' if first => CODE,
+            b'\'' | b'"' if quote == 0 => self.go(State::Word { quote: byte }, CODE),
+            b'\\' if quote == 0 => CODE,
+            _ if (quote != 0 && byte != b'\n') || is_name(byte) || b"-.!@%".contains(&byte) => {
+                heredoc.word.push(byte);
+                if heredoc.word.len() > WORD || (first && byte.is_ascii_digit()) {
+                    self.heredocs.pop();
+                    return self.plain(byte);
+                }
+                CODE
+            }
+            _ => {
+                if heredoc.word.is_empty() {
+                    self.heredocs.pop();
+                }
+                self.back = [0; BACK];
+                self.back[BACK - 1] = b'a';
+                self.recode(byte)
+            }
+        }
+    }
+
+    fn heredoc(&mut self, same: Option<usize>, byte: u8) -> Step {
+        let heredoc = &self.heredocs[0];
+        let ended = same == Some(heredoc.word.len());
+        if byte == b'\n' && ended {
+            self.heredocs.remove(0);
+            return self.after_heredoc();
+        }
+        let same = match same {
+            _ if byte == b'\n' => Some(0),
+            Some(0) if heredoc.indented && byte == b'\t' => Some(0),
+            Some(at) if heredoc.word.get(at) == Some(&byte) => Some(at + 1),
+            _ => None,
+        };
+        self.go(State::Heredoc { same }, STRING)
+    }
+
+    fn after_heredoc(&mut self) -> Step {
+        self.back = [0; BACK];
+        let state = match self.heredocs.is_empty() {
+            true => State::Code,
+            false => State::Heredoc { same: Some(0) },
+        };
+        self.go(state, CODE)
+    }
+}
+
+fn quoted(mark: u8) -> State {
+    State::Quoted {
+        mark,
+        escaped: false,
+    }
+}
+
+fn template(mark: u8) -> State {
+    State::Template {
+        mark,
+        dollar: false,
+        escaped: false,
+    }
+}
+
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
+}
+
+fn is_blank_or_none(byte: u8) -> bool {
+    matches!(byte, 0 | b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// Bytes of the character that begins with that one.
+fn width(byte: u8) -> usize {
+    match byte {
+        0xC0..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xFF => 4,
+        _ => 1,
+    }
+}

@@ -1,0 +1,295 @@
+//! Pictures of short texts, and the same under every cut. Whole files are compared with the grammars of
+//! tree-sitter by the package in `oracle/`.
+
+use super::*;
+use crate::testing::{Random, scale};
+use crate::view::piece::Language;
+use crate::view::seen::{Recorder, Seen, corpus, cuts};
+
+fn tag(language: &str) -> Tag {
+    Tag {
+        regions: Regions::CODE,
+        language: Language::new(language),
+    }
+}
+
+fn read(language: &str, deltas: &[&[u8]]) -> Vec<Seen> {
+    let (mut code, mut recorder) = (Code::default(), Recorder::default());
+    code.turn(tag(language), 0, 0, &mut recorder);
+    let mut at = 0;
+    for delta in deltas {
+        if !delta.is_empty() {
+            code.take(Piece::verbatim(delta, at), &mut recorder);
+        }
+        at += delta.len() as u64;
+    }
+    code.cut(at, at, &mut recorder);
+    recorder.seen
+}
+
+/// A letter for each byte: `-` code, `c` comment, `s` string, capital where one begins next to another.
+fn picture(text: &[u8], seen: &[Seen]) -> String {
+    let (mut picture, mut turned) = (String::new(), false);
+    let (mut last, mut at) = ('-', 0);
+    for one in seen {
+        match *one {
+            Seen::Byte {
+                byte,
+                tag,
+                start,
+                end,
+                decided,
+            } => {
+                assert_eq!((byte, start, end), (text[at], at as u64, at as u64 + 1));
+                assert!(end <= decided && decided <= end + 6);
+                assert!(
+                    tag.regions.contains(Regions::CODE),
+                    "a tag that came in is lost"
+                );
+                let letter = letter(tag.regions);
+                let next = turned && letter == last;
+                picture.push(if next {
+                    letter.to_ascii_uppercase()
+                } else {
+                    letter
+                });
+                (last, turned, at) = (letter, false, at + 1);
+            }
+            Seen::Turn(..) => turned = true,
+            Seen::Cut(..) => {}
+        }
+    }
+    assert_eq!(at, text.len(), "bytes are missing");
+    picture
+}
+
+fn letter(regions: Regions) -> char {
+    let kinds = [
+        (Regions::COMMENT, 'c'),
+        (Regions::STRING, 's'),
+        (Regions::CODE_ONLY, '-'),
+    ];
+    let mut kinds = kinds.iter().filter(|kind| regions.contains(kind.0));
+    let letter = kinds.next().map_or('?', |kind| kind.1);
+    assert!(kinds.next().is_none(), "a byte is two things");
+    letter
+}
+
+/// Reads it in every way, and says what it is.
+fn check(language: &str, text: &[u8], random: &mut Random) -> (String, usize) {
+    let whole = read(language, &[text]);
+    let cases = cuts(text, random, |deltas| {
+        assert_eq!(read(language, deltas), whole, "{language}: {deltas:?}");
+    });
+    (picture(text, &whole), cases + 1)
+}
+
+#[test]
+fn comments_and_strings_are_what_the_pictures_say() {
+    let cases = [
+        ("rust", "a // b\nc", "--cccc--"),
+        ("rust", "a /* /* */ */ b", "--ccccccccccc--"),
+        ("rust", "/*/ a */b", "cccccccc-"),
+        ("rust", "a / b \"//\"", "------ssss"),
+        ("rust", "f(\"a\\\"b\")", "--ssssss-"),
+        ("rust", "r#\"a\"b\"#;", "--ssssss-"),
+        ("rust", "br\"\\\"x", "--sss-"),
+        ("rust", "cr\"a\" xr\"\\\"\"", "--sss---ssss"),
+        ("rust", "'a' '\\'' 'a: 'é' b'\"'", "sss-ssss-----ssss--sss"),
+        ("rust", "&'a str", "-------"),
+        ("rust", "\"a\"\"b\"", "sssSss"),
+        ("rust", "\"a\nb\"", "sssss"),
+        ("go", "`a\\`b'c'", "ssss-sss"),
+        ("go", "\"a\nb", "ss--"),
+        ("js", "`a${b+`c${{}}`}d`e", "ssss--ssss--ssSss-"),
+        ("js", "a / b / c", "---------"),
+        ("js", "x = /[/]\\//g;", "----sssssss--"),
+        ("js", "return /a/", "-------sss"),
+        ("js", "a.return / 1", "------------"),
+        ("js", "<a>b</a> // c", "---------cccc"),
+        ("ts", "a /* b */ / c", "--ccccccc----"),
+        ("c", "1'000 'a' //x", "------sss-ccc"),
+        ("java", "\"\"\"a\"b\"\"\" \"\"", "sssssssss-ss"),
+        ("css", "a { /* b */ url(//x) }", "----ccccccc-----------"),
+        ("json", "{\"a\": \"b\"}", "-sss--sss-"),
+        ("python", "f\"\"\"a\"b\"\"\"'' # c", "-sssssssssSs-ccc"),
+        ("python", "'a\\\nb' 'c\nd", "ssssss-ss--"),
+        ("python", "\"\"+''", "ss-ss"),
+        ("sh", "a#b #c\n$# ${#d}", "----cc---------"),
+        ("sh", "\"a $(b \"c\" (d) ) e\"", "sssss--sss-----ssss"),
+        ("sh", "'a\\' $'b\\'c'", "ssss--ssssss"),
+        ("sh", "a \\\" \\# b", "---------"),
+        ("sh", "cat <<E 'x'\na\nE\nb", "--------sss-sss--"),
+        (
+            "sh",
+            "cat <<-'E' <<F\na\n\tE\nb\nF\nc",
+            "---------------ssss-sss--",
+        ),
+        ("sh", "a <<< b\nc", "---------"),
+        ("toml", "a = '\\' # b", "----sss-ccc"),
+        (
+            "yaml",
+            "a: don't # b\nc#d: 'e''f'",
+            "---------ccc------ssssss",
+        ),
+        ("sql", "a - b -- c\n'd''e' \"f\"", "------cccc-ssssss-sss"),
+        ("html", "<a b='c'>d'e<!-- f -->g", "-----sss----cccccccccc-"),
+    ];
+    let (mut random, mut wrong) = (Random::new(1), Vec::new());
+    for (language, text, expected) in cases {
+        let (picture, _) = check(language, text.as_bytes(), &mut random);
+        if picture != expected {
+            wrong.push(format!(
+                "{language}: {text:?}\n  is {picture}\n not {expected}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+const LANGUAGES: [&str; 13] = [
+    "rust", "go", "tsx", "c", "java", "css", "json", "python", "bash", "toml", "yaml", "sql",
+    "html",
+];
+
+/// A text that loves what begins and ends comments and strings.
+fn code_text(random: &mut Random) -> Vec<u8> {
+    const TEXTS: [&[u8]; 46] = [
+        b"a",
+        b"r",
+        b"br",
+        b"#",
+        b"##",
+        b"\"",
+        b"\"\"\"",
+        b"'",
+        b"'''",
+        b"`",
+        b"/",
+        b"//",
+        b"/*",
+        b"*/",
+        b"*",
+        b"\\",
+        b"\n",
+        b"\r\n",
+        b" ",
+        b"$",
+        b"${",
+        b"$(",
+        b"{",
+        b"}",
+        b"(",
+        b")",
+        b"<<",
+        b"<<-",
+        b"EOF",
+        b"'EOF'",
+        b"\nEOF\n",
+        b"<",
+        b"<!--",
+        b"-->",
+        b"--",
+        b"-",
+        b">",
+        b"return",
+        b"1",
+        b"'a'",
+        b"'\\''",
+        b"\xC3\xA9",
+        b"\xFF",
+        b"\0",
+        b"\t",
+        b"=",
+    ];
+    let mut text = Vec::new();
+    for _ in 0..random.below(24) {
+        text.extend_from_slice(random.pick(&TEXTS));
+    }
+    text
+}
+
+#[test]
+fn generated_code_is_the_same_however_it_is_cut() {
+    let mut random = Random::new(2);
+    let (mut cases, mut texts, full) = (0, 0, scale(600_000));
+    while cases < full {
+        let text = code_text(&mut random);
+        for language in LANGUAGES {
+            cases += check(language, &text, &mut random).1;
+            texts += 1;
+        }
+    }
+    println!("code: {cases} cases of {texts} generated texts");
+}
+
+#[test]
+fn the_corpus_is_the_same_however_it_is_cut() {
+    let Some(texts) = corpus() else { return };
+    let mut random = Random::new(3);
+    let every = (100 / scale(100)).max(1);
+    let mut cases = 0;
+    for (index, text) in texts.iter().step_by(every).enumerate() {
+        let language = LANGUAGES[index % LANGUAGES.len()];
+        cases += check(language, text.as_bytes(), &mut random).1;
+    }
+    println!("code: {cases} cases of the corpus");
+}
+
+/// The text of each stretch of one tag, in order.
+fn turns(seen: &[Seen]) -> Vec<(u16, String)> {
+    let mut turns: Vec<(u16, String)> = Vec::new();
+    for one in seen {
+        if let Seen::Byte { byte, tag, .. } = *one {
+            match turns.last_mut() {
+                Some(last) if last.0 == tag.regions.0 => last.1.push(byte as char),
+                _ => turns.push((tag.regions.0, (byte as char).to_string())),
+            }
+        }
+    }
+    turns
+}
+
+#[test]
+fn a_comment_goes_on_where_the_tag_turns_and_ends_where_the_text_is_cut() {
+    let (mut code, mut recorder) = (Code::default(), Recorder::default());
+    let added = Tag {
+        regions: Regions::ADDED,
+        ..tag("rs")
+    };
+    code.turn(tag("rs"), 0, 0, &mut recorder);
+    code.take(Piece::verbatim(b"/* a", 0), &mut recorder);
+    code.turn(added, 4, 4, &mut recorder);
+    code.take(Piece::verbatim(b"b */ /", 4), &mut recorder);
+    code.cut(10, 10, &mut recorder);
+    code.take(Piece::verbatim(b"/ \"c", 10), &mut recorder);
+    code.cut(14, 14, &mut recorder);
+    code.take(Piece::verbatim(b"d", 14), &mut recorder);
+    code.turn(tag("none"), 15, 15, &mut recorder);
+    code.take(Piece::verbatim(b"// e", 15), &mut recorder);
+    let with = |regions: Regions, text: &str| (regions.0, text.to_owned());
+    assert_eq!(
+        turns(&recorder.seen),
+        [
+            with(Regions::CODE | Regions::COMMENT, "/* a"),
+            with(Regions::ADDED | Regions::COMMENT, "b */"),
+            with(Regions::ADDED | Regions::CODE_ONLY, " // "),
+            with(Regions::ADDED | Regions::STRING, "\"c"),
+            with(Regions::ADDED | Regions::CODE_ONLY, "d"),
+            with(Regions::CODE, "// e"),
+        ]
+    );
+}
+
+#[test]
+fn nesting_is_bounded() {
+    let deep = "`${".repeat(10_000) + &"}`".repeat(10_000);
+    let seen = read("js", &[deep.as_bytes()]);
+    assert!(picture(deep.as_bytes(), &seen).starts_with("sssS"));
+    let word = format!("cat <<{}\nx\n", "E".repeat(10_000));
+    let seen = read("sh", &[word.as_bytes()]);
+    assert!(!picture(word.as_bytes(), &seen).contains('s'));
+    let hashes = format!("r{0}\"a\"b{0}", "#".repeat(HASHES + 1));
+    let seen = read("rust", &[hashes.as_bytes()]);
+    assert!(picture(hashes.as_bytes(), &seen).contains("sss-"));
+}

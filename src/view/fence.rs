@@ -1,0 +1,363 @@
+//! Regions of markdown: from the bytes of a text to pieces that say whether they are prose or code.
+//!
+//! It owns the part of CommonMark that tells code from prose, line by line as it arrives. It knows no
+//! rules, and nothing of what the text says.
+//!
+//! # The regions
+//!
+//! - `code`: the lines of a fenced or an indented code block, with their line endings. Fences, info strings
+//!   and the indentation that markdown takes away are in no region. The language of a fenced block is the
+//!   first word of its info string, in lower case: up to the first blank or one of `,:;{}`, after any `{` or
+//!   `.` it begins with. Each block is a haystack of its own.
+//! - `inline-code`: what stands between two runs of equally many backticks in one paragraph or heading, as
+//!   it is written. The backticks are in no region.
+//! - `heading`: the text of a heading that begins with `#`: what follows the `#`s and the blanks after them,
+//!   up to the line's end. The opening `#`s are in no region. A heading that is underlined is prose only,
+//!   because the underline comes too late.
+//! - `prose`: everything else, and the text of headings too: paragraphs, list markers, tables, rules, blank
+//!   lines. Neither code nor inline code is prose; either ends a run of it, a paragraph's end does not.
+//! - `quote`: besides one of the others, for what stands in a block quote, lazy lines and line endings
+//!   included. The marker `>`, the blanks before it and one space after it are in no region.
+//!
+//! # Where it differs from CommonMark
+//!
+//! - HTML, autolinks, link destinations and link reference definitions are read like any other text: a
+//!   fence between HTML tags is a fence, and backticks in a link's target may be inline code.
+//! - A carriage return ends a line only before a line feed, and stays part of the line.
+//! - Bounds: containers (quotes and list items) nest up to [`DEPTH`]; the beginning of a line is text when
+//!   [`HELD`] bytes of it did not suffice to tell; a run of backticks is text when no equal one is complete
+//!   within [`HELD`] bytes; blank lines of more than [`HELD`] bytes end an indented block.
+//!
+//! # What waits
+//!
+//! The blanks a line begins with; a line that may yet be a fence, a rule or an underline; from a backtick on,
+//! what may be inline code, until the paragraph ends; blank lines after indented code. All else flows at once.
+
+// The paths are spelled out so that fuzz targets can take this file by itself.
+#[path = "fence/line.rs"]
+mod line;
+#[path = "fence/span.rs"]
+mod span;
+
+use memchr::memchr;
+
+use super::piece::{Held, Language, Piece, Place, Regions, Sink, Tag};
+use line::{Line, Phase};
+use span::{Spans, Tags};
+
+/// Most bytes that wait, of a line's beginning, of inline code, and of blank lines in indented code, each.
+pub(crate) const HELD: usize = 4096;
+
+/// Most quotes and list items that are open at once.
+pub(crate) const DEPTH: usize = 64;
+
+/// Markdown that is read in pieces.
+#[derive(Clone, Debug)]
+pub(crate) struct Markdown {
+    /// The open quotes and list items, outermost first.
+    containers: Vec<Container>,
+    /// What the lines so far left open inside the innermost of them.
+    leaf: Leaf,
+    line: Line,
+    spans: Spans,
+    blanks: Blanks,
+    last: Last,
+    held: usize,
+    depth: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Container {
+    Quote,
+    /// A list item, whose lines are indented by that many columns.
+    Item {
+        width: usize,
+        empty: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaf {
+    None,
+    Paragraph,
+    Fenced(Fence),
+    Indented,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fence {
+    mark: u8,
+    len: usize,
+    indent: usize,
+    language: Option<Language>,
+}
+
+/// Blank lines that are code if more code follows.
+#[derive(Clone, Debug, Default)]
+struct Blanks {
+    held: Held,
+    lines: Vec<Indentation>,
+}
+
+/// Blanks at a line's beginning, some of which markdown takes away.
+#[derive(Clone, Copy, Debug, Default)]
+struct Indentation {
+    /// Where they begin in what is held.
+    at: usize,
+    /// The column they begin in.
+    column: usize,
+    /// The column up to which they are taken away.
+    strip: usize,
+}
+
+/// What was handed on last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    tag: Option<Tag>,
+    end: u64,
+    /// Whether anything was handed on after the last cut.
+    open: bool,
+}
+
+impl Markdown {
+    pub(crate) fn new() -> Markdown {
+        Markdown::with_limits(HELD, DEPTH)
+    }
+
+    /// `held`: most bytes of each kind that wait; `depth`: most containers.
+    pub(crate) fn with_limits(held: usize, depth: usize) -> Markdown {
+        Markdown {
+            containers: Vec::new(),
+            leaf: Leaf::None,
+            line: Line::default(),
+            spans: Spans::new(held),
+            blanks: Blanks::default(),
+            last: Last::default(),
+            held,
+            depth,
+        }
+    }
+
+    /// Takes the next piece of the text.
+    ///
+    /// # Complexity
+    /// Linear in the text, whatever it is, and however it is cut.
+    pub(crate) fn take(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+        let mut last = self.last;
+        let mut out = Out {
+            sink,
+            last: &mut last,
+        };
+        let mut rest = piece;
+        while !rest.bytes.is_empty() {
+            let used = match self.line.phase {
+                Phase::Prose | Phase::Heading | Phase::Code | Phase::Omit => {
+                    self.flow(rest, &mut out)
+                }
+                _ => self.head(rest.slice(0..1), &mut out),
+            };
+            rest = rest.slice(used..rest.bytes.len());
+        }
+        self.last = last;
+    }
+
+    /// The text ends, at `end`: what waits is decided, and all is as at the beginning.
+    pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+        let mut last = self.last;
+        let mut out = Out {
+            sink,
+            last: &mut last,
+        };
+        self.end_line(decided, &mut out);
+        self.end_leaf(decided, &mut out);
+        self.containers.clear();
+        self.line.clear();
+        self.last = Last::default();
+        sink.cut(end, decided);
+    }
+
+    /// The rest of a line whose kind is known.
+    fn flow(&mut self, rest: Piece<'_>, out: &mut Out<impl Sink>) -> usize {
+        let feed = memchr(b'\n', rest.bytes);
+        let len = feed.map_or(rest.bytes.len(), |at| at + 1);
+        let piece = rest.slice(0..len);
+        match self.line.phase {
+            Phase::Prose => self.spans.take(piece, self.tags(), out),
+            Phase::Heading => self.heading(piece, feed, out),
+            Phase::Code => out.take(self.code(), piece),
+            _ => {}
+        }
+        if feed.is_some() {
+            self.line.clear();
+        }
+        len
+    }
+
+    fn heading(&mut self, piece: Piece<'_>, feed: Option<usize>, out: &mut Out<impl Sink>) {
+        let text = feed.unwrap_or(piece.bytes.len());
+        let tags = heading(self.tags());
+        self.spans.take(piece.slice(0..text), tags, out);
+        if feed.is_some() {
+            let decided = piece.decided(text);
+            self.spans.finish(decided, tags, out);
+            out.take(self.text(), piece.slice(text..text + 1));
+        }
+    }
+
+    /// What the open leaf still holds is decided, and it is left.
+    fn end_leaf(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+        let leaf = std::mem::replace(&mut self.leaf, Leaf::None);
+        match leaf {
+            Leaf::None => {}
+            Leaf::Paragraph => self.spans.finish(decided, self.tags(), out),
+            Leaf::Fenced(_) => out.cut(decided),
+            Leaf::Indented => {
+                out.cut(decided);
+                let all = 0..self.blanks.held.bytes().len();
+                out.take_all(self.text(), self.blanks.held.pieces(all), decided);
+                self.blanks.clear();
+            }
+        }
+    }
+
+    fn text(&self) -> Tag {
+        self.tag(Regions::PROSE)
+    }
+
+    fn tags(&self) -> Tags {
+        Tags {
+            text: self.text(),
+            code: self.tag(Regions::INLINE_CODE),
+        }
+    }
+
+    fn code(&self) -> Tag {
+        let language = match self.leaf {
+            Leaf::Fenced(fence) => fence.language,
+            _ => None,
+        };
+        Tag {
+            language,
+            ..self.tag(Regions::CODE)
+        }
+    }
+
+    fn tag(&self, regions: Regions) -> Tag {
+        let quoted = self.containers.contains(&Container::Quote);
+        Tag {
+            regions: if quoted {
+                regions | Regions::QUOTE
+            } else {
+                regions
+            },
+            language: None,
+        }
+    }
+}
+
+/// The same within a heading.
+fn heading(tags: Tags) -> Tags {
+    let within = |tag: Tag| Tag {
+        regions: tag.regions | Regions::HEADING,
+        ..tag
+    };
+    Tags {
+        text: within(tags.text),
+        code: within(tags.code),
+    }
+}
+
+impl Blanks {
+    /// Hands them on as code.
+    fn release(&mut self, tag: Tag, decided: u64, out: &mut Out<impl Sink>) {
+        let ends = self.lines.iter().skip(1).map(|line| line.at);
+        let ends = ends.chain([self.held.bytes().len()]);
+        for (&line, end) in self.lines.iter().zip(ends) {
+            out.indented(tag, &self.held, line, end, decided);
+        }
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.held.clear();
+        self.lines.clear();
+    }
+}
+
+/// The sink, told only what is new to it.
+#[derive(Debug)]
+struct Out<'a, S> {
+    sink: &'a mut S,
+    last: &'a mut Last,
+}
+
+impl<S: Sink> Out<'_, S> {
+    fn take(&mut self, tag: Tag, piece: Piece<'_>) {
+        if piece.bytes.is_empty() {
+            return;
+        }
+        if self.last.tag != Some(tag) {
+            self.sink.turn(tag, piece.start(0), piece.decided(0));
+        }
+        *self.last = Last {
+            tag: Some(tag),
+            end: piece.end(piece.bytes.len() - 1),
+            open: true,
+        };
+        self.sink.take(piece);
+    }
+
+    /// Takes pieces that waited.
+    fn take_all<'a>(&mut self, tag: Tag, pieces: impl Iterator<Item = Piece<'a>>, decided: u64) {
+        for piece in pieces {
+            self.take(tag, piece.later(decided));
+        }
+    }
+
+    /// Takes what waited, up to `end`, as a line of code, without its indentation. A tab that is taken
+    /// away in part leaves spaces.
+    fn indented(&mut self, tag: Tag, held: &Held, from: Indentation, end: usize, decided: u64) {
+        let (mut at, mut column) = (from.at, from.column);
+        while let Some(&blank) = held.bytes()[at..end].first() {
+            let next = after(column, blank);
+            if column >= from.strip || !matches!(blank, b' ' | b'\t') {
+                break;
+            }
+            if next > from.strip {
+                let mut tab = held.pieces(at..at + 1);
+                let place = tab.next().expect("the byte is there").later(decided);
+                let left = Piece {
+                    bytes: &b"   "[..next - from.strip],
+                    place: Place::StandIn {
+                        start: place.start(0),
+                        end: place.end(0),
+                    },
+                    decided: place.decided(0),
+                };
+                self.take(tag, left);
+            }
+            (at, column) = (at + 1, next);
+        }
+        self.take_all(tag, held.pieces(at..end), decided);
+    }
+
+    /// Ends the haystacks, if anything was handed on that could be in one.
+    fn cut(&mut self, decided: u64) {
+        if self.last.open {
+            self.sink.cut(self.last.end, decided.max(self.last.end));
+            self.last.open = false;
+        }
+    }
+}
+
+/// The column after a byte that stands in a column.
+fn after(column: usize, byte: u8) -> usize {
+    match byte {
+        b'\t' => (column / 4 + 1) * 4,
+        _ => column + 1,
+    }
+}
+
+#[cfg(test)]
+#[path = "fence/tests.rs"]
+mod tests;

@@ -1,0 +1,583 @@
+//! The oracle is `pulldown-cmark` on the whole text: it says what every byte is. What it does not say, which
+//! bytes are markers of quotes, follows from what it says of the text behind them.
+
+use std::ops::Range;
+
+use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag as Markup, TagEnd};
+
+use super::*;
+use crate::testing::{Random, scale};
+use crate::view::seen::{Recorder, Seen, corpus, cuts};
+
+fn read(deltas: &[&[u8]], mut markdown: Markdown) -> Vec<Seen> {
+    let mut recorder = Recorder::default();
+    let mut at = 0;
+    for delta in deltas {
+        if !delta.is_empty() {
+            markdown.take(Piece::verbatim(delta, at), &mut recorder);
+        }
+        at += delta.len() as u64;
+    }
+    markdown.cut(at, at, &mut recorder);
+    recorder.seen
+}
+
+/// What each byte is, and the text and the language of each block of code.
+#[derive(Debug, Default, PartialEq)]
+struct Regioned {
+    bytes: Vec<Option<Regions>>,
+    blocks: Vec<(Option<String>, String)>,
+}
+
+fn ours(text: &[u8], seen: &[Seen]) -> Regioned {
+    let mut bytes = vec![None; text.len()];
+    let mut blocks = Vec::new();
+    let mut block: Option<(Option<String>, Vec<u8>)> = None;
+    let mut last = 0;
+    for one in seen {
+        match *one {
+            Seen::Byte {
+                byte,
+                tag,
+                start,
+                end,
+                decided,
+            } => {
+                assert!(last <= start && start < end && end <= decided);
+                let at = start as usize;
+                assert!(byte == text[at] || (byte == b' ' && text[at] == b'\t'));
+                last = start;
+                bytes[at] = Some(tag.regions);
+                if tag.regions.contains(Regions::CODE) {
+                    let language = tag.language.map(|language| language.name().to_owned());
+                    block
+                        .get_or_insert((language, Vec::new()))
+                        .1
+                        .push(if text[at] == 0 { b'?' } else { byte });
+                }
+            }
+            Seen::Turn(..) => {}
+            Seen::Cut(..) => blocks.extend(block.take()),
+        }
+    }
+    let text = |bytes: Vec<u8>| without_returns(&String::from_utf8(ascii(&bytes)).unwrap());
+    Regioned {
+        bytes,
+        blocks: blocks
+            .into_iter()
+            .map(|(language, bytes)| (language, text(bytes)))
+            .collect(),
+    }
+}
+
+fn without_returns(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\0', "?")
+}
+
+/// The same, with a letter for each byte that is not ASCII.
+fn ascii(text: &[u8]) -> Vec<u8> {
+    text.iter()
+        .map(|&byte| if byte.is_ascii() { byte } else { b'x' })
+        .collect()
+}
+
+/// Why a text is not compared: it holds what the documentation says is read differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Apart {
+    Html,
+    Target,
+    Definition,
+    LoneReturn,
+    Long,
+    /// A span over lines of a quote, where the oracle does not tell what is a marker.
+    Untold,
+    /// A tab before the marker of a quote, whose columns the oracle does not count.
+    Tab,
+    /// Blanks at the end without a line's ending, which the oracle drops from code.
+    LastBlanks,
+}
+
+const APART: [Apart; 8] = [
+    Apart::Html,
+    Apart::Target,
+    Apart::Definition,
+    Apart::LoneReturn,
+    Apart::Long,
+    Apart::Untold,
+    Apart::Tab,
+    Apart::LastBlanks,
+];
+
+struct Oracle<'a> {
+    text: &'a str,
+    regions: Vec<Option<Regions>>,
+    /// Bytes of which it is certain that they are no markers.
+    leaf: Vec<bool>,
+    /// Bytes that are in a quote, whatever their line begins with.
+    quoted: Vec<bool>,
+    blocks: Vec<(Option<String>, String)>,
+    quotes: usize,
+    heading: bool,
+    code: Option<Code>,
+}
+
+struct Code {
+    language: Option<Option<String>>,
+    text: String,
+}
+
+impl<'a> Oracle<'a> {
+    fn read(text: &'a str) -> Result<Regioned, Apart> {
+        if text.replace("\r\n", "").contains('\r') {
+            return Err(Apart::LoneReturn);
+        }
+        let last = text.rsplit('\n').next().unwrap();
+        if !last.is_empty() && last.trim_matches([' ', '\t', '>']).is_empty() {
+            return Err(Apart::LastBlanks);
+        }
+        if ["\t>", "\t >", "\t  >", "\t   >"]
+            .iter()
+            .any(|tab| text.contains(tab))
+        {
+            return Err(Apart::Tab);
+        }
+        let mut oracle = Oracle {
+            text,
+            regions: vec![Some(Regions::PROSE); text.len()],
+            leaf: vec![false; text.len()],
+            quoted: vec![false; text.len()],
+            blocks: Vec::new(),
+            quotes: 0,
+            heading: false,
+            code: None,
+        };
+        let parser = Parser::new_ext(text, Options::empty());
+        if parser.reference_definitions().iter().next().is_some() {
+            return Err(Apart::Definition);
+        }
+        let mut ends = Vec::new();
+        for (event, range) in parser.into_offset_iter() {
+            oracle.event(event, range, &mut ends)?;
+        }
+        oracle.quotes();
+        for (regions, quoted) in oracle.regions.iter_mut().zip(&oracle.quoted) {
+            if let (Some(regions), true) = (regions, quoted) {
+                *regions = *regions | Regions::QUOTE;
+            }
+        }
+        Ok(Regioned {
+            bytes: oracle.regions,
+            blocks: oracle.blocks,
+        })
+    }
+
+    /// `ends`: where the content of each open link ends so far.
+    fn event(
+        &mut self,
+        event: Event<'_>,
+        range: Range<usize>,
+        ends: &mut Vec<usize>,
+    ) -> Result<(), Apart> {
+        match &event {
+            Event::End(TagEnd::Link | TagEnd::Image) => {
+                let content = ends.pop().unwrap();
+                if self.text[content.min(range.end)..range.end].contains('`') {
+                    return Err(Apart::Target);
+                }
+            }
+            _ => {}
+        }
+        if let Some(end) = ends.last_mut() {
+            *end = range.end.max(*end);
+        }
+        match event {
+            Event::Start(Markup::HtmlBlock) => return Err(Apart::Html),
+            Event::InlineHtml(_) if self.text[range.clone()].contains('`') => {
+                return Err(Apart::Html);
+            }
+            Event::Start(Markup::Link { link_type, .. } | Markup::Image { link_type, .. }) => {
+                let auto = matches!(link_type, LinkType::Autolink | LinkType::Email);
+                if auto && self.text[range.clone()].contains('`') {
+                    return Err(Apart::Target);
+                }
+                if let Some(end) = ends.last_mut() {
+                    *end = range.start;
+                }
+                ends.push(range.start);
+            }
+            Event::Start(Markup::BlockQuote(_)) => self.quotes += 1,
+            Event::End(TagEnd::BlockQuote(_)) => self.quotes -= 1,
+            Event::Start(Markup::Paragraph) => self.quote_lines(range),
+            Event::Start(Markup::Heading { .. }) => self.start_heading(range),
+            Event::End(TagEnd::Heading(_)) => self.heading = false,
+            Event::Start(Markup::CodeBlock(kind)) => self.start_code(kind, range),
+            Event::End(TagEnd::CodeBlock) => {
+                let code = self.code.take().unwrap();
+                if !code.text.is_empty() {
+                    self.blocks.push((code.language.flatten(), code.text));
+                }
+            }
+            Event::Text(text) => {
+                self.quote_lines(range.clone());
+                self.put(&text, range);
+            }
+            // Items of a tight list have no paragraphs.
+            Event::SoftBreak | Event::HardBreak => self.quote_lines(range.end..range.end + 1),
+            Event::Code(_) => {
+                self.quote_lines(range.clone());
+                return self.span(range);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Lines of a paragraph in a quote are in it even without a marker.
+    fn quote_lines(&mut self, range: Range<usize>) {
+        if self.quotes > 0 {
+            let end = self.line_end(range.end.min(self.text.len()));
+            self.quoted[range.start..end].fill(true);
+        }
+    }
+
+    /// The end of the line that `at` ends in.
+    fn line_end(&self, at: usize) -> usize {
+        let bytes = self.text.as_bytes();
+        if at > 0 && bytes[at - 1] == b'\n' {
+            return at;
+        }
+        bytes[at..]
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .map_or(bytes.len(), |feed| at + feed + 1)
+    }
+
+    /// Where the blanks before `at` begin.
+    fn blanks_before(&self, at: usize) -> usize {
+        let blanks = self.text.as_bytes()[..at].iter().rev();
+        at - blanks
+            .take_while(|byte| matches!(byte, b' ' | b'\t'))
+            .count()
+    }
+
+    fn start_heading(&mut self, range: Range<usize>) {
+        self.quote_lines(range.clone());
+        let start = range.start + blanks(&self.text[range.clone()]);
+        let marks = self.text[start..]
+            .bytes()
+            .take_while(|&b| b == b'#')
+            .count();
+        let behind = self.text.as_bytes().get(start + marks);
+        if !(1..=6).contains(&marks) || !behind.is_none_or(u8::is_ascii_whitespace) {
+            return;
+        }
+        self.heading = true;
+        let content = start + marks + blanks(&self.text[start + marks..]);
+        let from = self.blanks_before(start);
+        self.regions[from..content].fill(None);
+        let end = self.line_end(range.end.max(start + marks));
+        let line = self.text[content..end].trim_end_matches('\n');
+        if line != "\r" {
+            let end = content + line.len();
+            self.regions[content..end].fill(Some(Regions::HEADING | Regions::PROSE));
+            self.leaf[content..end].fill(true);
+        }
+    }
+
+    fn start_code(&mut self, kind: CodeBlockKind<'_>, range: Range<usize>) {
+        let from = self.blanks_before(range.start);
+        let language = match kind {
+            CodeBlockKind::Fenced(info) => {
+                let end = self.line_end(range.end);
+                self.regions[from..end].fill(None);
+                if self.quotes > 0 {
+                    self.quoted[from..end].fill(true);
+                }
+                Some(language_of(&info))
+            }
+            CodeBlockKind::Indented => None,
+        };
+        self.code = Some(Code {
+            language,
+            text: String::new(),
+        });
+    }
+
+    fn put(&mut self, text: &str, range: Range<usize>) {
+        let Some(code) = &mut self.code else {
+            self.leaf[range].fill(true);
+            return;
+        };
+        code.text
+            .push_str(&without_returns(&text.replace('\u{FFFD}', "?")));
+        let indented = code.language.is_none();
+        if range.is_empty() {
+            return;
+        }
+        // The oracle leaves out the carriage return of a line's ending.
+        let bytes = self.text.as_bytes();
+        let line = range.start == 0 || bytes[range.start - 1] == b'\n';
+        let start = range.start
+            - usize::from(!line && bytes[range.start] == b'\n' && bytes[range.start - 1] == b'\r');
+        if indented && start == range.start {
+            let from = self.blanks_before(start);
+            self.regions[from..start].fill(None);
+        }
+        self.regions[start..range.end].fill(Some(Regions::CODE));
+        self.leaf[start..range.end].fill(true);
+        if self.quotes > 0 {
+            self.quoted[start..range.end].fill(true);
+        }
+    }
+
+    fn span(&mut self, range: Range<usize>) -> Result<(), Apart> {
+        if range.len() > HELD {
+            return Err(Apart::Long);
+        }
+        let raw = &self.text[range.clone()];
+        let run = raw.bytes().take_while(|&byte| byte == b'`').count();
+        let content = range.start + run..range.end - run;
+        let tag = match self.heading {
+            true => Regions::INLINE_CODE | Regions::HEADING,
+            false => Regions::INLINE_CODE,
+        };
+        self.regions[range.clone()].fill(None);
+        self.regions[content.clone()].fill(Some(tag));
+        self.leaf[range.clone()].fill(true);
+        for at in content.clone() {
+            if self.text.as_bytes()[at] == b'\n' && self.quotes > 0 {
+                self.line_of_span(at + 1, range.end)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Markers at the beginning of a line inside a span.
+    fn line_of_span(&mut self, start: usize, end: usize) -> Result<(), Apart> {
+        let line = &self.text[start..end];
+        let head = line.trim_start_matches([' ', '>']);
+        let head = &line[..line.len() - head.len()];
+        if head.contains("    ") || line[head.len()..].starts_with('\t') || self.quotes > 1 {
+            return Err(Apart::Untold);
+        }
+        if let Some(mark) = head.find('>') {
+            let space = usize::from(head[mark + 1..].starts_with(' '));
+            if self.lists_may_hide(start) {
+                return Err(Apart::Untold);
+            }
+            self.regions[start..start + mark + 1 + space].fill(None);
+        }
+        Ok(())
+    }
+
+    /// Whether the text before may have opened a list item around or in the quote.
+    fn lists_may_hide(&self, at: usize) -> bool {
+        self.text[..at].contains(['-', '+', '*', '.', ')'])
+    }
+
+    /// Marks what are markers of quotes, and what stands behind them.
+    fn quotes(&mut self) {
+        let mut start = 0;
+        for line in self.text.split_inclusive('\n') {
+            let (mut at, end) = (start, start + line.len());
+            let mut behind = None;
+            loop {
+                let from = at;
+                at += blanks(&self.text[at..end]);
+                let byte = self.text.as_bytes()[..end].get(at);
+                match byte {
+                    Some(b'>') if !self.leaf[at] => {
+                        at += 1;
+                        let space = self.text[at..end].starts_with(' ')
+                            && (!self.leaf[at] || self.text.as_bytes()[at - 1] == b'>');
+                        let space = usize::from(space && !self.leaf[at]);
+                        self.regions[from..at + space].fill(None);
+                        at += space;
+                        behind.get_or_insert(at);
+                    }
+                    Some(b'-' | b'+' | b'*') if !self.leaf[at] => at += 1,
+                    Some(b'0'..=b'9') if !self.leaf[at] => at += 1,
+                    Some(b'.' | b')') if !self.leaf[at] => at += 1,
+                    _ => break,
+                }
+            }
+            if let Some(behind) = behind {
+                self.quoted[behind..end].fill(true);
+            }
+            start = end;
+        }
+    }
+}
+
+fn blanks(text: &str) -> usize {
+    text.bytes()
+        .take_while(|byte| matches!(byte, b' ' | b'\t'))
+        .count()
+}
+
+/// As the documentation says it, of an info string without escapes.
+fn language_of(info: &str) -> Option<String> {
+    let word = info.trim_start_matches(['{', '.']);
+    let end = word.find(|char: char| char.is_ascii_whitespace() || ",:;{}".contains(char));
+    let word = &word[..end.unwrap_or(word.len())];
+    (!word.is_empty() && word.len() <= Language::BYTES).then(|| word.to_ascii_lowercase())
+}
+
+/// Compares with the oracle on the whole text, and with itself under cuts; the number of cases.
+fn check(text: &[u8], random: &mut Random, apart: &mut [usize; APART.len()]) -> usize {
+    let whole = read(&[text], Markdown::new());
+    let plain = String::from_utf8(ascii(text)).unwrap();
+    match Oracle::read(&plain) {
+        Ok(expected) => compare(&plain, &ours(text, &whole), &expected, text.is_ascii()),
+        Err(reason) => apart[APART.iter().position(|&one| one == reason).unwrap()] += 1,
+    }
+    1 + cuts(text, random, |deltas| {
+        assert_eq!(read(deltas, Markdown::new()), whole, "{deltas:?}");
+    })
+}
+
+fn compare(text: &str, ours: &Regioned, expected: &Regioned, named: bool) {
+    // The oracle has no place for the spaces that are left of a tab; the blocks' texts show them.
+    let is_left_of_tab = |at: usize| {
+        text.as_bytes()[at] == b'\t'
+            && expected.bytes[at].is_none()
+            && ours.bytes[at].is_some_and(|one| one.contains(Regions::CODE))
+    };
+    let differs =
+        (0..text.len()).find(|&at| ours.bytes[at] != expected.bytes[at] && !is_left_of_tab(at));
+    if let Some(at) = differs {
+        let show = |regions: &[Option<Regions>]| -> String {
+            regions.iter().map(|one| letter(*one)).collect()
+        };
+        panic!(
+            "byte {at} of {text:?}\nours   {}\noracle {}",
+            show(&ours.bytes),
+            show(&expected.bytes)
+        );
+    }
+    let named = named && !text.contains(['&', '\\', '\0']);
+    for (index, (ours, oracle)) in ours.blocks.iter().zip(&expected.blocks).enumerate() {
+        assert_eq!(ours.1, oracle.1, "block {index} of {text:?}");
+        assert!(
+            !named || ours.0 == oracle.0,
+            "{ours:?} {oracle:?} of {text:?}"
+        );
+    }
+    assert_eq!(
+        ours.blocks.len(),
+        expected.blocks.len(),
+        "blocks of {text:?}"
+    );
+}
+
+fn letter(regions: Option<Regions>) -> char {
+    let Some(regions) = regions else { return '.' };
+    let letter = match regions {
+        _ if regions.contains(Regions::CODE) => 'c',
+        _ if regions.contains(Regions::INLINE_CODE) => 'i',
+        _ if regions.contains(Regions::HEADING) => 'h',
+        _ => 'p',
+    };
+    match regions.contains(Regions::QUOTE) {
+        true => letter.to_ascii_uppercase(),
+        false => letter,
+    }
+}
+
+/// A text that loves what is special.
+fn markdown_text(random: &mut Random) -> Vec<u8> {
+    const HEADS: [&[u8]; 22] = [
+        b"", b"", b"", b"", b"> ", b">", b">  ", b">\t", b"- ", b"-", b"-   ", b"-\t", b"* ",
+        b"1. ", b"2) ", b"10.  ", b" ", b"  ", b"   ", b"    ", b"\t", b"     ",
+    ];
+    const TEXTS: [&[u8]; 44] = [
+        b"",
+        b"",
+        b"a",
+        b"b c",
+        b"```",
+        b"````",
+        b"```rust",
+        b"``` Rust,x",
+        b"```a`b",
+        b"~~~",
+        b"~~~~",
+        b"~~~ py`",
+        b"`",
+        b"``",
+        b"`a`",
+        b"``a`b``",
+        b"\\`",
+        b"\\\\`",
+        b"a `b",
+        b"c` d",
+        b"# h",
+        b"#",
+        b"###### x #",
+        b"####### y",
+        b"#z",
+        b"---",
+        b"***",
+        b"- - -",
+        b"* * *a",
+        b"___",
+        b"===",
+        b"--",
+        b"==  ",
+        b"**b** `x`",
+        b"| a | `b` |",
+        b"\0",
+        b"\xFF",
+        b"\xC3\xA9",
+        b"```   ",
+        b"# `h` `",
+        b"-x",
+        b"1.x",
+        b"1234567890. a",
+        b"[a](b)",
+    ];
+    const ENDS: [&[u8]; 6] = [b"\n", b"\n", b"\n", b"\r\n", b"\n\n", b" \n"];
+    let mut text = Vec::new();
+    for _ in 0..=random.below(7) {
+        for _ in 0..random.below(3) {
+            text.extend_from_slice(random.pick(&HEADS));
+        }
+        for _ in 0..=random.below(2) {
+            text.extend_from_slice(random.pick(&TEXTS));
+        }
+        text.extend_from_slice(random.pick(&ENDS));
+    }
+    if random.below(3) == 0 {
+        text.truncate(random.below(text.len() + 1));
+    }
+    text
+}
+
+#[test]
+fn generated_text_is_what_the_oracle_says_however_it_is_cut() {
+    let mut random = Random::new(5);
+    let (mut cases, mut texts, mut apart) = (0, 0, [0; APART.len()]);
+    let full = scale(1_200_000);
+    while cases < full {
+        let text = markdown_text(&mut random);
+        cases += check(&text, &mut random, &mut apart);
+        texts += 1;
+    }
+    println!(
+        "markdown: {cases} cases of {texts} generated texts; not compared: {APART:?} {apart:?}"
+    );
+}
+
+#[test]
+fn the_corpus_is_what_the_oracle_says_however_it_is_cut() {
+    let Some(texts) = corpus() else { return };
+    let mut random = Random::new(6);
+    let (mut cases, mut apart) = (0, [0; APART.len()]);
+    let every = (100 / scale(100)).max(1);
+    let texts: Vec<&String> = texts.iter().step_by(every).collect();
+    for text in &texts {
+        cases += check(text.as_bytes(), &mut random, &mut apart);
+    }
+    let count = texts.len();
+    println!("markdown: {cases} cases of {count} texts; not compared: {APART:?} {apart:?}");
+}

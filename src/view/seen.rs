@@ -1,0 +1,112 @@
+//! What tests of views share: what a sink saw, byte by byte, and the ways to cut a text.
+
+use super::piece::{Piece, Sink, Tag};
+use crate::testing::Random;
+
+/// What a sink saw. It does not depend on how the text was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    Byte {
+        byte: u8,
+        tag: Tag,
+        start: u64,
+        end: u64,
+        decided: u64,
+    },
+    Turn(Tag, u64, u64),
+    Cut(u64, u64),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    pub(super) seen: Vec<Seen>,
+    tag: Option<Tag>,
+}
+
+impl Sink for Recorder {
+    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+        self.tag = Some(tag);
+        self.seen.push(Seen::Turn(tag, at, decided));
+    }
+
+    fn take(&mut self, piece: Piece<'_>) {
+        assert!(!piece.bytes.is_empty(), "an empty piece");
+        let tag = self.tag.expect("a piece before any turn");
+        for (index, &byte) in piece.bytes.iter().enumerate() {
+            self.seen.push(Seen::Byte {
+                byte,
+                tag,
+                start: piece.start(index),
+                end: piece.end(index),
+                decided: piece.decided(index),
+            });
+        }
+    }
+
+    fn cut(&mut self, end: u64, decided: u64) {
+        self.seen.push(Seen::Cut(end, decided));
+    }
+}
+
+/// Runs `same` on the text byte by byte, cut in two everywhere if it is short, else at some places, and cut
+/// at random; the number of runs.
+pub(super) fn cuts(text: &[u8], random: &mut Random, mut same: impl FnMut(&[&[u8]])) -> usize {
+    let bytes: Vec<&[u8]> = text.chunks(1).collect();
+    same(&bytes);
+    let mut runs = 1;
+    let step = (text.len() / 100).max(1);
+    for at in (1..text.len()).step_by(step) {
+        same(&[&text[..at], &text[at..]]);
+        runs += 1;
+    }
+    for longest in [2, 3, 7, 20, 90] {
+        same(&pieces(text, random, longest));
+        runs += 1;
+    }
+    runs
+}
+
+fn pieces<'a>(mut text: &'a [u8], random: &mut Random, longest: usize) -> Vec<&'a [u8]> {
+    let mut pieces = Vec::new();
+    while !text.is_empty() {
+        let (piece, rest) = text.split_at(text.len().min(1 + random.below(longest)));
+        pieces.push(piece);
+        text = rest;
+    }
+    pieces
+}
+
+/// The texts of the corpus, if it is at hand.
+pub(super) fn corpus() -> Option<Vec<String>> {
+    let Some(root) = std::env::var_os("TTSR_CORPUS").map(std::path::PathBuf::from) else {
+        println!("skipped: TTSR_CORPUS is not set");
+        return None;
+    };
+    let transcripts = root.join("transcripts/transcripts.jsonl");
+    let mut texts: Vec<String> = lines(&transcripts)
+        .iter()
+        .map(|line| line["text"].as_str().unwrap().to_owned())
+        .collect();
+    for file in std::fs::read_dir(root.join("streams")).unwrap() {
+        for stream in lines(&file.unwrap().path()) {
+            texts.extend(parts(&stream));
+        }
+    }
+    Some(texts)
+}
+
+fn lines(path: &std::path::Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn parts(stream: &serde_json::Value) -> Vec<String> {
+    let mut texts = vec![String::new(); stream["parts"].as_array().unwrap().len()];
+    for delta in stream["deltas"].as_array().unwrap() {
+        let part = delta[0].as_u64().unwrap() as usize;
+        texts[part].push_str(delta[1].as_str().unwrap());
+    }
+    texts
+}
