@@ -4,6 +4,7 @@
 //! Views are laid one behind the other (`json`, then what the tool writes, then comments and strings, then
 //! folding), so all of them speak in pieces. None knows a rule.
 
+pub(crate) mod edit;
 pub(crate) mod json;
 pub(crate) mod path;
 pub(crate) mod piece;
