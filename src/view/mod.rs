@@ -8,3 +8,4 @@ pub(crate) mod edit;
 pub(crate) mod json;
 pub(crate) mod path;
 pub(crate) mod piece;
+pub(crate) mod shell;

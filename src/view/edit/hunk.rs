@@ -302,18 +302,17 @@ impl Waiting {
         for line in self.lines.drain(..) {
             let mut left = line.end - from;
             from = line.end;
-            each(
-                line,
-                &mut std::iter::from_fn(|| {
-                    if left > 0 && rest.bytes.is_empty() {
-                        rest = stretches.next()?;
-                    }
-                    let most = left.min(rest.bytes.len());
-                    let piece = split(&mut rest, most);
-                    left -= piece.bytes.len();
-                    (!piece.bytes.is_empty()).then_some(piece)
-                }),
-            );
+            let mut pieces = std::iter::from_fn(|| {
+                if left > 0 && rest.bytes.is_empty() {
+                    rest = stretches.next()?;
+                }
+                let most = left.min(rest.bytes.len());
+                left -= most;
+                (most > 0).then(|| split(&mut rest, most))
+            });
+            each(line, &mut pieces);
+            // What a line that stays leaves behind.
+            pieces.for_each(drop);
         }
         drop(stretches);
         self.held.clear();
