@@ -366,12 +366,7 @@ impl Shell {
                 self.end_word(at, now, sink);
                 self.look_at(Look::Operator, piece);
             }
-            b'<' | b'>' => {
-                if !self.command().drop_number() {
-                    self.end_word(at, now, sink);
-                }
-                self.look_at(Look::Operator, piece);
-            }
+            b'<' | b'>' => self.look_at(Look::Operator, piece),
             b'\'' => self.quote(Frame::Single, piece),
             b'"' => self.quote(Frame::Double, piece),
             b'$' => self.look_at(Look::Dollar, piece),
@@ -525,6 +520,9 @@ impl Shell {
     }
 
     fn end_operator(&mut self, now: u64, sink: &mut impl Sink) {
+        if !self.command().drop_number() {
+            self.end_word(self.seen_from(), now, sink);
+        }
         let seen = std::mem::take(&mut self.seen);
         match seen
             .iter()

@@ -1058,6 +1058,7 @@ fn broken_input_reads_the_same_under_every_cut() {
 fn lines_of(haystacks: &[(String, String)]) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for line in haystacks.iter().flat_map(|(_, text)| text.split('\n')) {
+        let line = line.strip_suffix('\r').unwrap_or(line);
         *counts.entry(line.to_owned()).or_default() += 1;
     }
     counts
@@ -1105,4 +1106,149 @@ fn past_a_limit_more_passes_for_added_and_nothing_is_lost() {
     }
     assert!(reached.iter().all(|&times| times > 0), "{reached:?}");
     println!("edits: {cases} cases of {seed} calls under small limits, reached {reached:?}");
+}
+
+/// The tool calls of the corpus, as they were sent.
+fn real_calls(corpus: &str) -> Vec<String> {
+    let mut calls = Vec::new();
+    let file = std::fs::read_to_string(format!("{corpus}/transcripts/transcripts.jsonl")).unwrap();
+    for line in file.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        if record["kind"] == "tool-input" {
+            calls.push(record["text"].as_str().unwrap().to_owned());
+        }
+    }
+    for entry in std::fs::read_dir(format!("{corpus}/streams")).unwrap() {
+        let file = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        for line in file.lines() {
+            let record: serde_json::Value = serde_json::from_str(line).unwrap();
+            let parts = record["parts"].as_array().unwrap();
+            let mut texts = vec![String::new(); parts.len()];
+            for delta in record["deltas"].as_array().unwrap() {
+                texts[delta[0].as_u64().unwrap() as usize] += delta[1].as_str().unwrap();
+            }
+            let of_tools = parts.iter().zip(texts);
+            calls.extend(
+                of_tools
+                    .filter(|(part, _)| part["kind"] == "tool-input")
+                    .map(|(_, text)| text),
+            );
+        }
+    }
+    calls
+}
+
+#[test]
+fn real_calls_read_as_in_the_model_under_every_cut() {
+    let Ok(corpus) = std::env::var("TTSR_CORPUS") else {
+        return println!("TTSR_CORPUS is not set: no real calls");
+    };
+    let mut random = Random::new(5);
+    let (mut cases, mut changes, mut raw) = (0, 0, 0);
+    let calls = real_calls(&corpus);
+    for call in &calls {
+        let (heard, cut) = every_cut(call.as_bytes(), EditLimits::default(), &mut random);
+        check_places(call.as_bytes(), &heard);
+        cases += cut;
+        match serde_json::from_str::<Leaves>(call) {
+            Ok(Leaves(leaves)) if call.trim_start().starts_with('{') => {
+                let want = model(&leaves);
+                changes += usize::from(want != Read::default());
+                assert_eq!(read(&heard), want, "{call}");
+            }
+            _ => raw += 1,
+        }
+    }
+    assert!(changes > 100);
+    println!(
+        "edits: {cases} cases of {} real calls, {changes} with changes, {raw} not an object",
+        calls.len()
+    );
+}
+
+/// What the call reads as, under every cut.
+fn check(input: &str) -> Read {
+    let mut random = Random::new(3);
+    read(&every_cut(input.as_bytes(), EditLimits::default(), &mut random).0)
+}
+
+fn texts<'a>(file: &str, texts: &[&'a str]) -> Vec<(String, String)> {
+    texts
+        .iter()
+        .map(|&text| (file.to_owned(), text.to_owned()))
+        .collect()
+}
+
+#[test]
+fn removing_a_line_adds_nothing_whichever_text_comes_first() {
+    for input in [
+        r#"{"path":"a.rs","old_string":"keep\nbad\nend","new_string":"keep\nend"}"#,
+        r#"{"new_string":"keep\nend","old_string":"keep\nbad\nend","path":"a.rs"}"#,
+        r#"{"input":"*** Begin Patch\n*** Update File: a.rs\n@@\n keep\n-bad\n end\n*** End Patch"}"#,
+        r#"{"diff":"--- a/a.rs\n+++ b/a.rs\n@@ -1,3 +1,2 @@\n keep\n-bad\n end\n"}"#,
+        r#"{"diff":"<<<<<<< SEARCH\nkeep\nbad\nend\n=======\nkeep\nend\n>>>>>>> REPLACE","path":"a.rs"}"#,
+    ] {
+        let read = check(input);
+        assert_eq!(read.added, [], "{input}");
+        assert_eq!(read.removed, texts("a.rs", &["bad"]), "{input}");
+        assert_eq!(read.file, texts("a.rs", &["keep\nend"]), "{input}");
+    }
+}
+
+#[test]
+fn a_moved_line_is_neither_added_nor_removed() {
+    let read = check(r#"{"patch":"@@ -1,3 +1,3 @@\n+b\n a\n-b\n c"}"#);
+    assert_eq!((read.added, read.removed), (vec![], vec![]));
+    assert_eq!(read.file, texts("", &["b\na\nc"]));
+}
+
+#[test]
+fn a_name_that_comes_late_holds_for_what_came_before() {
+    let read = check(r#"{"files":[{"content":"x","path":"p"},{"content":"y"}],"path":"q"}"#);
+    let file = [("p", "x"), ("q", "y")].map(|(file, text)| (file.to_owned(), text.to_owned()));
+    assert_eq!(read.added, file);
+    let read = check(r#"{"a":{"content":"x"},"b":{"path":"p","content":"y"}}"#);
+    let file = [("", "x"), ("p", "y")].map(|(file, text)| (file.to_owned(), text.to_owned()));
+    assert_eq!(read.added, file);
+}
+
+#[test]
+fn a_line_is_certain_when_it_ends_and_a_whole_file_at_once() {
+    let decided = |input: &str, byte: u8| {
+        let (heard, _) = view([input.as_bytes()], EditLimits::default(), false);
+        heard.iter().find_map(|one| match *one {
+            Heard::Byte(at, start, _, decided) if at == byte => Some((start, decided)),
+            _ => None,
+        })
+    };
+    assert_eq!(decided(r#"{"content":"Q"}"#, b'Q'), Some((12, 13)));
+    assert_eq!(decided(r#"{"old":"a","new":"Q\nb"}"#, b'Q'), Some((18, 21)));
+    assert_eq!(decided(r#"{"new":"Q\nb","old":"a"}"#, b'Q'), Some((8, 23)));
+    assert_eq!(decided(r#"{"new":"Q\nb"}"#, b'Q'), Some((8, 14)));
+}
+
+#[test]
+fn hostile_sizes_are_bounded() {
+    let line = "x".repeat(1 << 20);
+    let input = format!(
+        r#"{{"old":"{line}\nb","new":"{line}","edits":[{{"new":"{}"}}]}}"#,
+        "\\n".repeat(200_000)
+    );
+    let (heard, counters) = view(input.as_bytes().chunks(4096), EditLimits::default(), false);
+    let read = read(&heard);
+    assert_eq!((counters.long_lines, counters.released > 0), (2, true));
+    assert_eq!(read.added[0].1.len(), 1 << 20);
+    let nested = r#"{"a":"#.repeat(200) + "\"x\"";
+    view([nested.as_bytes()], EditLimits::default(), false);
+    let many: String = (0..40_000).map(|i| format!("{i}\\n")).collect();
+    let input = format!(r#"{{"old":"{many}","new":"{many}bad"}}"#);
+    let (heard, counters) = view([input.as_bytes()], EditLimits::default(), false);
+    assert!(counters.forgotten > 0);
+    assert!(
+        haystacks(&heard, Regions::ADDED)
+            .last()
+            .unwrap()
+            .1
+            .ends_with("bad")
+    );
 }
