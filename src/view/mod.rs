@@ -11,3 +11,8 @@ pub(crate) mod path;
 pub(crate) mod piece;
 #[cfg(test)]
 mod seen;
+pub(crate) mod edit;
+pub(crate) mod json;
+pub(crate) mod path;
+pub(crate) mod piece;
+pub(crate) mod shell;

@@ -1,0 +1,475 @@
+//! What a tool call adds to files, removes from them and leaves, for the shapes that agents use: old and new
+//! text, whole files, `apply_patch` envelopes, unified diffs, search/replace blocks.
+//!
+//! Values of the decoded input go in, in the order they arrive; lines tagged [`Regions::ADDED`],
+//! [`Regions::REMOVED`] and [`Regions::FILE`] come out, with the name of their file. It knows which keys hold
+//! what and which values belong together; it does not know rules, and it looks at no file.
+//!
+//! - `FILE` is text as it will be, as far as the call shows it: whole files, new text, context, added lines.
+//! - `ADDED` lines are in the new text more often than in the old one; the first ones are those that stay.
+//! - `REMOVED` lines are in the old text more often than in the new one; the first ones are those that stay.
+//!
+//! Lines are told apart without the carriage return at their end. Each run of lines with the same tag is one
+//! haystack, its lines joined by their `\n`; the newline behind the last is not part of it, nor are markers.
+//! In a pair or a hunk what is new comes first, then what is removed, each run for itself.
+
+mod hunk;
+mod lines;
+mod out;
+mod patch;
+
+use super::json::{ArgPath, RAW};
+use super::path::is_path_key;
+use super::piece::{Piece, Regions, Sink};
+use hunk::{Hunk, Kind};
+use lines::{Event, Lines};
+use out::Out;
+use patch::Patch;
+
+/// How much may wait, and how much is remembered of old text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EditLimits {
+    /// Most bytes of old text, and of new text, that wait for each other. Past it what waits is handed on
+    /// as removed or added. It is also the longest line that is compared.
+    pub(crate) waiting: usize,
+    /// Most different lines of an old text that are remembered; others never count as staying.
+    pub(crate) lines: usize,
+    /// Longest file name kept.
+    pub(crate) path_bytes: usize,
+}
+
+impl Default for EditLimits {
+    fn default() -> EditLimits {
+        EditLimits {
+            waiting: 64 << 10,
+            lines: 16 << 10,
+            path_bytes: 4096,
+        }
+    }
+}
+
+/// What reached a limit. Nothing counted here was dropped, but for names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EditCounters {
+    /// Times that what waited was handed on as added or removed before that was certain.
+    pub(crate) released: u64,
+    /// Lines too long to be compared.
+    pub(crate) long_lines: u64,
+    /// Lines of old text that were not remembered.
+    pub(crate) forgotten: u64,
+    /// File names that were too long; the file is not known then.
+    pub(crate) long_paths: u64,
+}
+
+/// The view of one part.
+#[derive(Clone, Debug)]
+pub(crate) struct Edits {
+    limits: EditLimits,
+    role: Role,
+    /// Where the object stands that the value is in.
+    group: Group,
+    /// Nothing of the value has come yet.
+    fresh: bool,
+    lines: Lines,
+    pair: Option<Pair>,
+    hunk: Hunk,
+    patch: Patch,
+    /// Files named so far, outermost object first; only those of objects around the value.
+    files: Vec<Named>,
+    name: Vec<u8>,
+    /// The object whose text was handed on before its file was known.
+    unnamed: Option<Group>,
+    out: Out,
+}
+
+/// What a value is for, by its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Old,
+    New,
+    Whole,
+    Patch,
+    Path,
+    None,
+}
+
+/// An object of the input: the keys that lead to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Group {
+    dotted: String,
+    depth: usize,
+}
+
+/// Old and new text of one object.
+#[derive(Clone, Debug)]
+struct Pair {
+    group: Group,
+    old: Side,
+    new: Side,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Absent,
+    Open,
+    Closed,
+}
+
+#[derive(Clone, Debug)]
+struct Named {
+    group: Group,
+    file: String,
+}
+
+const OLD: [&str; 19] = [
+    "old_string",
+    "oldString",
+    "old_str",
+    "oldStr",
+    "old_text",
+    "oldText",
+    "old_content",
+    "oldContent",
+    "old_code",
+    "old_source",
+    "old",
+    "search",
+    "search_text",
+    "find",
+    "original",
+    "original_text",
+    "originalText",
+    "target_content",
+    "TargetContent",
+];
+const NEW: [&str; 20] = [
+    "new_string",
+    "newString",
+    "new_str",
+    "newStr",
+    "new_text",
+    "newText",
+    "new_content",
+    "newContent",
+    "new_code",
+    "new",
+    "replace",
+    "replace_text",
+    "replacement",
+    "replacement_text",
+    "replacementText",
+    "replacement_content",
+    "ReplacementContent",
+    "updated",
+    "updated_text",
+    "updatedText",
+];
+const WHOLE: [&str; 12] = [
+    "content",
+    "contents",
+    "file_text",
+    "fileText",
+    "file_content",
+    "fileContent",
+    "file_contents",
+    "fileContents",
+    "new_source",
+    "insert_text",
+    "code_edit",
+    "CodeContent",
+];
+const PATCH: [&str; 9] = [
+    "input",
+    "patch",
+    "patch_text",
+    "patchText",
+    "diff",
+    "command",
+    "cmd",
+    "script",
+    RAW,
+];
+
+impl Role {
+    fn of(key: &str) -> Role {
+        let roles = [
+            (&OLD[..], Role::Old),
+            (&NEW, Role::New),
+            (&WHOLE, Role::Whole),
+            (&PATCH, Role::Patch),
+        ];
+        match roles.iter().find(|(keys, _)| keys.contains(&key)) {
+            Some(&(_, role)) => role,
+            None if is_path_key(key) => Role::Path,
+            None => Role::None,
+        }
+    }
+
+    /// Old and new text may not be in pieces; a whole file or a command may be an array of strings.
+    fn of_element(key: &str) -> Role {
+        match Role::of(key) {
+            role @ (Role::Whole | Role::Patch) => role,
+            _ => Role::None,
+        }
+    }
+}
+
+impl Group {
+    /// The object that holds the value: the first `depth` segments of its path.
+    fn set(&mut self, path: &ArgPath, depth: usize) {
+        self.dotted.clear();
+        for segment in (0..depth).filter_map(|index| path.segment(index)) {
+            if !self.dotted.is_empty() {
+                self.dotted.push('.');
+            }
+            self.dotted.push_str(segment);
+        }
+        self.depth = depth;
+    }
+
+    /// Whether it is `outer` or in there.
+    fn is_within(&self, outer: &Group) -> bool {
+        let rest = self.dotted.strip_prefix(outer.dotted.as_str());
+        self.depth >= outer.depth
+            && rest.is_some_and(|rest| outer.depth == 0 || rest.is_empty() || rest.starts_with('.'))
+    }
+}
+
+impl Group {
+    /// The innermost object that both are in.
+    fn around(mut self, other: &Group) -> Group {
+        while !other.is_within(&self) {
+            let outer = self.dotted.rfind('.').unwrap_or(0);
+            self.dotted.truncate(outer);
+            self.depth -= 1;
+        }
+        self
+    }
+}
+
+impl Edits {
+    pub(crate) fn new(limits: EditLimits) -> Edits {
+        Edits {
+            limits,
+            role: Role::None,
+            group: Group::default(),
+            fresh: false,
+            lines: Lines::new(limits.waiting),
+            pair: None,
+            hunk: Hunk::new(limits),
+            patch: Patch::new(limits),
+            files: Vec::new(),
+            name: Vec::new(),
+            unnamed: None,
+            out: Out::default(),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> EditCounters {
+        self.out.counters
+    }
+
+    /// A value begins. Nothing is handed on before its first byte, or its end.
+    pub(crate) fn open(&mut self, path: &ArgPath) {
+        let depth = path.len();
+        let last = path.last();
+        let is_index = |key: &str| key.bytes().all(|byte| byte.is_ascii_digit());
+        let (role, around) = match last {
+            Some(index) if depth > 1 && is_index(index) => {
+                let key = path.segment(depth - 2).unwrap_or_default();
+                (Role::of_element(key), depth - 2)
+            }
+            Some(key) => (Role::of(key), depth - 1),
+            None => (Role::None, depth),
+        };
+        self.role = role;
+        self.group.set(path, around);
+        self.fresh = true;
+    }
+
+    /// Takes the next bytes of the value.
+    ///
+    /// # Complexity
+    /// Linear. At most [`EditLimits::waiting`] bytes of old text, as many of new text, and a line wait.
+    pub(crate) fn take(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+        if piece.bytes.is_empty() {
+            return;
+        }
+        self.arrive(piece.decided(0), sink);
+        match self.role {
+            Role::Old | Role::New => self.text(piece, sink),
+            Role::Whole => self.out.put(Regions::FILE | Regions::ADDED, piece, sink),
+            Role::Patch => self.patch.take(piece, &mut self.out, sink),
+            Role::Path => self.keep_name(piece.bytes),
+            Role::None => {}
+        }
+    }
+
+    /// The value ends.
+    pub(crate) fn close(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+        let now = decided.max(end);
+        self.arrive(now, sink);
+        match self.role {
+            Role::Old | Role::New => self.end_text(now, sink),
+            Role::Whole => self.out.cut(now, sink),
+            Role::Patch => self.patch.end(now, &mut self.out, sink),
+            Role::Path => self.end_name(now, sink),
+            Role::None => {}
+        }
+        self.role = Role::None;
+    }
+
+    /// The part ends: what waits is handed on.
+    pub(crate) fn finish(&mut self, end: u64, sink: &mut impl Sink) {
+        if self.role != Role::None {
+            self.close(end, end, sink);
+        }
+        self.settle(end, sink);
+    }
+
+    /// The first byte of a value, or its end, has come: what does not go on with it is over.
+    fn arrive(&mut self, now: u64, sink: &mut impl Sink) {
+        if !std::mem::take(&mut self.fresh) {
+            return;
+        }
+        if self.pair.as_ref().is_some_and(|pair| self.ends(pair)) {
+            self.settle(now, sink);
+        }
+        let group = &self.group;
+        self.files.retain(|named| group.is_within(&named.group));
+        match self.role {
+            Role::Old | Role::New => self.begin_side(now, sink),
+            Role::Whole | Role::Patch => {
+                self.out.cut(now, sink);
+                let group = self.group.clone();
+                self.announce(&group, now, sink);
+            }
+            Role::Path => self.name.clear(),
+            Role::None => {}
+        }
+    }
+
+    /// Whether the value cannot belong to the pair, so that nothing more of that one comes.
+    fn ends(&self, pair: &Pair) -> bool {
+        match self.role {
+            Role::Old => pair.group != self.group || pair.old != Side::Absent,
+            Role::New => pair.group != self.group || pair.new != Side::Absent,
+            _ => !self.group.is_within(&pair.group),
+        }
+    }
+
+    fn begin_side(&mut self, now: u64, sink: &mut impl Sink) {
+        let group = &self.group;
+        let pair = self.pair.get_or_insert_with(|| Pair {
+            group: group.clone(),
+            old: Side::Absent,
+            new: Side::Absent,
+        });
+        if self.role == Role::Old {
+            pair.old = Side::Open;
+            return;
+        }
+        pair.new = Side::Open;
+        if pair.old == Side::Closed {
+            self.hunk.know_old();
+        }
+        let group = self.group.clone();
+        self.announce(&group, now, sink);
+    }
+
+    fn text(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+        let kind = self.kind();
+        let mut rest = piece;
+        while let Some(event) = self.lines.next(&mut rest) {
+            let (hunk, out) = (&mut self.hunk, &mut self.out);
+            match event {
+                Event::End(newline) => {
+                    let now = newline.decided(0);
+                    let line = self.lines.line(0, Some(newline));
+                    hunk.line(kind, line, now, out, sink);
+                    self.lines.clear();
+                }
+                Event::Long(now) => {
+                    let line = self.lines.line(0, None);
+                    hunk.long(kind, line, now, out, sink);
+                    self.lines.release();
+                }
+                Event::More(piece) => hunk.more(kind, piece, out, sink),
+            }
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        if self.role == Role::Old {
+            Kind::Removed
+        } else {
+            Kind::Added
+        }
+    }
+
+    fn end_text(&mut self, now: u64, sink: &mut impl Sink) {
+        let kind = self.kind();
+        if self.lines.begun() {
+            let line = self.lines.line(0, None);
+            let (hunk, out) = (&mut self.hunk, &mut self.out);
+            hunk.line(kind, line, now, out, sink);
+        }
+        self.lines.restart();
+        let pair = self.pair.as_mut().expect("a side was begun when it came");
+        let (this, other) = match kind {
+            Kind::Removed => (&mut pair.old, pair.new),
+            _ => (&mut pair.new, pair.old),
+        };
+        *this = Side::Closed;
+        if other == Side::Closed {
+            self.settle(now, sink);
+        }
+    }
+
+    /// No more text of the pair comes.
+    fn settle(&mut self, now: u64, sink: &mut impl Sink) {
+        if let Some(pair) = self.pair.take() {
+            self.announce(&pair.group, now, sink);
+            self.hunk.end(now, &mut self.out, sink);
+        }
+    }
+
+    /// Says which file the text of that object belongs to, before it is handed on.
+    fn announce(&mut self, group: &Group, now: u64, sink: &mut impl Sink) {
+        let around = |named: &&Named| group.is_within(&named.group);
+        let Some(named) = self.files.iter().rfind(around) else {
+            let before = self.unnamed.take().filter(|_| !self.out.has_file());
+            self.out.unknown_file(now, sink);
+            self.unnamed =
+                Some(before.map_or_else(|| group.clone(), |before| before.around(group)));
+            return;
+        };
+        self.unnamed = None;
+        self.out.file(&named.file, now, sink);
+    }
+
+    fn keep_name(&mut self, bytes: &[u8]) {
+        // One byte over the limit is kept, to tell a name that fits from one that does not.
+        let room = (self.limits.path_bytes + 1).saturating_sub(self.name.len());
+        self.name.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn end_name(&mut self, now: u64, sink: &mut impl Sink) {
+        if self.name.len() > self.limits.path_bytes {
+            self.out.counters.long_paths += 1;
+            return;
+        }
+        let group = self.group.clone();
+        let file = String::from_utf8_lossy(&self.name).into_owned();
+        let names = |unnamed: &Group| unnamed.is_within(&group);
+        if !self.out.has_file() && self.unnamed.as_ref().is_some_and(names) {
+            self.unnamed = None;
+            self.out.late_file(&file, now, sink);
+        }
+        self.files.retain(|named| named.group != group);
+        self.files.push(Named { group, file });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,926 @@
+//! The commands of a shell text: for each simple command one haystack, its words without quotes and escapes,
+//! joined by one space, tagged [`Regions::SHELL`].
+//!
+//! A lexer, no shell: nothing is expanded or run. It does not see what `eval`, aliases, variables, encoded text
+//! or a heredoc that is fed to a shell do.
+//!
+//! - Commands end at `;`, `&`, `&&`, `|`, `||`, `|&`, a newline, `(` and `)`. Keywords and assignments before a
+//!   command are left out, comments and the bodies of heredocs too.
+//! - A substitution stands in its word as `$()`, `` `` ``, `<()` or `>()`; what is in it is a command of its own.
+//!   `${…}` and `$((…))` stand as they are written, substitutions inside aside.
+//! - A redirection is a haystack of its own: `>> file`, without the number before it.
+//! - Behind `sudo`, `env`, `xargs` and their like a command is there twice: as it is written, and from the first
+//!   word that is no such word, nor an option or an assignment of one.
+//! - The script of `sh -c` and its kin is read as a shell text too, once.
+//!
+//! The haystack of a command comes first, then what is in it. A word is certain when it ends; a long one is
+//! handed on in stretches of [`STRETCH`] bytes.
+
+mod command;
+mod word;
+
+use super::json::{ArgPath, RAW};
+use super::piece::{Held, Piece, Place, Regions, Sink, Tag};
+use command::{Command, Dest, ends};
+use word::{Escape, Escaped};
+
+/// Most bytes of a word that wait for its end. No keyword, option or end of a heredoc is longer.
+const STRETCH: usize = 256;
+
+/// Most ends of heredocs that are remembered on one line.
+const HEREDOCS: usize = 8;
+
+/// How deep a text may be nested, and how much may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShellLimits {
+    /// Most quotes and substitutions inside each other. What is deeper is part of a word.
+    pub(crate) depth: usize,
+    /// Most bytes of nested commands that wait for the end of the outer one. Past it the outer one is cut in
+    /// two haystacks, and so are those that wait.
+    pub(crate) waiting: usize,
+}
+
+impl Default for ShellLimits {
+    fn default() -> ShellLimits {
+        ShellLimits {
+            depth: 32,
+            waiting: 64 << 10,
+        }
+    }
+}
+
+/// What reached a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShellCounters {
+    /// Quotes and substitutions that were too deep.
+    pub(crate) too_deep: u64,
+    /// Times that commands were cut because too much waited.
+    pub(crate) cut: u64,
+    /// Scripts of `sh -c` that were too long to be read; as a word they were handed on.
+    pub(crate) long_scripts: u64,
+}
+
+/// The view of one part.
+#[derive(Clone, Debug)]
+pub(crate) struct Shell {
+    limits: ShellLimits,
+    source: Source,
+    frames: Vec<Frame>,
+    /// The commands being read, the outermost first: one for each open substitution, and one.
+    commands: Vec<Command>,
+    look: Look,
+    /// The bytes of an operator, or of a beginning that may be something else.
+    seen: Vec<(u8, Place, u64)>,
+    comment: bool,
+    /// Parentheses to close before something too deep ends.
+    skipped: u32,
+    heredocs: Vec<Heredoc>,
+    body: Option<Body>,
+    /// Complete commands that wait for the end of the outermost one.
+    queue: Held,
+    queued: Vec<Queued>,
+    /// Whether the script of `sh -c` is to be read.
+    scripts: bool,
+    /// Behind a haystack of the outermost command that is not cut yet: where it ended.
+    open: Option<u64>,
+    counters: ShellCounters,
+}
+
+/// What the value being read is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    None,
+    Text,
+    /// An element of an array of words.
+    Word,
+}
+
+/// What a byte stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Frame {
+    /// Commands; with the parentheses open in there.
+    Commands(Kind, u32),
+    Single,
+    /// `$'`
+    Ansi,
+    Double,
+    /// `${`
+    Brace {
+        quoted: bool,
+    },
+    /// `$((`, with the parentheses to close.
+    Sum(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Outermost,
+    /// `$(`, `<(`, `>(`
+    Parens,
+    Backquotes,
+}
+
+/// What the next byte decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    None,
+    Backslash,
+    Dollar,
+    DollarParen,
+    Operator,
+    Escape(Escape),
+}
+
+#[derive(Clone, Debug)]
+struct Heredoc {
+    end: Vec<u8>,
+    tabs: bool,
+}
+
+/// The body of a heredoc that is being skipped.
+#[derive(Clone, Debug)]
+struct Body {
+    heredoc: Heredoc,
+    /// How much of its end the line has; none if it is another line.
+    matched: Option<usize>,
+    begins: bool,
+}
+
+/// How far in the queue a command goes.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    end: usize,
+    script: bool,
+}
+
+const TEXTS: [&str; 5] = ["command", "cmd", "script", "input", RAW];
+const WORDS: [&str; 3] = ["command", "cmd", "argv"];
+
+impl Shell {
+    pub(crate) fn new(limits: ShellLimits) -> Shell {
+        Shell {
+            limits,
+            source: Source::None,
+            frames: vec![Frame::Commands(Kind::Outermost, 0)],
+            commands: vec![Command::default()],
+            look: Look::None,
+            seen: Vec::new(),
+            comment: false,
+            skipped: 0,
+            heredocs: Vec::new(),
+            body: None,
+            queue: Held::default(),
+            queued: Vec::new(),
+            scripts: true,
+            open: None,
+            counters: ShellCounters::default(),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> ShellCounters {
+        self.counters
+    }
+
+    /// A value begins: a text, a word of a command, or neither.
+    pub(crate) fn open(&mut self, path: &ArgPath) {
+        let depth = path.len();
+        let key = |index: usize| path.segment(index).unwrap_or_default();
+        let last = path.last().unwrap_or_default();
+        self.source = if TEXTS.contains(&last) {
+            Source::Text
+        } else if depth > 1
+            && last.bytes().all(|byte| byte.is_ascii_digit())
+            && WORDS.contains(&key(depth - 2))
+        {
+            Source::Word
+        } else {
+            Source::None
+        };
+        self.commands[0].restarts = self.source != Source::Word || last == "0";
+    }
+
+    /// Opens a text that is no argument.
+    pub(crate) fn open_text(&mut self) {
+        self.source = Source::Text;
+        self.commands[0].restarts = true;
+    }
+
+    /// Takes the next bytes of the value.
+    ///
+    /// # Complexity
+    /// Linear. At most [`ShellLimits::waiting`] bytes of nested commands, a script as long, and a stretch of a
+    /// word for each level wait.
+    pub(crate) fn take(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+        if piece.bytes.is_empty() {
+            return;
+        }
+        self.arrive(piece.decided(0), sink);
+        match self.source {
+            Source::Text => self.text(piece, sink),
+            Source::Word => self.put(piece, true, sink),
+            Source::None => {}
+        }
+    }
+
+    /// The value ends.
+    pub(crate) fn close(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+        let now = decided.max(end);
+        self.arrive(now, sink);
+        match self.source {
+            Source::Text => self.end_text(end, now, sink),
+            Source::Word => {
+                self.begin_word(end);
+                self.end_word(end, now, sink);
+            }
+            Source::None => {}
+        }
+        self.source = Source::None;
+    }
+
+    /// The part ends.
+    pub(crate) fn finish(&mut self, end: u64, sink: &mut impl Sink) {
+        if self.source != Source::None {
+            self.close(end, end, sink);
+        }
+        self.end_command(end, sink);
+        self.commands[0].is_words = false;
+    }
+
+    /// The first byte of a value, or its end, has come.
+    fn arrive(&mut self, now: u64, sink: &mut impl Sink) {
+        if std::mem::take(&mut self.commands[0].restarts) {
+            self.end_command(now, sink);
+        }
+        self.commands[0].is_words = self.source == Source::Word;
+    }
+
+    fn text(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+        let mut at = 0;
+        while at < piece.bytes.len() {
+            let plain = self.plain(&piece.bytes[at..]);
+            if plain > 0 {
+                self.put(piece.slice(at..at + plain), false, sink);
+                at += plain;
+            } else if self.skips(piece.bytes[at]) || self.byte(piece.slice(at..at + 1), sink) {
+                at += 1;
+            }
+        }
+    }
+
+    /// How many bytes stand for nothing but themselves.
+    fn plain(&self, bytes: &[u8]) -> usize {
+        if self.look != Look::None || self.comment || self.body.is_some() || self.skipped > 0 {
+            return 0;
+        }
+        let special: fn(&u8) -> bool = match self.frame() {
+            Frame::Commands(..) => |byte| b" \t\n;|&()<>'\"`$\\#".contains(byte),
+            Frame::Single => |byte| matches!(byte, b'\'' | b'`'),
+            Frame::Ansi => |byte| matches!(byte, b'\'' | b'`' | b'\\'),
+            _ => |byte| b"\"'`$\\}()".contains(byte),
+        };
+        bytes.iter().position(special).unwrap_or(bytes.len())
+    }
+
+    fn frame(&self) -> Frame {
+        *self.frames.last().expect("the outermost frame stays")
+    }
+
+    fn command(&mut self) -> &mut Command {
+        self.commands
+            .last_mut()
+            .expect("the outermost command stays")
+    }
+
+    /// Whether the byte belongs to a comment or to the body of a heredoc.
+    fn skips(&mut self, byte: u8) -> bool {
+        if self.comment {
+            // The newline ends the command, and a backquote the substitution.
+            self.comment = byte != b'\n' && !(byte == b'`' && self.in_backquotes());
+            return self.comment;
+        }
+        let Some(body) = &mut self.body else {
+            return false;
+        };
+        if body.ends_with(byte) {
+            self.body = (!self.heredocs.is_empty()).then(|| Body::new(self.heredocs.remove(0)));
+        }
+        true
+    }
+
+    /// Whether the byte was taken; if not, it is looked at again.
+    fn byte(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        if self.skipped > 0 {
+            return self.too_deep(piece, sink);
+        }
+        let byte = piece.bytes[0];
+        match self.look {
+            Look::Backslash => return self.after_backslash(piece, sink),
+            Look::Dollar => return self.after_dollar(piece, sink),
+            Look::DollarParen => return self.after_dollar_paren(piece, sink),
+            Look::Operator => return self.after_operator(piece, sink),
+            Look::Escape(escape) => return self.after_escape(escape, piece, sink),
+            Look::None => {}
+        }
+        if byte == b'`' && (self.in_backquotes() || !self.is_quoted()) {
+            self.backquote(piece, sink);
+            return true;
+        }
+        match self.frame() {
+            Frame::Commands(kind, parens) => self.in_commands(kind, parens, piece, sink),
+            Frame::Single | Frame::Ansi if byte == b'\'' => self.unquote(),
+            Frame::Single => self.put(piece, true, sink),
+            Frame::Ansi if byte == b'`' => self.put(piece, true, sink),
+            Frame::Ansi => self.look_at(Look::Escape(Escape::default()), piece),
+            frame => self.in_word(frame, piece, sink),
+        }
+        true
+    }
+
+    fn in_commands(&mut self, kind: Kind, parens: u32, piece: Piece<'_>, sink: &mut impl Sink) {
+        let (byte, at, now) = (piece.bytes[0], piece.start(0), piece.decided(0));
+        match byte {
+            b' ' | b'\t' => self.end_word(at, now, sink),
+            b'\n' => {
+                self.end_word(at, now, sink);
+                self.end_command(now, sink);
+                if !self.heredocs.is_empty() {
+                    self.body = Some(Body::new(self.heredocs.remove(0)));
+                }
+            }
+            b';' | b'|' => {
+                self.end_word(at, now, sink);
+                self.end_command(now, sink);
+            }
+            b'(' => {
+                self.end_word(at, now, sink);
+                self.end_command(now, sink);
+                self.set_parens(parens.saturating_add(1));
+            }
+            b')' if kind == Kind::Parens && parens == 0 => self.leave(piece, sink),
+            b')' => {
+                self.end_word(at, now, sink);
+                self.end_command(now, sink);
+                self.set_parens(parens.saturating_sub(1));
+            }
+            b'&' => {
+                self.end_word(at, now, sink);
+                self.look_at(Look::Operator, piece);
+            }
+            b'<' | b'>' => self.look_at(Look::Operator, piece),
+            b'\'' => self.quote(Frame::Single, piece),
+            b'"' => self.quote(Frame::Double, piece),
+            b'$' => self.look_at(Look::Dollar, piece),
+            b'\\' => self.look_at(Look::Backslash, piece),
+            b'#' if !self.command().in_word => self.comment = true,
+            _ => self.put(piece, false, sink),
+        }
+    }
+
+    fn set_parens(&mut self, count: u32) {
+        if let Some(Frame::Commands(_, parens)) = self.frames.last_mut() {
+            *parens = count;
+        }
+    }
+
+    /// In double quotes, an expansion or a sum.
+    fn in_word(&mut self, frame: Frame, piece: Piece<'_>, sink: &mut impl Sink) {
+        match (frame, piece.bytes[0]) {
+            (_, b'$') => self.look_at(Look::Dollar, piece),
+            (_, b'\\') => self.look_at(Look::Backslash, piece),
+            (Frame::Double, b'"') => self.unquote(),
+            (Frame::Brace { .. }, b'"') => self.quote(Frame::Double, piece),
+            (Frame::Brace { quoted: false }, b'\'') => self.quote(Frame::Single, piece),
+            (Frame::Brace { .. }, b'}') => {
+                self.frames.pop();
+                self.put(piece, true, sink);
+            }
+            (Frame::Sum(parens), byte @ (b'(' | b')')) => {
+                let parens = if byte == b'(' { parens + 1 } else { parens - 1 };
+                self.frames.pop();
+                if parens > 0 {
+                    self.frames.push(Frame::Sum(parens));
+                }
+                self.put(piece, true, sink);
+            }
+            _ => self.put(piece, true, sink),
+        }
+    }
+
+    fn look_at(&mut self, look: Look, piece: Piece<'_>) {
+        self.look = look;
+        self.seen.push((piece.bytes[0], piece.place, piece.decided));
+    }
+
+    /// What was looked at is text.
+    fn put_seen(&mut self, now: u64, sink: &mut impl Sink) {
+        self.look = Look::None;
+        let seen = std::mem::take(&mut self.seen);
+        for &(byte, place, decided) in &seen {
+            let bytes = &[byte];
+            let piece = Piece {
+                bytes,
+                place,
+                decided,
+            };
+            self.put(piece.later(now), true, sink);
+        }
+        self.seen = seen;
+        self.seen.clear();
+    }
+
+    /// Where what was looked at begins.
+    fn seen_from(&self) -> u64 {
+        self.seen.first().map_or(0, |seen| ends(seen.1).0)
+    }
+
+    fn forget_seen(&mut self) {
+        self.look = Look::None;
+        self.seen.clear();
+    }
+
+    fn after_backslash(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        let byte = piece.bytes[0];
+        let stays = matches!(self.frame(), Frame::Double | Frame::Sum(_))
+            && !matches!(byte, b'$' | b'`' | b'"' | b'\\' | b'\n');
+        if stays {
+            self.put_seen(piece.decided(0), sink);
+            return false;
+        }
+        if byte == b'\n' {
+            self.forget_seen();
+            return true;
+        }
+        self.begin_word(self.seen_from());
+        self.forget_seen();
+        self.put(piece, true, sink);
+        true
+    }
+
+    fn after_dollar(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        let quotes = matches!(
+            self.frame(),
+            Frame::Commands(..) | Frame::Brace { quoted: false }
+        );
+        let now = piece.decided(0);
+        match piece.bytes[0] {
+            b'(' => self.look_at(Look::DollarParen, piece),
+            b'{' => {
+                self.put_seen(now, sink);
+                self.put(piece, true, sink);
+                let quoted = matches!(self.frame(), Frame::Double | Frame::Brace { quoted: true });
+                self.enter(Frame::Brace { quoted });
+            }
+            b'\'' if quotes => self.quote_dollar(Frame::Ansi, piece),
+            b'"' if quotes => self.quote_dollar(Frame::Double, piece),
+            _ => {
+                self.put_seen(now, sink);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn quote_dollar(&mut self, frame: Frame, piece: Piece<'_>) {
+        self.begin_word(self.seen_from());
+        self.forget_seen();
+        self.quote(frame, piece);
+    }
+
+    fn after_dollar_paren(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        self.put_seen(piece.decided(0), sink);
+        if piece.bytes[0] == b'(' {
+            self.put(piece, true, sink);
+            if !self.enter(Frame::Sum(2)) {
+                self.skipped = 2;
+            }
+            return true;
+        }
+        self.substitute(Kind::Parens);
+        false
+    }
+
+    fn after_operator(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        let mut operator: Vec<u8> = self.seen.iter().map(|seen| seen.0).collect();
+        operator.push(piece.bytes[0]);
+        if matches!(operator.as_slice(), b"<(" | b">(") {
+            self.put_seen(piece.decided(0), sink);
+            self.put(piece, true, sink);
+            self.substitute(Kind::Parens);
+            return true;
+        }
+        let longer: [&[u8]; 10] = [
+            b">>", b">&", b">|", b"<<", b"<>", b"<&", b"<<<", b"<<-", b"&>", b"&>>",
+        ];
+        if longer.contains(&operator.as_slice()) {
+            self.look_at(Look::Operator, piece);
+            return true;
+        }
+        self.end_operator(piece.decided(0), sink);
+        false
+    }
+
+    fn end_operator(&mut self, now: u64, sink: &mut impl Sink) {
+        if !self.command().drop_number() {
+            self.end_word(self.seen_from(), now, sink);
+        }
+        let seen = std::mem::take(&mut self.seen);
+        match seen
+            .iter()
+            .map(|seen| seen.0)
+            .collect::<Vec<u8>>()
+            .as_slice()
+        {
+            b"&" => self.end_command(now, sink),
+            b"<<" => self.command().begin_heredoc(false),
+            b"<<-" => self.command().begin_heredoc(true),
+            _ => {
+                self.end_redirect();
+                self.command().begin_redirect(&seen, now);
+            }
+        }
+        self.seen = seen;
+        self.forget_seen();
+    }
+
+    fn after_escape(&mut self, escape: Escape, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        let start = self.seen_from();
+        let now = piece.decided(0);
+        match escape.next(piece.bytes[0]) {
+            Escaped::More(escape) => {
+                self.look = Look::Escape(escape);
+                self.seen.push((piece.bytes[0], piece.place, piece.decided));
+                true
+            }
+            Escaped::Done(utf8, len) => {
+                self.forget_seen();
+                let end = piece.end(0);
+                self.put(Piece::stand_in(&utf8[..len], start, end, now), true, sink);
+                true
+            }
+            Escaped::Before(utf8, len) => {
+                self.put_escape(&utf8[..len], start, now, sink);
+                false
+            }
+            Escaped::Nothing => {
+                self.put_seen(now, sink);
+                false
+            }
+        }
+    }
+
+    /// An escape that ended with the byte seen last.
+    fn put_escape(&mut self, utf8: &[u8], start: u64, now: u64, sink: &mut impl Sink) {
+        let end = self.seen.last().map_or(start, |seen| ends(seen.1).1);
+        self.forget_seen();
+        self.put(Piece::stand_in(utf8, start, end, now), true, sink);
+    }
+
+    /// Whether it is between single quotes.
+    fn is_quoted(&self) -> bool {
+        matches!(self.frame(), Frame::Single | Frame::Ansi)
+    }
+
+    fn in_backquotes(&self) -> bool {
+        let commands = |frame: &&Frame| matches!(frame, Frame::Commands(..));
+        matches!(
+            self.frames.iter().rfind(commands),
+            Some(Frame::Commands(Kind::Backquotes, _))
+        )
+    }
+
+    /// Opens a substitution, or closes the one it is in, whatever is open in there.
+    fn backquote(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+        if !self.in_backquotes() {
+            self.put(piece, true, sink);
+            return self.substitute(Kind::Backquotes);
+        }
+        while !matches!(self.frame(), Frame::Commands(..)) {
+            self.frames.pop();
+        }
+        self.leave(piece, sink);
+    }
+
+    fn substitute(&mut self, kind: Kind) {
+        if self.enter(Frame::Commands(kind, 0)) {
+            self.commands.push(Command::default());
+        } else if kind == Kind::Parens {
+            self.skipped = 1;
+        }
+    }
+
+    /// A substitution ends with that byte.
+    fn leave(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+        let (at, now) = (piece.start(0), piece.decided(0));
+        self.end_word(at, now, sink);
+        self.end_command(now, sink);
+        self.frames.pop();
+        self.commands.pop();
+        self.put(piece, true, sink);
+    }
+
+    fn enter(&mut self, frame: Frame) -> bool {
+        let fits = self.frames.len() <= self.limits.depth;
+        self.counters.too_deep += u64::from(!fits);
+        if fits {
+            self.frames.push(frame);
+        }
+        fits
+    }
+
+    fn quote(&mut self, frame: Frame, piece: Piece<'_>) {
+        self.begin_word(piece.start(0));
+        self.command().note_quote();
+        self.enter(frame);
+    }
+
+    fn unquote(&mut self) {
+        self.frames.pop();
+    }
+
+    /// Inside a substitution that is too deep only parentheses count.
+    fn too_deep(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        match piece.bytes[0] {
+            b'(' => self.skipped += 1,
+            b')' => self.skipped -= 1,
+            _ => {}
+        }
+        self.put(piece, true, sink);
+        true
+    }
+
+    fn begin_word(&mut self, start: u64) {
+        self.command().begin_word(start);
+    }
+
+    /// Bytes of the word.
+    fn put(&mut self, piece: Piece<'_>, quoted: bool, sink: &mut impl Sink) {
+        self.begin_word(piece.start(0));
+        if quoted {
+            self.command().note_quote();
+        }
+        let mut at = 0;
+        while at < piece.bytes.len() {
+            let room = STRETCH - self.command().held.bytes().len();
+            let most = room.min(piece.bytes.len() - at);
+            self.command().held.push(piece.slice(at..at + most));
+            at += most;
+            if most == room {
+                self.stretch(false, piece.decided(at - 1), sink);
+            }
+        }
+    }
+
+    fn end_word(&mut self, end: u64, now: u64, sink: &mut impl Sink) {
+        if !self.command().in_word {
+            return;
+        }
+        self.stretch(true, now, sink);
+        if let Some(heredoc) = self.command().end_word(end) {
+            if self.heredocs.len() < HEREDOCS && self.body.is_none() {
+                self.heredocs.push(heredoc);
+            }
+        }
+        if self.command().dest == Some(Dest::Redirect) {
+            self.end_redirect();
+        }
+        self.command().dest = None;
+    }
+
+    /// What is held of the word goes where it belongs.
+    fn stretch(&mut self, complete: bool, now: u64, sink: &mut impl Sink) {
+        let scripts = self.scripts;
+        let level = self.commands.len() - 1;
+        let command = &mut self.commands[level];
+        let (dest, first) = command.place_word(complete, scripts);
+        let held = std::mem::take(&mut command.held);
+        match dest {
+            Dest::Command => {
+                let space = first.then(|| command.space(now));
+                if level == 0 {
+                    let space = space.filter(|_| self.open.is_some());
+                    for piece in space.into_iter().chain(held.pieces(0..held.bytes().len())) {
+                        hand_on(&mut self.open, piece.later(now), sink);
+                    }
+                } else {
+                    keep(&mut command.text, space, &held, now);
+                }
+                if command.twice {
+                    keep(&mut command.rest, space, &held, now);
+                }
+                if command.is_script {
+                    let long = command.keep_script(&held, now, self.limits.waiting);
+                    self.counters.long_scripts += u64::from(long);
+                }
+            }
+            Dest::Redirect => {
+                let space = first.then(|| command.space_behind_operator(now));
+                keep(&mut command.redirect, space, &held, now);
+            }
+            Dest::Nowhere | Dest::Heredoc => {}
+        }
+        let keep = dest == Dest::Heredoc && complete;
+        self.commands[level].held = held;
+        if !keep {
+            self.commands[level].held.clear();
+        }
+        self.bound(now, sink);
+    }
+
+    fn end_redirect(&mut self) {
+        let command = self
+            .commands
+            .last_mut()
+            .expect("the outermost command stays");
+        if !command.redirect.is_empty() {
+            queue(&mut self.queue, &mut self.queued, &command.redirect, false);
+            command.redirect.clear();
+        }
+    }
+
+    /// The command ends, and with the outermost one all that waits for it.
+    fn end_command(&mut self, now: u64, sink: &mut impl Sink) {
+        self.end_redirect();
+        let outermost = self.commands.len() == 1;
+        let command = self
+            .commands
+            .last_mut()
+            .expect("the outermost command stays");
+        for text in [&mut command.text, &mut command.rest] {
+            if !text.is_empty() {
+                queue(&mut self.queue, &mut self.queued, text, false);
+                text.clear();
+            }
+        }
+        if !command.script.is_empty() && !command.script_is_long {
+            queue(&mut self.queue, &mut self.queued, &command.script, true);
+        }
+        command.restart();
+        if outermost {
+            self.flush(now, sink);
+        }
+    }
+
+    /// Hands on what waits if it is too much.
+    fn bound(&mut self, now: u64, sink: &mut impl Sink) {
+        let held = |command: &Command| {
+            command.text.bytes().len() + command.rest.bytes().len() + command.redirect.bytes().len()
+        };
+        let waiting = self.queue.bytes().len() + self.commands.iter().map(held).sum::<usize>();
+        if waiting <= self.limits.waiting {
+            return;
+        }
+        self.counters.cut += 1;
+        for command in &mut self.commands {
+            for text in [&mut command.text, &mut command.rest, &mut command.redirect] {
+                if !text.is_empty() {
+                    queue(&mut self.queue, &mut self.queued, text, false);
+                    text.clear();
+                }
+            }
+        }
+        self.flush(now, sink);
+    }
+
+    fn flush(&mut self, now: u64, sink: &mut impl Sink) {
+        if let Some(end) = self.open.take() {
+            sink.cut(end, now);
+        }
+        let waiting = std::mem::take(&mut self.queue);
+        let mut stretches = waiting.pieces(0..waiting.bytes().len());
+        let (mut rest, mut from) = (Piece::verbatim(b"", 0), 0);
+        for Queued { end, script } in std::mem::take(&mut self.queued) {
+            let mut left = end - from;
+            from = end;
+            let pieces = std::iter::from_fn(|| {
+                if left > 0 && rest.bytes.is_empty() {
+                    rest = stretches.next()?;
+                }
+                let most = left.min(rest.bytes.len());
+                left -= most;
+                let piece = rest.slice(0..most);
+                rest = rest.slice(most..rest.bytes.len());
+                (most > 0).then_some(piece)
+            });
+            if script {
+                self.read_script(pieces, now, sink);
+                continue;
+            }
+            let mut open = None;
+            pieces.for_each(|piece| hand_on(&mut open, piece.later(now), sink));
+            if let Some(end) = open {
+                sink.cut(end, now);
+            }
+        }
+        drop(stretches);
+        self.queue = waiting;
+        self.queue.clear();
+    }
+
+    /// What `sh -c` is given. A script in there is not read.
+    fn read_script<'a>(
+        &mut self,
+        pieces: impl Iterator<Item = Piece<'a>>,
+        now: u64,
+        sink: &mut impl Sink,
+    ) {
+        let mut inner = Shell::new(self.limits);
+        inner.scripts = false;
+        inner.open_text();
+        let mut end = 0;
+        for piece in pieces {
+            end = piece.end(piece.bytes.len() - 1);
+            inner.take(piece.later(now), sink);
+        }
+        inner.close(end, now, sink);
+        self.counters.too_deep += inner.counters.too_deep;
+        self.counters.cut += inner.counters.cut;
+    }
+
+    /// A text ends, whatever is open in it.
+    fn end_text(&mut self, end: u64, now: u64, sink: &mut impl Sink) {
+        match self.look {
+            Look::Operator => self.end_operator(now, sink),
+            Look::Escape(escape) => match escape.end() {
+                Some((utf8, len)) => {
+                    self.put_escape(&utf8[..len], self.seen_from(), now, sink);
+                }
+                None => self.put_seen(now, sink),
+            },
+            _ => self.put_seen(now, sink),
+        }
+        while self.commands.len() > 1 {
+            self.end_word(end, now, sink);
+            self.end_command(now, sink);
+            self.commands.pop();
+        }
+        self.end_word(end, now, sink);
+        self.end_command(now, sink);
+        self.frames.truncate(1);
+        self.set_parens(0);
+        (self.comment, self.skipped, self.body) = (false, 0, None);
+        self.heredocs.clear();
+    }
+}
+
+impl Body {
+    fn new(heredoc: Heredoc) -> Body {
+        Body {
+            heredoc,
+            matched: Some(0),
+            begins: true,
+        }
+    }
+
+    /// Takes a byte; whether it ends the body.
+    fn ends_with(&mut self, byte: u8) -> bool {
+        let end = &self.heredoc.end;
+        if byte == b'\n' {
+            let ends = self.matched == Some(end.len());
+            (self.matched, self.begins) = (Some(0), true);
+            return ends;
+        }
+        if self.begins && self.heredoc.tabs && byte == b'\t' {
+            return false;
+        }
+        self.begins = false;
+        self.matched = self
+            .matched
+            .filter(|&at| end.get(at) == Some(&byte))
+            .map(|at| at + 1);
+        false
+    }
+}
+
+/// Hands on a piece of a haystack; `open` says where it ended so far.
+fn hand_on(open: &mut Option<u64>, piece: Piece<'_>, sink: &mut impl Sink) {
+    if open.is_none() {
+        let tag = Tag {
+            regions: Regions::SHELL,
+            language: None,
+        };
+        sink.turn(tag, piece.start(0), piece.decided(0));
+    }
+    *open = Some(piece.end(piece.bytes.len() - 1));
+    sink.take(piece);
+}
+
+/// Keeps more of a haystack, and the space before it unless it begins with that.
+fn keep(into: &mut Held, space: Option<Piece<'_>>, held: &Held, now: u64) {
+    let space = space.filter(|_| !into.is_empty());
+    for piece in space.into_iter().chain(held.pieces(0..held.bytes().len())) {
+        into.push(piece.later(now));
+    }
+}
+
+fn queue(into: &mut Held, queued: &mut Vec<Queued>, text: &Held, script: bool) {
+    for piece in text.pieces(0..text.bytes().len()) {
+        into.push(piece);
+    }
+    queued.push(Queued {
+        end: into.bytes().len(),
+        script,
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,342 @@
+//! One simple command as it is read: which word is what.
+
+use super::Heredoc;
+use crate::view::piece::{Held, Piece, Place};
+
+/// A command, up to where it was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Command {
+    /// The word that is not complete, or the stretch of it that is next.
+    pub(super) held: Held,
+    pub(super) in_word: bool,
+    /// Where the word begins, and where the one before ended.
+    start: u64,
+    end: u64,
+    /// How much of the word stands before its first quote.
+    quoted_at: Option<usize>,
+    /// Where the operator of the redirection begins.
+    operator: u64,
+    /// Where the word goes, if some of it went there.
+    pub(super) dest: Option<Dest>,
+    next: Next,
+    lead: Lead,
+    /// Of a nested command: its words.
+    pub(super) text: Held,
+    /// The words from the first that is no prefix.
+    pub(super) rest: Held,
+    /// Whether words go to `rest` too.
+    pub(super) twice: bool,
+    /// A redirection: its operator and target.
+    pub(super) redirect: Held,
+    /// What `sh -c` is given.
+    pub(super) script: Held,
+    pub(super) is_script: bool,
+    pub(super) script_is_long: bool,
+    /// Its words come one by one, not as a text.
+    pub(super) is_words: bool,
+    /// The value that begins is not its next word.
+    pub(super) restarts: bool,
+}
+
+/// Where a word goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dest {
+    Command,
+    Redirect,
+    Heredoc,
+    Nowhere,
+}
+
+/// What the next word is, by the operator before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Next {
+    #[default]
+    Word,
+    Redirect,
+    Heredoc {
+        tabs: bool,
+    },
+}
+
+/// What the words so far lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Lead {
+    /// The command itself.
+    #[default]
+    Command,
+    /// Options of a prefix, or the command behind it.
+    Prefix(&'static Prefix, Behind),
+    /// Options of a shell.
+    Shell {
+        /// The next word belongs to an option.
+        takes: bool,
+    },
+    /// What a shell is to run.
+    Script,
+    Arguments,
+}
+
+/// What stands between a prefix and its command still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Behind {
+    words: u8,
+    takes: bool,
+}
+
+/// A word that runs the command behind it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Prefix {
+    name: &'static str,
+    /// Its options, of one letter, that take the next word.
+    options: &'static str,
+    /// Words of its own before the command.
+    words: u8,
+}
+
+const fn prefix(name: &'static str, options: &'static str, words: u8) -> Prefix {
+    Prefix {
+        name,
+        options,
+        words,
+    }
+}
+
+static PREFIXES: [Prefix; 17] = [
+    prefix("sudo", "ughpCDRTUrt", 0),
+    prefix("doas", "uC", 0),
+    prefix("env", "uCS", 0),
+    prefix("nohup", "", 0),
+    prefix("nice", "n", 0),
+    prefix("ionice", "cnp", 0),
+    prefix("timeout", "ks", 1),
+    prefix("stdbuf", "ioe", 0),
+    prefix("xargs", "InPLdaEs", 0),
+    prefix("exec", "a", 0),
+    prefix("command", "", 0),
+    prefix("builtin", "", 0),
+    prefix("setsid", "", 0),
+    prefix("chroot", "", 1),
+    prefix("busybox", "", 0),
+    prefix("watch", "n", 0),
+    prefix("unbuffer", "", 0),
+];
+
+const SHELLS: [&str; 6] = ["sh", "bash", "zsh", "dash", "ksh", "ash"];
+
+/// Words that commands follow.
+const KEYWORDS: [&str; 16] = [
+    "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac", "!", "{", "}",
+    "time", "coproc", "always",
+];
+
+impl Command {
+    pub(super) fn begin_word(&mut self, start: u64) {
+        if !self.in_word {
+            self.in_word = true;
+            self.start = start;
+            self.quoted_at = None;
+        }
+    }
+
+    pub(super) fn note_quote(&mut self) {
+        let before = self.held.bytes().len();
+        self.quoted_at.get_or_insert(before);
+    }
+
+    /// Whether the word is the number of a redirection that begins; it goes then.
+    pub(super) fn drop_number(&mut self) -> bool {
+        let is_number = self.in_word
+            && self.quoted_at.is_none()
+            && self.dest.is_none()
+            && self.next == Next::Word
+            && self.held.bytes().iter().all(u8::is_ascii_digit);
+        if is_number {
+            self.in_word = false;
+            self.held.clear();
+        }
+        is_number
+    }
+
+    pub(super) fn begin_heredoc(&mut self, tabs: bool) {
+        self.next = Next::Heredoc { tabs };
+    }
+
+    pub(super) fn begin_redirect(&mut self, operator: &[(u8, Place, u64)], now: u64) {
+        self.next = Next::Redirect;
+        for (index, &(byte, place, decided)) in operator.iter().enumerate() {
+            if index == 0 {
+                (self.operator, _) = ends(place);
+            }
+            let bytes = &[byte];
+            let piece = Piece {
+                bytes,
+                place,
+                decided,
+            };
+            self.redirect.push(piece.later(now));
+        }
+    }
+
+    /// The space between the last word and this one.
+    pub(super) fn space(&self, now: u64) -> Piece<'static> {
+        Piece::stand_in(b" ", self.end, self.start, now)
+    }
+
+    /// The space between an operator and its target.
+    pub(super) fn space_behind_operator(&self, now: u64) -> Piece<'static> {
+        Piece::stand_in(b" ", self.operator, self.start, now)
+    }
+
+    /// Where the word goes, of which more comes if it is not complete. Whether it is the first stretch.
+    pub(super) fn place_word(&mut self, complete: bool, scripts: bool) -> (Dest, bool) {
+        if let Some(dest) = self.dest {
+            return (dest, false);
+        }
+        self.is_script = false;
+        let dest = match std::mem::take(&mut self.next) {
+            Next::Redirect => Dest::Redirect,
+            Next::Heredoc { tabs } if complete => {
+                self.next = Next::Heredoc { tabs };
+                Dest::Heredoc
+            }
+            _ => self.word(scripts),
+        };
+        self.dest = Some(dest);
+        (dest, true)
+    }
+
+    /// The word is over; the end of a heredoc if it is one.
+    pub(super) fn end_word(&mut self, end: u64) -> Option<Heredoc> {
+        self.in_word = false;
+        if self.dest == Some(Dest::Command) {
+            self.end = end;
+        }
+        let Next::Heredoc { tabs } = std::mem::take(&mut self.next) else {
+            return None;
+        };
+        let text = self.held.bytes().to_vec();
+        self.held.clear();
+        Some(Heredoc { end: text, tabs })
+    }
+
+    /// Keeps more of a script; whether that is too much.
+    pub(super) fn keep_script(&mut self, held: &Held, now: u64, most: usize) -> bool {
+        if self.script_is_long {
+            return false;
+        }
+        for piece in held.pieces(0..held.bytes().len()) {
+            self.script.push(piece.later(now));
+        }
+        self.script_is_long = self.script.bytes().len() > most;
+        self.script_is_long
+    }
+
+    /// The next command begins.
+    pub(super) fn restart(&mut self) {
+        for held in [
+            &mut self.text,
+            &mut self.rest,
+            &mut self.redirect,
+            &mut self.script,
+        ] {
+            held.clear();
+        }
+        self.next = Next::Word;
+        self.lead = Lead::Command;
+        (self.twice, self.is_script, self.script_is_long) = (false, false, false);
+    }
+
+    fn word(&mut self, scripts: bool) -> Dest {
+        let word = self.held.bytes();
+        match self.lead {
+            Lead::Command => {
+                let plain = self.quoted_at.is_none() && !self.is_words;
+                let name_end = self.quoted_at.unwrap_or(word.len()).min(word.len());
+                if plain && KEYWORDS.iter().any(|keyword| keyword.as_bytes() == word)
+                    || !self.is_words && is_assignment(&word[..name_end])
+                {
+                    return Dest::Nowhere;
+                }
+                self.lead = lead(word, scripts);
+            }
+            Lead::Prefix(prefix, behind) => self.behind(prefix, behind, scripts),
+            Lead::Shell { takes: true } => self.lead = Lead::Shell { takes: false },
+            Lead::Shell { .. } => self.lead = shell_option(word),
+            Lead::Script => {
+                self.is_script = true;
+                self.lead = Lead::Arguments;
+            }
+            Lead::Arguments => {}
+        }
+        Dest::Command
+    }
+
+    /// A word behind a prefix.
+    fn behind(&mut self, prefix: &'static Prefix, behind: Behind, scripts: bool) {
+        let word = self.held.bytes();
+        let stays = |words, takes| Lead::Prefix(prefix, Behind { words, takes });
+        self.lead = if behind.takes {
+            stays(behind.words, false)
+        } else if word.len() > 1 && word[0] == b'-' {
+            let takes = word.len() == 2 && prefix.options.as_bytes().contains(&word[1]);
+            stays(behind.words, takes)
+        } else if is_assignment(word) {
+            stays(behind.words, false)
+        } else if behind.words > 0 {
+            stays(behind.words - 1, false)
+        } else {
+            let lead = lead(word, scripts);
+            self.twice = !matches!(lead, Lead::Prefix(..));
+            lead
+        };
+    }
+}
+
+/// What follows the command of that name.
+fn lead(word: &[u8], scripts: bool) -> Lead {
+    let name = word.rsplit(|&byte| byte == b'/').next().unwrap_or(word);
+    if let Some(prefix) = PREFIXES
+        .iter()
+        .find(|prefix| prefix.name.as_bytes() == name)
+    {
+        let words = prefix.words;
+        return Lead::Prefix(
+            prefix,
+            Behind {
+                words,
+                takes: false,
+            },
+        );
+    }
+    if scripts && SHELLS.iter().any(|shell| shell.as_bytes() == name) {
+        return Lead::Shell { takes: false };
+    }
+    Lead::Arguments
+}
+
+fn shell_option(word: &[u8]) -> Lead {
+    match word {
+        [b'-', b'-', ..] => Lead::Shell { takes: false },
+        [b'-' | b'+', letters @ ..] if letters.contains(&b'c') => Lead::Script,
+        [b'-' | b'+', .., b'o' | b'O'] => Lead::Shell { takes: true },
+        [b'-' | b'+', ..] => Lead::Shell { takes: false },
+        _ => Lead::Arguments,
+    }
+}
+
+/// `NAME=` or `NAME+=`, and whatever follows.
+fn is_assignment(word: &[u8]) -> bool {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let name = word.iter().take_while(|byte| is_name(byte)).count();
+    name > 0
+        && !word[0].is_ascii_digit()
+        && (word[name..].starts_with(b"=") || word[name..].starts_with(b"+="))
+}
+
+/// Where a byte begins and ends.
+pub(super) fn ends(place: Place) -> (u64, u64) {
+    match place {
+        Place::Verbatim(at) => (at, at + 1),
+        Place::StandIn { start, end } => (start, end),
+    }
+}

@@ -1,0 +1,821 @@
+//! The oracle is a recursive reader that has the whole text before it.
+
+use super::*;
+use crate::testing::{Random, scale};
+use crate::view::json::{Decoder, Sink as JsonSink};
+
+// ---- What the view hands on ----
+
+#[derive(Clone, Debug, PartialEq)]
+enum Heard {
+    Turn(u64, u64),
+    Byte(u8, u64, u64, u64),
+    Cut(u64, u64),
+}
+
+#[derive(Debug, Default)]
+struct Recorder {
+    heard: Vec<Heard>,
+    delivered: Option<u64>,
+    open: bool,
+}
+
+impl Recorder {
+    /// Byte by byte nothing comes later, or is said to be certain earlier, than it is.
+    fn on_time(&self, decided: u64) {
+        if let Some(delivered) = self.delivered {
+            assert_eq!(decided, delivered, "decided and handed on");
+        }
+    }
+}
+
+impl Sink for Recorder {
+    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+        self.on_time(decided);
+        assert!(tag.regions == Regions::SHELL && !self.open);
+        self.open = true;
+        self.heard.push(Heard::Turn(at, decided));
+    }
+
+    fn take(&mut self, piece: Piece<'_>) {
+        assert!(!piece.bytes.is_empty() && self.open);
+        for (i, &byte) in piece.bytes.iter().enumerate() {
+            self.on_time(piece.decided(i));
+            assert!(piece.start(i) < piece.end(i), "{piece:?}");
+            let heard = Heard::Byte(byte, piece.start(i), piece.end(i), piece.decided(i));
+            self.heard.push(heard);
+        }
+    }
+
+    fn cut(&mut self, end: u64, decided: u64) {
+        self.on_time(decided);
+        assert!(self.open);
+        self.open = false;
+        self.heard.push(Heard::Cut(end, decided));
+    }
+}
+
+impl JsonSink for (&mut Shell, &mut Recorder) {
+    fn open(&mut self, path: &ArgPath, _: u64) {
+        self.0.open(path);
+    }
+
+    fn run(&mut self, bytes: &[u8], at: u64) {
+        self.0.take(Piece::verbatim(bytes, at), self.1);
+    }
+
+    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+        self.0
+            .take(Piece::stand_in(utf8, start, end, decided), self.1);
+    }
+
+    fn close(&mut self, end: u64, decided: u64) {
+        self.0.close(end, decided, self.1);
+    }
+}
+
+type Seen = (Vec<Heard>, ShellCounters);
+
+/// Reads a plain text, or tool input.
+fn view<'a>(
+    deltas: impl IntoIterator<Item = &'a [u8]>,
+    limits: ShellLimits,
+    json: bool,
+    strict: bool,
+) -> Seen {
+    let mut decoder = Decoder::new(128, 4096);
+    let (mut shell, mut recorder) = (Shell::new(limits), Recorder::default());
+    if !json {
+        shell.open_text();
+    }
+    let mut delivered = 0;
+    for delta in deltas {
+        let at = delivered;
+        delivered += delta.len() as u64;
+        recorder.delivered = strict.then_some(delivered);
+        if json {
+            decoder.push(delta, &mut (&mut shell, &mut recorder));
+        } else {
+            shell.take(Piece::verbatim(delta, at), &mut recorder);
+        }
+    }
+    if json {
+        decoder.finish(&mut (&mut shell, &mut recorder));
+    }
+    shell.finish(delivered, &mut recorder);
+    assert!(!recorder.open, "a haystack is open after the end");
+    (recorder.heard, shell.counters())
+}
+
+fn haystacks(heard: &[Heard]) -> Vec<String> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for one in heard {
+        match one {
+            Heard::Turn(..) => all.push(Vec::new()),
+            Heard::Byte(byte, ..) => all.last_mut().unwrap().push(*byte),
+            Heard::Cut(..) => {}
+        }
+    }
+    all.iter()
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .collect()
+}
+
+/// Cuts the input in all ways that are worth it; what the view hands on is always the same.
+fn every_cut(
+    input: &[u8],
+    limits: ShellLimits,
+    json: bool,
+    random: &mut Random,
+) -> (Vec<Heard>, usize) {
+    let whole = view([input], limits, json, false);
+    let same = |deltas: &[&[u8]], strict: bool| {
+        let got = view(deltas.iter().copied(), limits, json, strict);
+        if got != whole {
+            let cuts: Vec<String> = deltas
+                .iter()
+                .map(|d| d.escape_ascii().to_string())
+                .collect();
+            panic!(
+                "{cuts:#?}\n{:?}\n{:?}",
+                haystacks(&got.0),
+                haystacks(&whole.0)
+            );
+        }
+    };
+    let bytes: Vec<&[u8]> = input.chunks(1).collect();
+    same(&bytes, true);
+    let two = input.len().saturating_sub(1).min(400);
+    for i in 0..two {
+        let cut = if input.len() <= 401 {
+            i + 1
+        } else {
+            1 + random.below(input.len() - 1)
+        };
+        same(&[&input[..cut], &input[cut..]], false);
+    }
+    for longest in [2, 3, 5, 9, 17, 33, 65, 129] {
+        let (mut rest, mut deltas) = (input, Vec::new());
+        while !rest.is_empty() {
+            let (delta, after) = rest.split_at(rest.len().min(1 + random.below(longest)));
+            deltas.push(delta);
+            rest = after;
+        }
+        same(&deltas, false);
+    }
+    (whole.0, two + 10)
+}
+
+// ---- The model ----
+
+#[derive(Debug, Default)]
+struct Word {
+    text: Vec<u8>,
+    /// Where its first quote stands.
+    quote: Option<usize>,
+}
+
+struct Model<'a> {
+    text: &'a [u8],
+    at: usize,
+    heredocs: Vec<(Vec<u8>, bool)>,
+    scripts: bool,
+    /// Where the substitution ends at the next backquote.
+    backquotes: bool,
+}
+
+/// What ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Text,
+    Paren,
+    Backquote,
+}
+
+fn model(text: &[u8]) -> Vec<String> {
+    read(text, true)
+        .iter()
+        .map(|one| String::from_utf8_lossy(one).into_owned())
+        .collect()
+}
+
+fn read(text: &[u8], scripts: bool) -> Vec<Vec<u8>> {
+    let mut model = Model {
+        text,
+        at: 0,
+        heredocs: Vec::new(),
+        scripts,
+        backquotes: false,
+    };
+    let mut out = Vec::new();
+    model.commands(true, &mut out, false);
+    out
+}
+
+impl Model<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn looking_at(&self, text: &[u8]) -> bool {
+        self.text[self.at..].starts_with(text)
+    }
+
+    fn closes(&self) -> bool {
+        self.backquotes && self.peek() == Some(b'`')
+    }
+
+    /// Reads commands up to the end of what they are in.
+    fn commands(&mut self, outermost: bool, out: &mut Vec<Vec<u8>>, parens: bool) -> End {
+        let mut open = 0;
+        let mut inner = Vec::new();
+        let mut words = Vec::new();
+        loop {
+            let mut done = None;
+            match self.peek() {
+                None => done = Some(End::Text),
+                Some(b'`') if self.backquotes => done = Some(End::Backquote),
+                Some(b')') if parens && open == 0 => done = Some(End::Paren),
+                Some(b' ' | b'\t') => {
+                    self.at += 1;
+                    continue;
+                }
+                Some(b'#') => {
+                    while self.peek().is_some_and(|byte| byte != b'\n') && !self.closes() {
+                        self.at += 1;
+                    }
+                    continue;
+                }
+                Some(b'\\') if self.looking_at(b"\\\n") => {
+                    self.at += 2;
+                    continue;
+                }
+                Some(b'&') if self.looking_at(b"&>") => {
+                    self.redirect(&mut inner);
+                    continue;
+                }
+                Some(byte @ (b'\n' | b';' | b'|' | b'&' | b'(' | b')')) => {
+                    open += i32::from(byte == b'(');
+                    open = (open - i32::from(byte == b')')).max(0);
+                    self.at += 1;
+                }
+                Some(b'<' | b'>') if !self.is_process() => {
+                    self.redirect(&mut inner);
+                    continue;
+                }
+                Some(_) => {
+                    let word = self.word(&mut inner);
+                    let operator = matches!(self.peek(), Some(b'<' | b'>')) && !self.at_blank();
+                    let is_number =
+                        word.quote.is_none() && word.text.iter().all(u8::is_ascii_digit);
+                    if !(operator && is_number) {
+                        words.push(word);
+                    }
+                    continue;
+                }
+            }
+            self.finish(std::mem::take(&mut words), outermost, &mut inner, out);
+            if let Some(end) = done {
+                return end;
+            }
+            if self.text[self.at - 1] == b'\n' {
+                self.bodies();
+            }
+        }
+    }
+
+    fn at_blank(&self) -> bool {
+        matches!(self.text[self.at - 1], b' ' | b'\t')
+    }
+
+    fn is_process(&self) -> bool {
+        self.looking_at(b"<(") || self.looking_at(b">(")
+    }
+
+    fn redirect(&mut self, inner: &mut Vec<Vec<u8>>) {
+        let operators: [&[u8]; 13] = [
+            b"<<<", b"<<-", b"&>>", b">>", b">&", b">|", b"<<", b"<>", b"<&", b"&>", b"<", b">",
+            b"",
+        ];
+        let operator = operators.iter().find(|one| self.looking_at(one)).unwrap();
+        self.at += operator.len();
+        while matches!(self.peek(), Some(b' ' | b'\t')) || self.looking_at(b"\\\n") {
+            self.at += if self.looking_at(b"\\\n") { 2 } else { 1 };
+        }
+        let ends = self.peek().is_none_or(|byte| b"\n;|&()".contains(&byte))
+            || self.closes()
+            || self.peek() == Some(b'#')
+            || matches!(self.peek(), Some(b'<' | b'>')) && !self.is_process();
+        let heredoc = matches!(*operator, b"<<" | b"<<-");
+        if ends && heredoc {
+            return self.ends_early(heredoc);
+        }
+        if ends {
+            return inner.push(operator.to_vec());
+        }
+        let word = self.word(inner);
+        if heredoc {
+            if self.heredocs.len() < HEREDOCS {
+                self.heredocs.push((word.text, *operator == b"<<-"));
+            }
+            return;
+        }
+        let mut text = [*operator, b" "].concat();
+        text.extend(word.text);
+        inner.push(text);
+    }
+
+    fn ends_early(&self, _heredoc: bool) {}
+
+    fn bodies(&mut self) {
+        for (end, tabs) in std::mem::take(&mut self.heredocs) {
+            while self.at < self.text.len() {
+                let rest = &self.text[self.at..];
+                let line = rest.split(|&byte| byte == b'\n').next().unwrap();
+                let newline = line.len() < rest.len();
+                self.at += line.len() + usize::from(newline);
+                let blanks = line
+                    .iter()
+                    .take_while(|&&byte| tabs && byte == b'\t')
+                    .count();
+                if newline && line[blanks..] == end {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A word of a command, up to what ends it.
+    fn word(&mut self, inner: &mut Vec<Vec<u8>>) -> Word {
+        let mut word = Word::default();
+        while let Some(byte) = self.peek() {
+            match byte {
+                b' ' | b'\t' | b'\n' | b';' | b'|' | b'&' | b'(' | b')' => break,
+                b'<' | b'>' if !self.is_process() => {
+                    break;
+                }
+                b'`' if self.backquotes => break,
+                _ if self.is_process() => {
+                    quote(&mut word);
+                    word.text
+                        .extend_from_slice(&self.text[self.at..self.at + 2]);
+                    self.at += 2;
+                    self.substitution(&mut word, inner, false);
+                }
+                _ => self.unit(&mut word, inner, b'\0'),
+            }
+        }
+        word
+    }
+
+    /// The next byte, quote or expansion; `inside` says of what: `"`, `}` (`{` within quotes), `)` or nothing.
+    fn unit(&mut self, word: &mut Word, inner: &mut Vec<Vec<u8>>, inside: u8) {
+        let byte = self.peek().unwrap();
+        self.at += 1;
+        let quotes = matches!(inside, b'\0' | b'}');
+        match byte {
+            b'\\' => self.escaped(word, inside),
+            b'\'' if quotes => {
+                quote(word);
+                while self.peek().is_some_and(|byte| byte != b'\'') && !self.closes() {
+                    word.text.push(self.text[self.at]);
+                    self.at += 1;
+                }
+                self.at += usize::from(self.peek() == Some(b'\''));
+            }
+            b'"' if inside != b'"' && inside != b')' => self.double(word, inner),
+            b'`' => {
+                quote(word);
+                word.text.push(b'`');
+                self.substitution(word, inner, true);
+            }
+            b'$' => self.dollar(word, inner, inside),
+            _ => {
+                if inside != b'\0' {
+                    quote(word);
+                }
+                word.text.push(byte);
+            }
+        }
+    }
+
+    fn escaped(&mut self, word: &mut Word, inside: u8) {
+        let stays = matches!(inside, b'"' | b')')
+            && !matches!(self.peek(), Some(b'$' | b'`' | b'"' | b'\\' | b'\n'));
+        match self.peek() {
+            Some(b'\n') => self.at += 1,
+            Some(byte) if !stays => {
+                quote(word);
+                word.text.push(byte);
+                self.at += 1;
+            }
+            _ => {
+                quote(word);
+                word.text.push(b'\\');
+            }
+        }
+    }
+
+    fn double(&mut self, word: &mut Word, inner: &mut Vec<Vec<u8>>) {
+        quote(word);
+        while self.peek().is_some_and(|byte| byte != b'"') && !self.closes() {
+            self.unit(word, inner, b'"');
+        }
+        self.at += usize::from(self.peek() == Some(b'"'));
+    }
+
+    fn dollar(&mut self, word: &mut Word, inner: &mut Vec<Vec<u8>>, inside: u8) {
+        let quotes = matches!(inside, b'\0' | b'}');
+        if self.looking_at(b"'") && quotes {
+            self.at += 1;
+            return self.ansi(word);
+        }
+        if self.looking_at(b"\"") && quotes {
+            self.at += 1;
+            return self.double(word, inner);
+        }
+        quote(word);
+        word.text.push(b'$');
+        if self.looking_at(b"((") {
+            word.text.extend_from_slice(b"((");
+            self.at += 2;
+            let mut open = 2;
+            while open > 0 && self.peek().is_some() && !self.closes() {
+                open += i32::from(self.peek() == Some(b'('));
+                open -= i32::from(self.peek() == Some(b')'));
+                self.unit(word, inner, b')');
+            }
+        } else if self.looking_at(b"(") {
+            word.text.push(b'(');
+            self.at += 1;
+            if self.at < self.text.len() {
+                self.substitution(word, inner, false);
+            }
+        } else if self.looking_at(b"{") {
+            word.text.push(b'{');
+            self.at += 1;
+            let quoted = matches!(inside, b'"' | b'{');
+            while self.peek().is_some_and(|byte| byte != b'}') && !self.closes() {
+                self.unit(word, inner, if quoted { b'{' } else { b'}' });
+            }
+            if self.peek() == Some(b'}') {
+                word.text.push(b'}');
+                self.at += 1;
+            }
+        }
+    }
+
+    fn substitution(&mut self, word: &mut Word, inner: &mut Vec<Vec<u8>>, backquotes: bool) {
+        let before = std::mem::replace(&mut self.backquotes, backquotes);
+        let end = self.commands(false, inner, !backquotes);
+        self.backquotes = before;
+        if end != End::Text {
+            word.text.push(self.text[self.at]);
+            self.at += 1;
+        }
+    }
+
+    fn ansi(&mut self, word: &mut Word) {
+        quote(word);
+        while self.peek().is_some_and(|byte| byte != b'\'') && !self.closes() {
+            let rest = &self.text[self.at..];
+            let digits = |from: usize, most: usize, base: u32| {
+                let is_digit = |byte: &&u8| (**byte as char).is_digit(base);
+                rest[from.min(rest.len())..]
+                    .iter()
+                    .take(most)
+                    .take_while(is_digit)
+                    .count()
+            };
+            let value = |from: usize, len: usize, base: u32| {
+                let digits = std::str::from_utf8(&rest[from..from + len]).unwrap();
+                u32::from_str_radix(digits, base).unwrap()
+            };
+            let one = |byte: u8| (vec![byte], 2);
+            let (text, used) = match (rest[0], rest.get(1)) {
+                (b'\\', Some(b'n')) => one(b'\n'),
+                (b'\\', Some(b't')) => one(b'\t'),
+                (b'\\', Some(&byte @ (b'\\' | b'\'' | b'"'))) => one(byte),
+                (b'\\', Some(b'e')) => one(0x1B),
+                (b'\\', Some(b'x')) if digits(2, 2, 16) > 0 => {
+                    let len = digits(2, 2, 16);
+                    (vec![value(2, len, 16) as u8], 2 + len)
+                }
+                (b'\\', Some(b'u')) if digits(2, 4, 16) > 0 => {
+                    let len = digits(2, 4, 16);
+                    let char = char::from_u32(value(2, len, 16)).unwrap_or('\u{FFFD}');
+                    (char.to_string().into_bytes(), 2 + len)
+                }
+                (b'\\', Some(b'0'..=b'7')) => {
+                    let len = digits(1, 3, 8);
+                    (vec![value(1, len, 8) as u8], 1 + len)
+                }
+                (byte, _) => (vec![byte], 1),
+            };
+            word.text.extend(text);
+            self.at += used;
+        }
+        self.at += usize::from(self.peek() == Some(b'\''));
+    }
+
+    /// A command is complete.
+    fn finish(
+        &mut self,
+        words: Vec<Word>,
+        outermost: bool,
+        inner: &mut Vec<Vec<u8>>,
+        out: &mut Vec<Vec<u8>>,
+    ) {
+        let (words, rest, script) = classify(words, self.scripts);
+        let mut all = Vec::new();
+        let mut late = Vec::new();
+        let join = |words: &[Vec<u8>]| {
+            let from = words.iter().position(|word| !word.is_empty());
+            from.map(|from| words[from..].join(&b' '))
+        };
+        if outermost {
+            all.extend(join(&words));
+            all.append(inner);
+        } else {
+            late.extend(join(&words));
+        }
+        late.extend(rest.and_then(|rest| join(&words[rest..])));
+        if let Some(script) = script {
+            late.extend(script.iter().flat_map(|&at| {
+                let script: &[u8] = &words[at];
+                read(script, false)
+            }));
+        }
+        if !outermost {
+            out.append(inner);
+        }
+        out.append(&mut all);
+        out.append(&mut late);
+    }
+}
+
+fn quote(word: &mut Word) {
+    let at = word.text.len();
+    word.quote.get_or_insert(at);
+}
+
+/// The words of the command; where the command behind a prefix begins; which word is a script.
+fn classify(
+    words: Vec<Word>,
+    scripts: bool,
+) -> (Vec<Vec<u8>>, Option<usize>, Option<Option<usize>>) {
+    let keywords = "if then elif else fi while until do done esac ! { } time coproc always";
+    let is_assignment = |text: &str| {
+        let name = text.split(['=']).next().unwrap();
+        let name = name.strip_suffix('+').unwrap_or(name);
+        let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
+        text.contains('=')
+            && !name.is_empty()
+            && name.chars().all(is_name)
+            && !name.starts_with(|char: char| char.is_ascii_digit())
+    };
+    let left_out = |word: &Word| {
+        let text = String::from_utf8_lossy(&word.text).into_owned();
+        let plain = String::from_utf8_lossy(&word.text[..word.quote.unwrap_or(word.text.len())])
+            .into_owned();
+        word.quote.is_none() && keywords.split(' ').any(|keyword| keyword == text)
+            || is_assignment(&plain)
+    };
+    let words: Vec<Vec<u8>> = words
+        .into_iter()
+        .skip_while(left_out)
+        .map(|word| word.text)
+        .collect();
+    let text = |at: usize| {
+        words
+            .get(at)
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+    };
+    let options = |name: &str| match name {
+        "sudo" => Some(("ughpCDRTUrt", 0)),
+        "env" => Some(("uCS", 0)),
+        "nohup" => Some(("", 0)),
+        "timeout" => Some(("ks", 1)),
+        "xargs" => Some(("InPLdaEs", 0)),
+        _ => None,
+    };
+    let name = |at: usize| text(at).map(|text| text.rsplit('/').next().unwrap().to_owned());
+    let (mut at, mut rest) = (0, None);
+    while let Some((letters, mut own)) = name(at).as_deref().and_then(options) {
+        at += 1;
+        while let Some(word) = text(at) {
+            if word.len() > 1 && word.starts_with('-') {
+                at += 1 + usize::from(word.len() == 2 && letters.contains(&word[1..]));
+            } else if is_assignment(&word) {
+                at += 1;
+            } else if own > 0 {
+                (own, at) = (own - 1, at + 1);
+            } else {
+                break;
+            }
+        }
+        rest = (at < words.len()).then_some(at);
+    }
+    let mut script = None;
+    let shells = ["sh", "bash", "zsh"];
+    if scripts && name(at).is_some_and(|name| shells.contains(&name.as_str())) {
+        at += 1;
+        while let Some(word) = text(at) {
+            at += 1;
+            if !word.starts_with(['-', '+']) {
+                break;
+            }
+            if !word.starts_with("--") && word.contains('c') {
+                script = (at < words.len()).then_some(at);
+                break;
+            }
+            at += usize::from(
+                !word.starts_with("--") && word.len() > 1 && word.ends_with(['o', 'O']),
+            );
+        }
+    }
+    (words, rest, Some(script))
+}
+
+// ---- Tests ----
+
+const TOKENS: [&str; 78] = [
+    "rm",
+    "-rf",
+    "/",
+    "a",
+    "b",
+    "ls",
+    "echo",
+    "x=1",
+    "Y=",
+    "2",
+    "10",
+    "sudo",
+    "-u",
+    "root",
+    "env",
+    "-i",
+    "nohup",
+    "xargs",
+    "-n",
+    "timeout",
+    "-k",
+    "bash",
+    "sh",
+    "-c",
+    "-lc",
+    "-o",
+    "--x",
+    "if",
+    "then",
+    "fi",
+    "!",
+    "{",
+    "}",
+    "do",
+    "\\",
+    "\\\n",
+    "'",
+    "'",
+    "\"",
+    "\"",
+    "\"",
+    "$",
+    "$(",
+    "$(",
+    "$((",
+    "))",
+    ")",
+    ")",
+    "(",
+    "`",
+    "`",
+    "${",
+    "}",
+    "$'",
+    "\\n",
+    "\\x41",
+    "\\'",
+    "\\u00e9",
+    "\\101",
+    "$\"",
+    "<",
+    ">",
+    ">>",
+    "2>&1",
+    "&>",
+    "<<EOF\n",
+    "<<-'E'\n",
+    "\nEOF\n",
+    "\n\tE\n",
+    "<<<",
+    "<(",
+    "#",
+    "é",
+    "\r\n",
+    "$x",
+    "\\$",
+    "/bin/bash",
+    "=",
+];
+const BETWEEN: [&str; 16] = [
+    " ", " ", " ", " ", " ", " ", "", "", "\n", ";", "&&", "|", "||", "&", "  ", "\t",
+];
+
+fn soup(random: &mut Random, most: usize) -> String {
+    let mut text = String::new();
+    for _ in 0..random.below(most + 1) {
+        text += random.pick(&TOKENS);
+        text += random.pick(&BETWEEN);
+    }
+    text
+}
+
+#[test]
+fn generated_text_reads_as_in_the_model_under_every_cut() {
+    let (mut cases, mut seed) = (0, 0);
+    while cases < scale(300_000) {
+        let mut random = Random::new(seed);
+        let text = soup(&mut random, 14);
+        let (heard, cut) = every_cut(text.as_bytes(), ShellLimits::default(), false, &mut random);
+        assert_eq!(
+            haystacks(&heard),
+            model(text.as_bytes()),
+            "seed {seed}: {text:?}"
+        );
+        let call = format!("{{\"command\":{}}}", serde_json::to_string(&text).unwrap());
+        let (heard, more) = every_cut(call.as_bytes(), ShellLimits::default(), true, &mut random);
+        assert_eq!(
+            haystacks(&heard),
+            model(text.as_bytes()),
+            "seed {seed}: {call}"
+        );
+        cases += cut + more;
+        seed += 1;
+    }
+    println!("shell: {cases} cases of {seed} generated texts");
+}
+
+#[test]
+fn limits_lose_no_word_and_change_under_no_cut() {
+    let (mut cases, mut seed, mut reached) = (0, 0, 0);
+    while cases < scale(60_000) {
+        let mut random = Random::new(seed);
+        let text = soup(&mut random, 20) + &"w".repeat(random.below(700)) + &soup(&mut random, 6);
+        let limits = ShellLimits {
+            depth: 32,
+            waiting: random.below(30),
+        };
+        let (heard, cut) = every_cut(text.as_bytes(), limits, false, &mut random);
+        if !text.contains("sh") {
+            let letters = |all: Vec<String>| {
+                let mut letters: Vec<char> =
+                    all.concat().chars().filter(|&char| char != ' ').collect();
+                letters.sort_unstable();
+                letters
+            };
+            assert_eq!(
+                letters(haystacks(&heard)),
+                letters(model(text.as_bytes())),
+                "seed {seed}: {text:?}"
+            );
+        }
+        reached += view([text.as_bytes()], limits, false, false).1.cut;
+        let shallow = ShellLimits {
+            depth: random.below(3),
+            ..limits
+        };
+        cases += cut + every_cut(text.as_bytes(), shallow, false, &mut random).1;
+        seed += 1;
+    }
+    assert!(reached > 0);
+    println!("shell: {cases} cases of {seed} texts under small limits, {reached} cuts");
+}
+
+#[test]
+fn real_calls_read_as_in_the_model_under_every_cut() {
+    let Ok(corpus) = std::env::var("TTSR_CORPUS") else {
+        return println!("TTSR_CORPUS is not set: no real calls");
+    };
+    let file = format!("{corpus}/transcripts/transcripts.jsonl");
+    let lines = std::fs::read_to_string(file).unwrap();
+    let mut random = Random::new(7);
+    let (mut cases, mut commands, mut found) = (0, 0, 0);
+    for line in lines.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = record["text"].as_str().unwrap();
+        let call: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+        let Some(command) = call["command"].as_str() else {
+            continue;
+        };
+        let want = model(command.as_bytes());
+        let (heard, cut) = every_cut(text.as_bytes(), ShellLimits::default(), true, &mut random);
+        assert_eq!(haystacks(&heard), want, "{command}");
+        (cases, commands, found) = (cases + cut, commands + 1, found + want.len());
+    }
+    assert!(commands > 100);
+    println!("shell: {cases} cases of {commands} real commands, {found} haystacks");
+}
+
+mod golden;
