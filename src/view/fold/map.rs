@@ -98,26 +98,30 @@ mod tests {
     use super::*;
     use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
+    fn class_of(pattern: &str) -> ClassUnicode {
+        match regex_syntax::parse(pattern).unwrap().into_kind() {
+            HirKind::Class(Class::Unicode(class)) => class,
+            kind => panic!("{kind:?} is no class"),
+        }
+    }
+
+    fn holds(class: &ClassUnicode, char: char) -> bool {
+        let mut ranges = class.ranges().iter();
+        ranges.any(|range| range.start() <= char && char <= range.end())
+    }
+
     #[test]
     fn invisible_is_the_property_and_annotation_marks() {
-        let hir =
-            regex_syntax::parse(r"[\p{Default_Ignorable_Code_Point}\x{FFF9}-\x{FFFB}]").unwrap();
-        let HirKind::Class(Class::Unicode(class)) = hir.kind() else {
-            panic!("a class");
-        };
-        let known = |char: char| {
-            class
-                .ranges()
-                .iter()
-                .any(|r| r.start() <= char && char <= r.end())
-        };
+        let class = class_of(r"[\p{Default_Ignorable_Code_Point}\x{FFF9}-\x{FFFB}]");
         for char in '\0'..=char::MAX {
-            assert_eq!(is_invisible(char), known(char), "{char:?}");
+            assert_eq!(is_invisible(char), holds(&class, char), "{char:?}");
         }
     }
 
     #[test]
     fn lower_case_joins_exactly_what_case_insensitive_patterns_join() {
+        // `std` may know a newer Unicode than the tables of patterns, and with it new capitals.
+        let new = class_of(r"\p{Cn}");
         let mut wrong = Vec::new();
         for char in '\0'..=char::MAX {
             let mut class = ClassUnicode::new([ClassUnicodeRange::new(char, char)]);
@@ -130,11 +134,7 @@ mod tests {
                 }
             }
             let down = lower(char);
-            if !class
-                .ranges()
-                .iter()
-                .any(|r| r.start() <= down && down <= r.end())
-            {
+            if !holds(&class, down) && !holds(&new, down) && !holds(&new, char) {
                 wrong.push((char, down));
             }
         }
