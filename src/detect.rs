@@ -12,11 +12,11 @@ pub(crate) mod entropy;
 pub(crate) mod leak;
 pub(crate) mod limit;
 pub(crate) mod script;
+mod std_names;
 #[cfg(test)]
 mod tests;
 pub(crate) mod turns;
 pub(crate) mod unknown_name;
-mod std_names;
 mod words;
 
 use std::collections::VecDeque;

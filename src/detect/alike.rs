@@ -147,7 +147,11 @@ impl Detector for Alike {
             if is_end && let Some(start) = self.end_segment() {
                 self.is_found = true;
                 let decided = piece.decided(index);
-                return found(Found { start, end: self.end, decided });
+                return found(Found {
+                    start,
+                    end: self.end,
+                    decided,
+                });
             }
         }
     }
@@ -161,7 +165,11 @@ impl Detector for Alike {
         }
         if let Some(start) = self.end_segment() {
             self.is_found = true;
-            found(Found { start, end: self.end, decided });
+            found(Found {
+                start,
+                end: self.end,
+                decided,
+            });
         }
     }
 }

@@ -209,13 +209,21 @@ impl Cycle {
         let unit: Vec<u8> = (self.len - distance..self.len)
             .map(|index| self.byte(index))
             .collect();
-        let chars = unit.iter().filter(|byte| !is_continuation(**byte)).count().max(1);
+        let chars = unit
+            .iter()
+            .filter(|byte| !is_continuation(**byte))
+            .count()
+            .max(1);
         let (least, most) = self.limits.unit_chars;
         if chars > most || self.is_blob(start, &unit) {
             return None;
         }
         let unit_chars = chars * least.div_ceil(chars).max(1);
-        let factor = if self.code || is_regular(&unit) { self.limits.regular } else { 1 };
+        let factor = if self.code || is_regular(&unit) {
+            self.limits.regular
+        } else {
+            1
+        };
         let wanted = (unit_chars * self.limits.times).max(self.limits.chars) * factor;
         Some((wanted * unit.len()).div_ceil(chars) as u64)
     }
@@ -227,7 +235,9 @@ impl Cycle {
         if start < oldest + BEFORE || !unit.iter().copied().all(is_encoded) {
             return false;
         }
-        let before: Vec<u8> = (start - BEFORE..start).map(|index| self.byte(index)).collect();
+        let before: Vec<u8> = (start - BEFORE..start)
+            .map(|index| self.byte(index))
+            .collect();
         let has = |kind: fn(&u8) -> bool| before.iter().any(kind);
         before.iter().copied().all(is_encoded)
             && has(u8::is_ascii_digit)
@@ -268,7 +278,7 @@ fn is_encoded(byte: u8) -> bool {
 
 /// Whether a unit is of the kind that repeats in sound text: blanks, rulers, numbers, rows of a table or
 /// of code. The order of its bytes does not count, because a unit may begin anywhere.
-fn is_regular(unit: &[u8]) -> bool {
+pub(super) fn is_regular(unit: &[u8]) -> bool {
     let count = |is: &dyn Fn(u8) -> bool| unit.iter().filter(|byte| is(**byte)).count();
     let letters = count(&|byte| byte.is_ascii_alphabetic());
     let digits = count(&|byte| byte.is_ascii_digit());

@@ -75,7 +75,12 @@ impl Call {
 
     /// How many arguments the other call has otherwise; none if it is another tool, or has others.
     fn differing(&self, other: &Call) -> Option<usize> {
-        let paths = |call: &Call| call.arguments.iter().map(|argument| argument.0).collect::<Vec<_>>();
+        let paths = |call: &Call| {
+            call.arguments
+                .iter()
+                .map(|argument| argument.0)
+                .collect::<Vec<_>>()
+        };
         if self.name != other.name || paths(self) != paths(other) {
             return None;
         }
@@ -102,9 +107,14 @@ impl Calls {
         }
         let differing = self.last.front().and_then(|last| last.differing(&call));
         let is_near = differing.is_some_and(|differing| {
-            differing <= limits.differing && (differing == 0 || differing * 2 < call.arguments.len())
+            differing <= limits.differing
+                && (differing == 0 || differing * 2 < call.arguments.len())
         });
-        self.near = if is_near { self.near.saturating_add(1) } else { 0 };
+        self.near = if is_near {
+            self.near.saturating_add(1)
+        } else {
+            0
+        };
         self.last.push_front(call);
         self.last.truncate(KEPT);
         self.verdict(limits)
@@ -150,11 +160,16 @@ impl Sink for Arguments {
     }
 
     fn close(&mut self, _: u64, _: u64) {
+        let is_full = self.list.len() >= ARGUMENTS;
         match self.list.last_mut() {
-            Some(last) if self.list.len() >= ARGUMENTS => {
-                last.1 = last.1.wrapping_add(hash(self.path, &self.value.to_le_bytes()));
+            Some(last) if is_full => {
+                last.1 = last
+                    .1
+                    .wrapping_add(hash(self.path, &self.value.to_le_bytes()));
             }
-            _ => self.list.push((self.path, hash(1, &self.value.to_le_bytes()))),
+            _ => self
+                .list
+                .push((self.path, hash(1, &self.value.to_le_bytes()))),
         }
     }
 }
@@ -168,6 +183,8 @@ fn hash(seed: u64, bytes: &[u8]) -> u64 {
 /// The same however the bytes are cut.
 fn extend(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3).wrapping_add(0x51)
+        (hash ^ u64::from(byte))
+            .wrapping_mul(0x0000_0100_0000_01B3)
+            .wrapping_add(0x51)
     })
 }

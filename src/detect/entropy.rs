@@ -64,7 +64,9 @@ impl Entropy {
     /// Counts more of the text; what is beyond 4 GiB does not count.
     pub(crate) fn push(&mut self, text: &[u8]) {
         for &byte in text {
-            let Some(len) = self.len.checked_add(1) else { return };
+            let Some(len) = self.len.checked_add(1) else {
+                return;
+            };
             self.len = len;
             self.counts[usize::from(byte)] += 1;
         }

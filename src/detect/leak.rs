@@ -112,7 +112,8 @@ impl Leak {
 
     fn begin(&mut self, before: &[u8], byte: u8, start: u64) {
         let previous = self.last[2 - before.len()];
-        self.is_quoted = self.code || b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
+        self.is_quoted =
+            self.code || b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
         self.token.clear();
         self.token.extend_from_slice(before);
         self.token.push(byte);
@@ -123,7 +124,8 @@ impl Leak {
     fn pass(&mut self, byte: u8) {
         let Some(row) = &mut self.row else { return };
         row.gap += 1;
-        let is_word = byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() || b"_.:/".contains(&byte);
+        let is_word =
+            byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() || b"_.:/".contains(&byte);
         if !is_word || row.gap > self.limits.gap {
             self.row = None;
         }
@@ -150,7 +152,9 @@ impl Leak {
                 self.token.clear();
                 self.count(token)
             }
-            _ if byte == b'>' && self.token.starts_with(b"<<") && !self.token.ends_with(b">>") => None,
+            _ if byte == b'>' && self.token.starts_with(b"<<") && !self.token.ends_with(b">>") => {
+                None
+            }
             _ if matches!(byte, b'>' | b']') => {
                 self.break_row();
                 None
@@ -169,7 +173,11 @@ impl Leak {
         row.count += 1;
         row.gap = 0;
         row.is_quoted |= self.is_quoted;
-        let least = if row.is_quoted { self.limits.quoted } else { self.limits.plain };
+        let least = if row.is_quoted {
+            self.limits.quoted
+        } else {
+            self.limits.plain
+        };
         let needed = least + usize::from(token == Token::Likely);
         (row.count >= needed).then_some(row.start)
     }
@@ -182,11 +190,17 @@ impl Detector for Leak {
             if self.token.is_empty() && self.row.is_none() {
                 from += self.skip(&piece.bytes[from..]);
             }
-            let Some(&byte) = piece.bytes.get(from) else { return };
+            let Some(&byte) = piece.bytes.get(from) else {
+                return;
+            };
             if let Some(start) = self.step(byte, piece.start(from)) {
                 self.is_found = true;
                 let decided = piece.decided(from);
-                found(Found { start, end: piece.end(from), decided });
+                found(Found {
+                    start,
+                    end: piece.end(from),
+                    decided,
+                });
             }
             from += 1;
         }
@@ -252,7 +266,8 @@ fn judge_angled(token: &[u8]) -> Option<Token> {
             let rest = token.strip_prefix("<｜".as_bytes())?;
             rest.strip_suffix("｜>".as_bytes())
         })?;
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-/".contains(byte) || *byte >= 0x80;
+    let is_name =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"_-/".contains(byte) || *byte >= 0x80;
     if name.is_empty() || name.len() > 40 || !name.iter().all(is_name) {
         return None;
     }
@@ -262,28 +277,90 @@ fn judge_angled(token: &[u8]) -> Option<Token> {
 
 /// Beginnings of names between `<|` and `|>`.
 const BARRED: [&[u8]; 30] = [
-    b"im_", b"endof", b"end", b"start", b"begin", b"eot", b"eom", b"channel", b"message", b"return",
-    b"call", b"constrain", b"assistant", b"user", b"system", b"tool", b"fim_", b"python_tag", b"header",
-    b"observation", b"think", b"/think", b"vision", b"image", b"fin", b"pad", b"unk", b"reserved",
-    b"CHATBOT", b"END_OF",
+    b"im_",
+    b"endof",
+    b"end",
+    b"start",
+    b"begin",
+    b"eot",
+    b"eom",
+    b"channel",
+    b"message",
+    b"return",
+    b"call",
+    b"constrain",
+    b"assistant",
+    b"user",
+    b"system",
+    b"tool",
+    b"fim_",
+    b"python_tag",
+    b"header",
+    b"observation",
+    b"think",
+    b"/think",
+    b"vision",
+    b"image",
+    b"fin",
+    b"pad",
+    b"unk",
+    b"reserved",
+    b"CHATBOT",
+    b"END_OF",
 ];
 
 const BRACKETS: [&[u8]; 12] = [
-    b"[INST]", b"[/INST]", b"[TOOL_CALLS]", b"[/TOOL_CALLS]", b"[TOOL_RESULTS]", b"[/TOOL_RESULTS]",
-    b"[AVAILABLE_TOOLS]", b"[/AVAILABLE_TOOLS]", b"[SYSTEM_PROMPT]", b"[/SYSTEM_PROMPT]", b"[TOOL_CALL]",
+    b"[INST]",
+    b"[/INST]",
+    b"[TOOL_CALLS]",
+    b"[/TOOL_CALLS]",
+    b"[TOOL_RESULTS]",
+    b"[/TOOL_RESULTS]",
+    b"[AVAILABLE_TOOLS]",
+    b"[/AVAILABLE_TOOLS]",
+    b"[SYSTEM_PROMPT]",
+    b"[/SYSTEM_PROMPT]",
+    b"[TOOL_CALL]",
     b"[/TOOL_CALL]",
 ];
 
 const ANGLED: [&[u8]; 24] = [
-    b"<<SYS>>", b"<</SYS>>", b"<start_of_turn>", b"<end_of_turn>", b"<tool_call>", b"</tool_call>",
-    b"<tool_calls>", b"</tool_calls>", b"<function_calls>", b"</function_calls>", b"<function_call>",
-    b"</function_call>", b"<invoke name=", b"</invoke>", b"<function=", b"<parameter=", b"<tool_response>",
-    b"</tool_response>", b"<function_results>", b"</function_results>", b"<think>", b"</think>",
-    b"<tool_use>", b"</tool_use>",
+    b"<<SYS>>",
+    b"<</SYS>>",
+    b"<start_of_turn>",
+    b"<end_of_turn>",
+    b"<tool_call>",
+    b"</tool_call>",
+    b"<tool_calls>",
+    b"</tool_calls>",
+    b"<function_calls>",
+    b"</function_calls>",
+    b"<function_call>",
+    b"</function_call>",
+    b"<invoke name=",
+    b"</invoke>",
+    b"<function=",
+    b"<parameter=",
+    b"<tool_response>",
+    b"</tool_response>",
+    b"<function_results>",
+    b"</function_results>",
+    b"<think>",
+    b"</think>",
+    b"<tool_use>",
+    b"</tool_use>",
 ];
 
 /// These have other uses too.
 const LIKELY: [&[u8]; 10] = [
-    b"</s>", b"<bos>", b"<eos>", b"<pad>", b"<unk>", b"<thinking>", b"</thinking>", b"<parameter name=",
-    b"</parameter>", b"</function>",
+    b"</s>",
+    b"<bos>",
+    b"<eos>",
+    b"<pad>",
+    b"<unk>",
+    b"<thinking>",
+    b"</thinking>",
+    b"<parameter name=",
+    b"</parameter>",
+    b"</function>",
 ];

@@ -126,7 +126,11 @@ impl Limit {
             for at in 0..3 {
                 if most[at].is_some_and(|most| counts[at] > most) {
                     let (end, decided) = (piece.end(index), piece.decided(index));
-                    let found = Found { start: piece.start(index), end, decided };
+                    let found = Found {
+                        start: piece.start(index),
+                        end,
+                        decided,
+                    };
                     self.pass(kinds[at], found, passed);
                 }
             }

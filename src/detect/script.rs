@@ -17,9 +17,26 @@ pub(crate) struct Scripts(u32);
 /// Names of scripts, as Unicode has them, lower case. The bit of a script is its place here. Japanese
 /// needs `han`, `hiragana` and `katakana`.
 const SCRIPTS: [&str; 20] = [
-    "latin", "cyrillic", "greek", "han", "hiragana", "katakana", "hangul", "arabic", "hebrew",
-    "devanagari", "bengali", "tamil", "telugu", "thai", "georgian", "armenian", "ethiopic", "khmer",
-    "gujarati", "myanmar",
+    "latin",
+    "cyrillic",
+    "greek",
+    "han",
+    "hiragana",
+    "katakana",
+    "hangul",
+    "arabic",
+    "hebrew",
+    "devanagari",
+    "bengali",
+    "tamil",
+    "telugu",
+    "thai",
+    "georgian",
+    "armenian",
+    "ethiopic",
+    "khmer",
+    "gujarati",
+    "myanmar",
 ];
 
 impl Scripts {
@@ -142,7 +159,11 @@ impl Script {
                 self.spell(byte.to_ascii_lowercase(), start);
                 return self.letter(0, start);
             }
-            return if self.word_len > 0 { self.end_word() } else { None };
+            return if self.word_len > 0 {
+                self.end_word()
+            } else {
+                None
+            };
         }
         self.wide(byte, start)
     }
@@ -162,14 +183,22 @@ impl Script {
         self.partial_len = 0;
         let start = self.partial_start;
         let Some(script) = script_of(char) else {
-            return if char.is_alphabetic() { None } else { self.end_word() };
+            return if char.is_alphabetic() {
+                None
+            } else {
+                self.end_word()
+            };
         };
         if script == 0 {
             let bytes = self.partial;
-            bytes[..char.len_utf8()].iter().for_each(|&byte| self.spell(byte, start));
+            bytes[..char.len_utf8()]
+                .iter()
+                .for_each(|&byte| self.spell(byte, start));
         }
         let weight = if (3..=6).contains(&script) { 3 } else { 1 };
-        (0..weight).fold(None, |found, _| found.or_else(|| self.letter(script, start)))
+        (0..weight).fold(None, |found, _| {
+            found.or_else(|| self.letter(script, start))
+        })
     }
 
     /// Counts a letter of that script.
@@ -207,7 +236,11 @@ impl Script {
             return None;
         }
         let key = std::mem::take(&mut self.word);
-        let known = if len > key.len() { None } else { SMALL_WORDS.get(&key) };
+        let known = if len > key.len() {
+            None
+        } else {
+            SMALL_WORDS.get(&key)
+        };
         self.count(known.copied().unwrap_or(0))
     }
 
@@ -223,7 +256,8 @@ impl Script {
             return None;
         }
         let best = |expected: bool| {
-            let of = (0..LANGUAGES.len()).filter(|at| (self.limits.languages.0 >> at & 1 == 1) == expected);
+            let of = (0..LANGUAGES.len())
+                .filter(|at| (self.limits.languages.0 >> at & 1 == 1) == expected);
             of.max_by_key(|&at| (self.counts[at], at))
         };
         let other = best(false)?;
@@ -232,7 +266,9 @@ impl Script {
             return None;
         }
         let mut words = self.words.iter();
-        words.find(|word| word.0 >> other & 1 == 1).map(|word| word.1)
+        words
+            .find(|word| word.0 >> other & 1 == 1)
+            .map(|word| word.1)
     }
 
     fn add(&mut self, languages: u8, much: u32) {
@@ -253,7 +289,11 @@ impl Detector for Script {
             if let Some(start) = self.step(byte, piece.start(index)) {
                 self.is_found = true;
                 let (end, decided) = (piece.end(index), piece.decided(index));
-                found(Found { start, end, decided });
+                found(Found {
+                    start,
+                    end,
+                    decided,
+                });
             }
         }
     }
@@ -264,7 +304,11 @@ impl Detector for Script {
         }
         if let Some(start) = self.end_word() {
             self.is_found = true;
-            found(Found { start, end: decided, decided });
+            found(Found {
+                start,
+                end: decided,
+                decided,
+            });
         }
     }
 }
@@ -280,9 +324,17 @@ fn script_of(char: char) -> Option<usize> {
 static RANGES: LazyLock<Vec<(char, char, usize)>> = LazyLock::new(|| {
     let mut ranges = Vec::new();
     for (script, name) in SCRIPTS.iter().enumerate() {
-        let hir = regex_syntax::parse(&format!(r"\p{{Script={name}}}")).expect("a name of a script");
-        if let regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) = hir.kind() {
-            ranges.extend(class.ranges().iter().map(|range| (range.start(), range.end(), script)));
+        let hir =
+            regex_syntax::parse(&format!(r"\p{{Script={name}}}")).expect("a name of a script");
+        if let regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) =
+            hir.kind()
+        {
+            ranges.extend(
+                class
+                    .ranges()
+                    .iter()
+                    .map(|range| (range.start(), range.end(), script)),
+            );
         }
     }
     ranges.sort_unstable();

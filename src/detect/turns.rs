@@ -81,7 +81,8 @@ impl Reply {
         let [first, second] = self.last;
         self.count += 1;
         if self.count >= 3 {
-            self.runs.add(mix(first.rotate_left(9) ^ mix(second.rotate_left(5) ^ word)));
+            self.runs
+                .add(mix(first.rotate_left(9) ^ mix(second.rotate_left(5) ^ word)));
         }
         self.last = [second, word];
     }
@@ -99,7 +100,10 @@ impl Turns {
         if digest.words < limits.words as u64 {
             return false;
         }
-        let is_same = self.last.back().is_some_and(|last| last.alike(&digest) >= limits.percent);
+        let is_same = self
+            .last
+            .back()
+            .is_some_and(|last| last.alike(&digest) >= limits.percent);
         if !is_same {
             self.last.clear();
         }

@@ -52,7 +52,9 @@ impl Kind {
         Some(match language.name() {
             "rust" | "rs" => Kind::Rust,
             "toml" => Kind::Cargo,
-            "javascript" | "js" | "jsx" | "mjs" | "cjs" | "typescript" | "ts" | "tsx" | "mts" => Kind::Script,
+            "javascript" | "js" | "jsx" | "mjs" | "cjs" | "typescript" | "ts" | "tsx" | "mts" => {
+                Kind::Script
+            }
             "python" | "py" | "python3" | "pyi" => Kind::Python,
             "go" | "golang" => Kind::Go,
             _ => return None,
@@ -95,7 +97,11 @@ impl<'k> UnknownName<'k> {
                     let last = held.pieces(name).last();
                     let end = last.map(|piece| piece.end(piece.bytes.len() - 1));
                     if let (Some(start), Some(end)) = (start, end) {
-                        found(Found { start, end, decided: decided.max(end) });
+                        found(Found {
+                            start,
+                            end,
+                            decided: decided.max(end),
+                        });
                     }
                 }
             }
@@ -115,7 +121,10 @@ impl<'k> UnknownName<'k> {
             Kind::Go => self.go(code),
         };
         let at = |name: &str| name.as_ptr() as usize - line.as_ptr() as usize;
-        names.into_iter().map(|name| at(name)..at(name) + name.len()).collect()
+        names
+            .into_iter()
+            .map(|name| at(name)..at(name) + name.len())
+            .collect()
     }
 
     fn rust<'l>(&mut self, code: &'l str) -> Vec<&'l str> {
@@ -128,16 +137,24 @@ impl<'k> UnknownName<'k> {
         if let Some(name) = code.strip_prefix("extern crate ") {
             return vec![word(name)];
         }
-        let Some(path) = code.strip_prefix("use ") else { return Vec::new() };
+        let Some(path) = code.strip_prefix("use ") else {
+            return Vec::new();
+        };
         let path = path.trim_start();
         let paths = match path.strip_prefix('{') {
             Some(group) => top_level(group),
             None => vec![path],
         };
         let is_crate = |name: &&str| name.starts_with(|first: char| first.is_ascii_lowercase());
-        let heads = paths.into_iter().map(|path| path.trim().trim_start_matches("::"));
+        let heads = paths
+            .into_iter()
+            .map(|path| path.trim().trim_start_matches("::"));
         // `use name;` and `use name as other;` name a crate too, but seldom; a path has `::`.
-        heads.filter(|path| path[word(path).len()..].starts_with("::")).map(word).filter(is_crate).collect()
+        heads
+            .filter(|path| path[word(path).len()..].starts_with("::"))
+            .map(word)
+            .filter(is_crate)
+            .collect()
     }
 
     fn cargo<'l>(&mut self, code: &'l str) -> Vec<&'l str> {
@@ -150,7 +167,11 @@ impl<'k> UnknownName<'k> {
         let name = word_with(code, |char| char.is_alphanumeric() || "_-".contains(char));
         let rest = code[name.len()..].trim_start();
         let is_entry = self.in_block && !name.is_empty() && rest.starts_with(['=', '.']);
-        if is_entry && !rest.contains("package") { vec![name] } else { Vec::new() }
+        if is_entry && !rest.contains("package") {
+            vec![name]
+        } else {
+            Vec::new()
+        }
     }
 
     fn go<'l>(&mut self, code: &'l str) -> Vec<&'l str> {
@@ -158,7 +179,9 @@ impl<'k> UnknownName<'k> {
             self.in_block = !code.starts_with(')');
             return quoted(code).into_iter().collect();
         }
-        let Some(rest) = code.strip_prefix("import") else { return Vec::new() };
+        let Some(rest) = code.strip_prefix("import") else {
+            return Vec::new();
+        };
         let rest = rest.trim_start();
         self.in_block = rest.starts_with('(') && !rest.contains(')');
         let is_import = rest.starts_with(['(', '"', '.', '_']) || code.starts_with("import ");
@@ -174,13 +197,15 @@ impl<'k> UnknownName<'k> {
             Kind::Python => PYTHON.binary_search(&package).is_ok(),
             Kind::Go => GO.binary_search(&package).is_ok(),
         };
-        let is_known = || self.known.holds(package) || self.known.holds(name) || self.knows_parent(name);
+        let is_known =
+            || self.known.holds(package) || self.known.holds(name) || self.knows_parent(name);
         !name.is_empty() && !is_standard && !self.own.contains(name) && !is_known()
     }
 
     /// Whether a path above the name is known: modules of Go are.
     fn knows_parent(&self, name: &str) -> bool {
-        name.match_indices('/').any(|(at, _)| self.known.holds(&name[..at]))
+        name.match_indices('/')
+            .any(|(at, _)| self.known.holds(&name[..at]))
     }
 
     fn note(&mut self, name: &str) {
@@ -213,7 +238,9 @@ impl Detector for UnknownName<'_> {
 
 impl UnknownName<'_> {
     fn keep(&mut self, piece: Piece<'_>) {
-        let room = LINE.saturating_sub(self.line.bytes().len()).min(piece.bytes.len());
+        let room = LINE
+            .saturating_sub(self.line.bytes().len())
+            .min(piece.bytes.len());
         self.line.push(piece.slice(0..room));
     }
 }
@@ -238,8 +265,13 @@ fn package(kind: Kind, name: &str) -> &str {
 /// `import x from 'y'`, `import 'y'`, `} from 'y'`, `export … from 'y'`, `require('y')`, `import('y')`.
 fn script(code: &str) -> Vec<&str> {
     let mut names = Vec::new();
-    let is_module = ["import ", "export ", "}", "import{"].iter().any(|start| code.starts_with(start));
-    let from = code.rfind(" from ").or_else(|| code.rfind("}from ")).map(|at| at + 6);
+    let is_module = ["import ", "export ", "}", "import{"]
+        .iter()
+        .any(|start| code.starts_with(start));
+    let from = code
+        .rfind(" from ")
+        .or_else(|| code.rfind("}from "))
+        .map(|at| at + 6);
     let bare = code.strip_prefix("import ").map(|_| 7);
     if is_module && let Some(at) = from.or(bare) {
         let rest = code[at..].trim_start();
@@ -247,7 +279,8 @@ fn script(code: &str) -> Vec<&str> {
     }
     for call in ["require(", "import("] {
         for (at, _) in code.match_indices(call) {
-            let is_word = code[..at].ends_with(|char: char| char.is_alphanumeric() || "_.$'\"`/".contains(char));
+            let is_word = code[..at]
+                .ends_with(|char: char| char.is_alphanumeric() || "_.$'\"`/".contains(char));
             let rest = &code[at + call.len()..];
             if !is_word && rest.starts_with(['\'', '"']) {
                 names.extend(quoted(rest));
@@ -257,7 +290,9 @@ fn script(code: &str) -> Vec<&str> {
     let is_package = |name: &&str| {
         name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '@')
             && !name.starts_with("@/")
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"@/._-:".contains(&byte))
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"@/._-:".contains(&byte))
             && (!name.contains(':') || name.starts_with("node:"))
     };
     names.retain(is_package);
@@ -271,17 +306,30 @@ fn python(code: &str) -> Vec<&str> {
         let name = word_with(rest.trim_start(), is_name);
         let after = rest.trim_start()[name.len()..].trim_start();
         let is_import = after.starts_with("import ") || after.starts_with("import(");
-        return if is_import && !name.starts_with('.') { vec![name] } else { Vec::new() };
+        return if is_import && !name.starts_with('.') {
+            vec![name]
+        } else {
+            Vec::new()
+        };
     }
-    let Some(rest) = code.strip_prefix("import ") else { return Vec::new() };
+    let Some(rest) = code.strip_prefix("import ") else {
+        return Vec::new();
+    };
     let rest = rest.split('#').next().unwrap_or(rest).trim_end_matches(';');
-    let names: Vec<&str> = rest.split(',').map(|part| word_with(part.trim_start(), is_name)).collect();
+    let names: Vec<&str> = rest
+        .split(',')
+        .map(|part| word_with(part.trim_start(), is_name))
+        .collect();
     let is_whole = |part: &str| {
         let part = part.trim();
         let after = part[word_with(part, is_name).len()..].trim_start();
         after.is_empty() || after.starts_with("as ") || after.starts_with(';')
     };
-    if rest.split(',').all(is_whole) { names } else { Vec::new() }
+    if rest.split(',').all(is_whole) {
+        names
+    } else {
+        Vec::new()
+    }
 }
 
 /// The first text in quotes.
@@ -312,7 +360,9 @@ fn top_level(group: &str) -> Vec<&str> {
 }
 
 fn word(text: &str) -> &str {
-    word_with(text.trim_start(), |char| char.is_alphanumeric() || char == '_')
+    word_with(text.trim_start(), |char| {
+        char.is_alphanumeric() || char == '_'
+    })
 }
 
 /// The longest beginning of such characters.

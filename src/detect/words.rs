@@ -36,7 +36,10 @@ impl Words {
     }
 
     fn add(&mut self, byte: u8) {
-        self.hash = (self.hash ^ u32::from(byte)).wrapping_mul(0x0100_0193).wrapping_add(1) | 1;
+        self.hash = (self.hash ^ u32::from(byte))
+            .wrapping_mul(0x0100_0193)
+            .wrapping_add(1)
+            | 1;
     }
 }
 
@@ -56,7 +59,10 @@ pub(super) struct Sketch<const N: usize> {
 
 impl<const N: usize> Default for Sketch<N> {
     fn default() -> Self {
-        Sketch { least: [0; N], len: 0 }
+        Sketch {
+            least: [0; N],
+            len: 0,
+        }
     }
 }
 
@@ -66,7 +72,9 @@ impl<const N: usize> Sketch<N> {
         if self.len == N && hash >= self.least[N - 1] {
             return;
         }
-        let Err(at) = self.least[..self.len].binary_search(&hash) else { return };
+        let Err(at) = self.least[..self.len].binary_search(&hash) else {
+            return;
+        };
         self.len = (self.len + 1).min(N);
         self.least.copy_within(at..self.len - 1, at + 1);
         self.least[at] = hash;
