@@ -20,7 +20,7 @@ const WORDS: usize = 32;
 /// When nearly the same is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AlikeLimits {
-    /// Fewest words of a segment that counts.
+    /// Fewest different words of a segment that counts; all numbers are one word.
     pub(crate) words: usize,
     /// Percent of the words of both that two segments share if they are alike.
     pub(crate) percent: usize,
@@ -33,7 +33,7 @@ pub(crate) struct AlikeLimits {
 impl Default for AlikeLimits {
     fn default() -> AlikeLimits {
         AlikeLimits {
-            words: 6,
+            words: 7,
             percent: 70,
             times: 8,
             of: 10,
@@ -59,7 +59,6 @@ pub(crate) struct Alike {
 #[derive(Clone, Debug, Default)]
 struct Segment {
     sketch: Sketch<WORDS>,
-    words: usize,
     bytes: usize,
     marks: usize,
     start: u64,
@@ -110,7 +109,6 @@ impl Alike {
     }
 
     fn add(&mut self, word: u32) {
-        self.segment.words += 1;
         self.segment.sketch.add(word);
     }
 
@@ -118,7 +116,7 @@ impl Alike {
     fn end_segment(&mut self) -> Option<u64> {
         let segment = std::mem::take(&mut self.segment);
         let is_row = segment.is_row || segment.marks * 10 >= segment.bytes;
-        if segment.words < self.limits.words || is_row {
+        if segment.sketch.members().len() < self.limits.words || is_row {
             return None;
         }
         let alike = |before: &Sketch<WORDS>| before.alike(&segment.sketch) >= self.limits.percent;

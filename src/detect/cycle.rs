@@ -27,9 +27,9 @@ pub(crate) struct CycleLimits {
     pub(crate) times: usize,
     /// Characters of all of it together, at least.
     pub(crate) chars: usize,
-    /// What is regular by nature (blanks, ruled lines, numbers, tables, code) must be that many times as
-    /// often, and as long.
-    pub(crate) regular: usize,
+    /// The same two for what is regular by nature: blanks, ruled lines, numbers, tables, code.
+    pub(crate) regular_times: usize,
+    pub(crate) regular_chars: usize,
 }
 
 impl Default for CycleLimits {
@@ -38,7 +38,8 @@ impl Default for CycleLimits {
             unit_chars: (1, 2000),
             times: 4,
             chars: 240,
-            regular: 5,
+            regular_times: 40,
+            regular_chars: 1200,
         }
     }
 }
@@ -219,12 +220,12 @@ impl Cycle {
             return None;
         }
         let unit_chars = chars * least.div_ceil(chars).max(1);
-        let factor = if self.code || is_regular(&unit) {
-            self.limits.regular
-        } else {
-            1
+        let limits = &self.limits;
+        let (times, all_chars) = match self.code || is_regular(&unit) {
+            true => (limits.regular_times, limits.regular_chars),
+            false => (limits.times, limits.chars),
         };
-        let wanted = (unit_chars * self.limits.times).max(self.limits.chars) * factor;
+        let wanted = (unit_chars * times).max(all_chars);
         Some((wanted * unit.len()).div_ceil(chars) as u64)
     }
 
@@ -240,7 +241,6 @@ impl Cycle {
             .collect();
         let has = |kind: fn(&u8) -> bool| before.iter().any(kind);
         before.iter().copied().all(is_encoded)
-            && has(u8::is_ascii_digit)
             && has(u8::is_ascii_uppercase)
             && has(u8::is_ascii_lowercase)
     }

@@ -25,7 +25,7 @@ const PATH_BYTES: usize = 4096;
 pub(crate) struct LoopLimits {
     /// How often the same call, or the same two or three in turn, at least 2.
     pub(crate) times: u32,
-    /// How often nearly the same call, at least 2.
+    /// How often nearly the same call, at least 2. Reading a long file page by page is such a row.
     pub(crate) near_times: u32,
     /// How many arguments differ from one call to the next, at most, if it is nearly the same. Fewer than
     /// half of them in any case.
@@ -36,7 +36,7 @@ impl Default for LoopLimits {
     fn default() -> LoopLimits {
         LoopLimits {
             times: 5,
-            near_times: 10,
+            near_times: 20,
             differing: 1,
         }
     }

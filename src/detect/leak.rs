@@ -1,6 +1,6 @@
 //! Control tokens of chat templates and tool calls, where the model should have written text.
 //!
-//! In prose one is enough. In code, and behind a quotation mark, text may be *about* tokens, so there it
+//! In prose one is enough (of those that look like tags, one that begins a line). In code, and behind a quotation mark, text may be *about* tokens, so there it
 //! takes several, one after the other with nothing but blanks and a role between them: that is what a
 //! leaked template looks like, and a sentence that names two tokens does not.
 //!
@@ -44,6 +44,7 @@ pub(crate) struct Leak {
     /// The byte before it, and the two before that.
     last: [u8; 3],
     is_quoted: bool,
+    begins_line: bool,
     row: Option<Row>,
     is_found: bool,
 }
@@ -72,6 +73,7 @@ impl Leak {
             token_start: 0,
             last: [b'\n'; 3],
             is_quoted: false,
+            begins_line: false,
             row: None,
             is_found: false,
         }
@@ -114,6 +116,8 @@ impl Leak {
         let previous = self.last[2 - before.len()];
         self.is_quoted =
             self.code || b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
+        let mut last = self.last.iter().rev();
+        self.begins_line = last.find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\n');
         self.token.clear();
         self.token.extend_from_slice(before);
         self.token.push(byte);
@@ -147,7 +151,7 @@ impl Leak {
             return None;
         }
         let is_end = matches!(byte, b'>' | b']' | b'=') || self.token[0] == b't';
-        match judge(&self.token) {
+        match judge(&self.token, self.begins_line) {
             Some(token) if is_end => {
                 self.token.clear();
                 self.count(token)
@@ -241,20 +245,27 @@ fn may_be_call(token: &[u8]) -> bool {
         .any(|target| target.starts_with(name) || name.starts_with(target))
 }
 
-fn judge(token: &[u8]) -> Option<Token> {
+fn judge(token: &[u8], begins_line: bool) -> Option<Token> {
     match token[0] {
         b't' => TARGETS
             .iter()
             .any(|target| token[3..].starts_with(target))
             .then_some(Token::Sure),
         b'[' => BRACKETS.contains(&token).then_some(Token::Sure),
-        _ => judge_angled(token),
+        _ => judge_angled(token, begins_line),
     }
 }
 
-fn judge_angled(token: &[u8]) -> Option<Token> {
+fn judge_angled(token: &[u8], begins_line: bool) -> Option<Token> {
     if ANGLED.contains(&token) {
         return Some(Token::Sure);
+    }
+    if TAGS.contains(&token) {
+        return Some(if begins_line {
+            Token::Sure
+        } else {
+            Token::Likely
+        });
     }
     if LIKELY.contains(&token) {
         return Some(Token::Likely);
@@ -324,11 +335,16 @@ const BRACKETS: [&[u8]; 12] = [
     b"[/TOOL_CALL]",
 ];
 
-const ANGLED: [&[u8]; 24] = [
+const ANGLED: [&[u8]; 5] = [
     b"<<SYS>>",
     b"<</SYS>>",
     b"<start_of_turn>",
     b"<end_of_turn>",
+    b"</think>",
+];
+
+/// Sure where a line begins. In the middle of one, text may be about them.
+const TAGS: [&[u8]; 18] = [
     b"<tool_call>",
     b"</tool_call>",
     b"<tool_calls>",
@@ -344,9 +360,7 @@ const ANGLED: [&[u8]; 24] = [
     b"<tool_response>",
     b"</tool_response>",
     b"<function_results>",
-    b"</function_results>",
     b"<think>",
-    b"</think>",
     b"<tool_use>",
     b"</tool_use>",
 ];

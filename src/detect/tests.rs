@@ -101,7 +101,8 @@ const CYCLES: CycleLimits = CycleLimits {
     unit_chars: (1, 40),
     times: 4,
     chars: 56,
-    regular: 2,
+    regular_times: 8,
+    regular_chars: 112,
 };
 
 /// The first circle of a text, by trying every length at every place.
@@ -126,10 +127,12 @@ fn naive_cycle(text: &[u8], limits: &CycleLimits) -> Option<Found> {
             if chars > limits.unit_chars.1 {
                 continue;
             }
-            let least = (chars * limits.unit_chars.0.div_ceil(chars).max(1) * limits.times)
-                .max(limits.chars);
-            let factor = if is_regular(unit) { limits.regular } else { 1 };
-            if (len - from) * chars >= least * factor * distance {
+            let (times, all) = match is_regular(unit) {
+                true => (limits.regular_times, limits.regular_chars),
+                false => (limits.times, limits.chars),
+            };
+            let least = chars * limits.unit_chars.0.div_ceil(chars).max(1) * times;
+            if (len - from) * chars >= least.max(all) * distance {
                 return Some(Found {
                     start: (from + distance) as u64,
                     end: len as u64,
@@ -185,11 +188,11 @@ fn circles_are_found_where_they_are() {
 #[test]
 fn a_circle_is_cut_behind_its_first_time() {
     let unit = "I will now read the file and check what it says about the limits.\n";
-    let text = format!("Let me see.\n{}", unit.repeat(9));
+    let text = format!("Let me see:\n{}", unit.repeat(9));
     let found = found_in(Cycle::new(CycleLimits::default()), text.as_bytes(), &[]);
     let kept = &text[..found[0].start as usize];
     // The line break before the first one is a part of the circle.
-    assert_eq!(kept, format!("Let me see.\n{}", unit.trim_end()));
+    assert_eq!(kept, format!("Let me see:\n{}", unit.trim_end()));
     let mut far = Cycle::new(CycleLimits {
         unit_chars: (1, 4000),
         times: 3,
@@ -237,7 +240,7 @@ const TOKENS: [&str; 26] = [
 fn leaks_are_the_same_under_every_cut() {
     let mut random = Random::new(0x1EA4);
     let (mut cases, mut hits) = (0, 0);
-    let sure = r"<\|(?:im_start|im_end)\|>|\[/?INST\]|<tool_call>|<think>|<｜end▁of▁sentence｜>";
+    let sure = r"<\|(?:im_start|im_end)\|>|\[/?INST\]|<｜end▁of▁sentence｜>";
     let sure = regex_automata::meta::Regex::new(sure).unwrap();
     while cases < scale(200_000) as u64 {
         let text = glue(&mut random, &TOKENS, 9);
@@ -250,7 +253,7 @@ fn leaks_are_the_same_under_every_cut() {
         let (found, count) = under_every_cut(&mut random, &text, run);
         cases += count;
         hits += u64::from(!found.is_empty());
-        let is_plain = |start: usize| start == 0 || b" \na".contains(&text[start - 1]);
+        let is_plain = |start: usize| start == 0 || b" \n".contains(&text[start - 1]);
         if let Some(token) = sure
             .find(text.as_slice())
             .filter(|token| !code && is_plain(token.start()))
@@ -556,8 +559,8 @@ fn names_are_read_as_each_language_writes_them() {
 #[test]
 fn near_repeats_are_the_same_under_every_cut() {
     const PARTS: [&str; 9] = [
-        "I will check the file number 3 again now.\n",
-        "I will check the file number 42 again today.\n",
+        "I will now check the file number 3 again, slowly.\n",
+        "I will now check the file number 42 again, today.\n",
         "Then we shall see what comes of all this. ",
         "Short. ",
         "| a | b | c | d | e | f |\n",
@@ -724,4 +727,48 @@ fn circles_of_calls_are_seen_and_near_ones() {
     let other: Vec<&str> = other.iter().map(String::as_str).collect();
     assert!(run(&other).iter().all(Option::is_none));
     assert_eq!(Scripts::named("latin"), Some(Scripts::LATIN));
+}
+
+/// Each detector reads the sources of the matcher in deltas of 5 bytes. Under callgrind, the instructions of
+/// each `push` divided by the bytes printed here are what a byte costs.
+#[test]
+#[ignore = "to be run under callgrind"]
+fn what_a_byte_costs() {
+    let text = [
+        include_str!("../../ARCHITECTURE.md"),
+        include_str!("../matcher/build.rs"),
+        include_str!("../matcher/lazy.rs"),
+        include_str!("../pack/check.rs"),
+        include_str!("../session.rs"),
+    ]
+    .concat();
+    let cuts: Vec<usize> = (1..text.len() / 5).map(|at| at * 5).collect();
+    let known = KnownNames::new([]);
+    let text = text.as_bytes();
+    assert_eq!(
+        found_in(Cycle::new(CycleLimits::default()), text, &cuts),
+        []
+    );
+    assert_eq!(
+        found_in(Alike::new(AlikeLimits::default()), text, &cuts),
+        []
+    );
+    assert_eq!(found_in(Leak::new(LeakLimits::default()), text, &cuts), []);
+    assert_eq!(
+        found_in(Script::new(ScriptLimits::default()), text, &cuts),
+        []
+    );
+    assert_eq!(
+        found_in(UnknownName::new(&known, Language::new("rust")), text, &cuts),
+        []
+    );
+    let mut limit = Limit::new(Bounds::default(), Duration::ZERO);
+    let mut reply = Reply::default();
+    for (index, delta) in text.chunks(5).enumerate() {
+        let piece = Piece::verbatim(delta, index as u64 * 5);
+        limit.push(piece, &mut |bound, _| panic!("{bound:?}"));
+        reply.push(piece);
+    }
+    println!("{} bytes", text.len());
+    assert_ne!(reply.digest(), Reply::default().digest());
 }

@@ -28,7 +28,7 @@ impl Default for TurnLimits {
     fn default() -> TurnLimits {
         TurnLimits {
             turns: 3,
-            percent: 55,
+            percent: 65,
             words: 20,
         }
     }
