@@ -76,6 +76,7 @@
 //! - `cli`: the `ttsr` command; implies `wire` and `harness`.
 //! - `futures`: guards any `futures_core::Stream` of events.
 //! - `lookaround`: look-around and back-references in patterns, on a bounded window.
+//! - `unicode`: folding by `nfkc` and `confusables`.
 
 #![warn(missing_docs)]
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -84,6 +85,8 @@
     allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)
 )]
 
+#[allow(dead_code)] // no rule can ask for a detector yet
+mod detect;
 #[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 mod event;
 #[cfg(feature = "futures")]

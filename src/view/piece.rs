@@ -21,6 +21,9 @@ pub(crate) struct Piece<'a> {
 pub(crate) enum Place {
     /// As they are: the byte with index `i` at the offset plus `i`.
     Verbatim(u64),
+    /// As they are too, but each is certain only with the byte behind it: the next character may yet
+    /// change it.
+    Late(u64),
     /// All of them together stand for these bytes: an escape, a character that was folded.
     StandIn {
         /// Offset of the first byte that is stood for.
@@ -52,7 +55,7 @@ impl<'a> Piece<'a> {
     /// Where in the part the byte with that index begins.
     pub(crate) fn start(&self, index: usize) -> u64 {
         match self.place {
-            Place::Verbatim(at) => at + index as u64,
+            Place::Verbatim(at) | Place::Late(at) => at + index as u64,
             Place::StandIn { start, .. } => start,
         }
     }
@@ -60,14 +63,15 @@ impl<'a> Piece<'a> {
     /// Where in the part the byte with that index ends.
     pub(crate) fn end(&self, index: usize) -> u64 {
         match self.place {
-            Place::Verbatim(at) => at + index as u64 + 1,
+            Place::Verbatim(at) | Place::Late(at) => at + index as u64 + 1,
             Place::StandIn { end, .. } => end,
         }
     }
 
     /// Bytes of the part that were delivered when the byte with that index was certain.
     pub(crate) fn decided(&self, index: usize) -> u64 {
-        self.decided.max(self.end(index))
+        let late = u64::from(matches!(self.place, Place::Late(_)));
+        self.decided.max(self.end(index) + late)
     }
 
     /// A stretch of it. A stand-in may be cut too: both halves stand for the same bytes.
@@ -75,6 +79,7 @@ impl<'a> Piece<'a> {
         Piece {
             place: match self.place {
                 Place::Verbatim(at) => Place::Verbatim(at + range.start as u64),
+                Place::Late(at) => Place::Late(at + range.start as u64),
                 place @ Place::StandIn { .. } => place,
             },
             bytes: &self.bytes[range],
@@ -221,7 +226,7 @@ impl Held {
             return false;
         };
         match (place, piece.place) {
-            (Place::Verbatim(at), Place::Verbatim(next)) => {
+            (Place::Verbatim(at), Place::Verbatim(next)) | (Place::Late(at), Place::Late(next)) => {
                 decided == piece.decided && at + (self.bytes.len() - from) as u64 == next
             }
             _ => false,
@@ -229,7 +234,7 @@ impl Held {
     }
 
     /// The pieces that the bytes of `range` consist of.
-    pub(crate) fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = Piece<'_>> {
+    pub(crate) fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = Piece<'_>> + Clone {
         let ends = self.marks.iter().skip(1).map(|mark| mark.0);
         let ends = ends.chain([self.bytes.len()]);
         self.marks

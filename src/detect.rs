@@ -1,0 +1,90 @@
+//! Detectors: what no pattern says. Repetition, leaked control tokens, limits, the wrong language or
+//! script, names nobody knows, entropy, and calls that go round in circles.
+//!
+//! Each is a small machine that reads the pieces of a haystack and says where something is found. However
+//! the text is cut, it finds the same at the same places (what counts deltas or time aside). None reads a
+//! clock, none knows a rule, and each holds a fixed amount of memory, which it states.
+
+pub(crate) mod alike;
+pub(crate) mod cycle;
+pub(crate) mod doom_loop;
+pub(crate) mod entropy;
+pub(crate) mod leak;
+pub(crate) mod limit;
+pub(crate) mod script;
+mod std_names;
+#[cfg(test)]
+mod tests;
+pub(crate) mod turns;
+pub(crate) mod unknown_name;
+mod words;
+
+use std::collections::VecDeque;
+
+use crate::view::piece::{Piece, Place};
+
+/// Where something was found, in bytes of the part as delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Where it begins: for a repetition, what only repeats; text up to here is worth keeping.
+    pub(crate) start: u64,
+    /// Where it ends, as far as it had to be read.
+    pub(crate) end: u64,
+    /// Bytes of the part that had been delivered when it was certain.
+    pub(crate) decided: u64,
+}
+
+/// What reads a haystack in pieces.
+pub(crate) trait Detector {
+    /// Reads the next piece.
+    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found));
+
+    /// The haystack ends, which is certain at `decided`.
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found));
+}
+
+/// Where in the part the last bytes of a haystack begin, found by their index in the haystack.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    /// From that index on, bytes stand one after the other from that offset on.
+    marks: VecDeque<(u64, u64)>,
+    next: u64,
+}
+
+impl Places {
+    fn push(&mut self, piece: &Piece<'_>) {
+        match piece.place {
+            Place::Verbatim(at) | Place::Late(at) => {
+                self.mark(at);
+                self.next += piece.bytes.len() as u64;
+            }
+            Place::StandIn { start, .. } => {
+                for _ in piece.bytes {
+                    self.mark(start);
+                    self.next += 1;
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self, at: u64) {
+        let expected = self.marks.back().map(|mark| mark.1 + (self.next - mark.0));
+        if expected != Some(at) {
+            self.marks.push_back((self.next, at));
+        }
+    }
+
+    /// Where the byte with that index begins.
+    fn start(&self, index: u64) -> u64 {
+        let after = self.marks.partition_point(|mark| mark.0 <= index);
+        let (from, at) = self.marks[after.saturating_sub(1)];
+        at + index.saturating_sub(from)
+    }
+
+    /// Forgets the bytes before that index.
+    fn forget(&mut self, before: u64) {
+        while self.marks.get(1).is_some_and(|mark| mark.0 <= before) {
+            self.marks.pop_front();
+        }
+    }
+}

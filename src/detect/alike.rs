@@ -1,0 +1,178 @@
+//! Lines and sentences that are said again in nearly the same words.
+//!
+//! A segment ends with its line or sentence. What is short, or looks like a row of a table or of code, is
+//! passed over. The rest is compared, as a set of words in lower case with numbers alike, with the
+//! [`BEFORE`] segments before it; it is too much when most of the last ones were there already.
+//!
+//! Memory: about 5 KiB.
+
+use std::collections::VecDeque;
+
+use super::words::{Sketch, Words};
+use super::{Detector, Found};
+use crate::view::piece::Piece;
+
+/// Segments a new one is compared with.
+pub(crate) const BEFORE: usize = 32;
+/// Words of a segment that count: the ones with the smallest hashes.
+const WORDS: usize = 32;
+
+/// When nearly the same is too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AlikeLimits {
+    /// Fewest different words of a segment that counts; all numbers are one word.
+    pub(crate) words: usize,
+    /// Percent of the words of both that two segments share if they are alike.
+    pub(crate) percent: usize,
+    /// How many of the last segments must have been there before...
+    pub(crate) times: usize,
+    /// ...of how many, at most 64.
+    pub(crate) of: usize,
+}
+
+impl Default for AlikeLimits {
+    fn default() -> AlikeLimits {
+        AlikeLimits {
+            words: 7,
+            percent: 70,
+            times: 8,
+            of: 10,
+        }
+    }
+}
+
+/// Finds where a haystack begins to say the same again.
+#[derive(Clone, Debug)]
+pub(crate) struct Alike {
+    limits: AlikeLimits,
+    code: bool,
+    words: Words,
+    segment: Segment,
+    before: VecDeque<Sketch<WORDS>>,
+    /// Of the last segments, where those begin that were there before.
+    again: VecDeque<Option<u64>>,
+    last: u8,
+    end: u64,
+    is_found: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Segment {
+    sketch: Sketch<WORDS>,
+    bytes: usize,
+    marks: usize,
+    start: u64,
+    is_row: bool,
+}
+
+impl Alike {
+    pub(crate) fn new(limits: AlikeLimits) -> Alike {
+        Alike {
+            limits,
+            code: false,
+            words: Words::default(),
+            segment: Segment::default(),
+            before: VecDeque::with_capacity(BEFORE),
+            again: VecDeque::with_capacity(limits.of),
+            last: b'\n',
+            end: 0,
+            is_found: false,
+        }
+    }
+
+    /// Says whether the pieces from here on are code, which is passed over.
+    pub(crate) fn code(&mut self, code: bool) {
+        self.code = code;
+    }
+
+    /// Takes a byte; true if it ends a segment.
+    #[inline]
+    fn step(&mut self, byte: u8, start: u64) -> bool {
+        if let Some(word) = self.words.step(byte) {
+            self.add(word);
+        }
+        let last = std::mem::replace(&mut self.last, byte);
+        if byte == b'\n' || byte.is_ascii_whitespace() && matches!(last, b'.' | b'!' | b'?') {
+            return true;
+        }
+        let segment = &mut self.segment;
+        if segment.bytes == 0 {
+            if byte.is_ascii_whitespace() {
+                return false;
+            }
+            segment.start = start;
+            segment.is_row = self.code || matches!(byte, b'|' | b'{' | b'}' | b'[' | b'<');
+        }
+        segment.bytes += 1;
+        segment.marks += usize::from(is_mark(byte));
+        false
+    }
+
+    fn add(&mut self, word: u32) {
+        self.segment.sketch.add(word);
+    }
+
+    /// Ends the segment; returns where the repetition begins if this makes it too much.
+    fn end_segment(&mut self) -> Option<u64> {
+        let segment = std::mem::take(&mut self.segment);
+        let is_row = segment.is_row || segment.marks * 10 >= segment.bytes;
+        if segment.sketch.members().len() < self.limits.words || is_row {
+            return None;
+        }
+        let alike = |before: &Sketch<WORDS>| before.alike(&segment.sketch) >= self.limits.percent;
+        let again = self.before.iter().any(alike).then_some(segment.start);
+        if self.before.len() == BEFORE {
+            self.before.pop_front();
+        }
+        self.before.push_back(segment.sketch);
+        if self.again.len() == self.limits.of.clamp(1, 64) {
+            self.again.pop_front();
+        }
+        self.again.push_back(again);
+        let count = self.again.iter().flatten().count();
+        (count >= self.limits.times).then(|| self.again.iter().flatten().copied().next())?
+    }
+}
+
+impl Detector for Alike {
+    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+        if self.is_found {
+            return;
+        }
+        for (index, &byte) in piece.bytes.iter().enumerate() {
+            let is_end = self.step(byte, piece.start(index));
+            self.end = piece.end(index);
+            if is_end && let Some(start) = self.end_segment() {
+                self.is_found = true;
+                let decided = piece.decided(index);
+                return found(Found {
+                    start,
+                    end: self.end,
+                    decided,
+                });
+            }
+        }
+    }
+
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+        if self.is_found {
+            return;
+        }
+        if let Some(word) = self.words.end() {
+            self.add(word);
+        }
+        if let Some(start) = self.end_segment() {
+            self.is_found = true;
+            found(Found {
+                start,
+                end: self.end,
+                decided,
+            });
+        }
+    }
+}
+
+/// Punctuation that rows of data and code are full of, and sentences are not.
+fn is_mark(byte: u8) -> bool {
+    b"{}[]()|;=<>\"\\/_".contains(&byte)
+}

@@ -1,0 +1,297 @@
+//! Text that goes round in circles: the same unit again and again, of one character or of paragraphs.
+//!
+//! A distance is proposed where the last [`GRAM`] bytes stood before; it is followed as long as every byte
+//! equals the one that far back, and once it has held for a whole unit the text is read backwards to where
+//! the circle began. So the place is exact, and the cost a byte constant. Two distances are followed at a
+//! time: inside a unit shorter ones come and go.
+//!
+//! Memory: the last [`WINDOW`] bytes, and 64 KiB of what stood where.
+
+use super::{Detector, Found, Places};
+use crate::view::piece::Piece;
+
+/// Bytes of text kept, to read backwards.
+pub(crate) const WINDOW: usize = 16 << 10;
+/// Longest unit, in bytes.
+pub(crate) const UNIT_BYTES: usize = WINDOW / 4;
+/// Bytes that must have stood before for their distance to be followed.
+const GRAM: usize = 16;
+const SLOTS: usize = 8 << 10;
+
+/// When repetition is too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CycleLimits {
+    /// Shortest and longest unit, in characters. A shorter circle counts as a multiple of itself.
+    pub(crate) unit_chars: (usize, usize),
+    /// How often the unit must stand there, the first time included; at least 3.
+    pub(crate) times: usize,
+    /// Characters of all of it together, at least.
+    pub(crate) chars: usize,
+    /// The same two for what is regular by nature: blanks, ruled lines, numbers, tables, code.
+    pub(crate) regular_times: usize,
+    pub(crate) regular_chars: usize,
+}
+
+impl Default for CycleLimits {
+    fn default() -> CycleLimits {
+        CycleLimits {
+            unit_chars: (1, 2000),
+            times: 4,
+            chars: 240,
+            regular_times: 40,
+            regular_chars: 1200,
+        }
+    }
+}
+
+/// Finds the first circle of a haystack.
+#[derive(Clone, Debug)]
+pub(crate) struct Cycle {
+    limits: CycleLimits,
+    /// Whether what comes is code, which is regular by nature.
+    code: bool,
+    text: Vec<u8>,
+    places: Places,
+    len: u64,
+    gram: u128,
+    /// Where the last gram of a hash ended, and more of its hash.
+    seen: Vec<(u32, u32)>,
+    paths: [Path; 2],
+    is_found: bool,
+}
+
+/// A distance that is being followed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Path {
+    /// 0 if none is.
+    distance: usize,
+    /// Bytes it has held since it was proposed.
+    held: usize,
+    /// Where the text began to repeat, once it is known.
+    start: u64,
+    /// Length of the haystack at which it is too much.
+    limit: u64,
+}
+
+impl Cycle {
+    pub(crate) fn new(limits: CycleLimits) -> Cycle {
+        Cycle {
+            limits,
+            code: false,
+            text: Vec::new(),
+            places: Places::default(),
+            len: 0,
+            gram: 0,
+            seen: Vec::new(),
+            paths: [Path::default(); 2],
+            is_found: false,
+        }
+    }
+
+    /// Says whether the pieces from here on are code.
+    pub(crate) fn code(&mut self, code: bool) {
+        self.code = code;
+    }
+
+    /// The byte with that index, which is one of the last [`WINDOW`].
+    #[inline]
+    fn byte(&self, index: u64) -> u8 {
+        self.text[index as usize & (WINDOW - 1)]
+    }
+
+    #[inline]
+    fn keep(&mut self, byte: u8) {
+        if self.text.len() < WINDOW {
+            self.text.push(byte);
+        } else {
+            self.text[self.len as usize & (WINDOW - 1)] = byte;
+        }
+    }
+
+    /// Takes a byte; returns where the repeated text begins if this one makes it too much.
+    #[inline]
+    fn step(&mut self, byte: u8) -> Option<u64> {
+        self.keep(byte);
+        self.len += 1;
+        self.gram = self.gram << 8 | u128::from(byte);
+        let proposed = self.proposed();
+        let mut hit = None;
+        for at in 0..2 {
+            if self.paths[at].distance != 0 {
+                hit = hit.or(self.follow(at, byte));
+            }
+        }
+        if hit.is_none() && proposed != 0 {
+            self.propose(proposed);
+        }
+        hit
+    }
+
+    /// How far back the last bytes stood before; 0 if they did not.
+    #[inline]
+    fn proposed(&mut self) -> usize {
+        if self.len < GRAM as u64 {
+            return 0;
+        }
+        let folded = (self.gram as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            ^ ((self.gram >> 64) as u64).wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
+        let hash = (folded ^ folded >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let (slot, tag) = ((hash >> 51) as usize & (SLOTS - 1), hash as u32);
+        if self.seen.is_empty() {
+            self.seen = vec![(0, 0); SLOTS];
+        }
+        let before = std::mem::replace(&mut self.seen[slot], (self.len as u32, tag));
+        let distance = (self.len as u32).wrapping_sub(before.0) as usize;
+        let is_near = before.0 != 0 && before.1 == tag && distance <= UNIT_BYTES;
+        if is_near { distance } else { 0 }
+    }
+
+    fn propose(&mut self, distance: usize) {
+        let [first, second] = &mut self.paths;
+        let path = Path {
+            distance,
+            ..Path::default()
+        };
+        if first.distance == 0 {
+            *first = path;
+        } else if first.distance != distance && second.distance == 0 {
+            *second = path;
+        }
+    }
+
+    #[inline]
+    fn follow(&mut self, at: usize, byte: u8) -> Option<u64> {
+        let path = self.paths[at];
+        if self.byte(self.len - 1 - path.distance as u64) != byte {
+            self.paths[at] = Path::default();
+            if at == 0 {
+                self.paths.swap(0, 1);
+                return self.follow_second(byte);
+            }
+            return None;
+        }
+        let held = path.held + 1;
+        self.paths[at].held = held;
+        if held == path.distance.max(GRAM) {
+            self.look_back(at);
+        }
+        let path = self.paths[at];
+        let is_known = held >= path.distance.max(GRAM);
+        (is_known && self.len >= path.limit).then_some(path.start + path.distance as u64)
+    }
+
+    /// The second path became the first in the middle of a step.
+    fn follow_second(&mut self, byte: u8) -> Option<u64> {
+        match self.paths[0].distance {
+            0 => None,
+            _ => self.follow(0, byte),
+        }
+    }
+
+    /// A distance has held for a whole unit: finds where that began, and how much of it is too much.
+    #[cold]
+    fn look_back(&mut self, at: usize) {
+        let distance = self.paths[at].distance as u64;
+        let oldest = self.len.saturating_sub(self.text.len() as u64);
+        let mut from = self.len;
+        while from > oldest + distance && self.byte(from - 1) == self.byte(from - 1 - distance) {
+            from -= 1;
+        }
+        let start = from - distance;
+        self.paths[at].start = start;
+        self.paths[at].limit = match self.needed(start, distance) {
+            Some(needed) => start + needed,
+            None => u64::MAX,
+        };
+    }
+
+    /// How many bytes of a circle that began at `start` are too much; none if it may go on for ever.
+    fn needed(&self, start: u64, distance: u64) -> Option<u64> {
+        let unit: Vec<u8> = (self.len - distance..self.len)
+            .map(|index| self.byte(index))
+            .collect();
+        let chars = unit
+            .iter()
+            .filter(|byte| !is_continuation(**byte))
+            .count()
+            .max(1);
+        let (least, most) = self.limits.unit_chars;
+        if chars > most || self.is_blob(start, &unit) {
+            return None;
+        }
+        let unit_chars = chars * least.div_ceil(chars).max(1);
+        let limits = &self.limits;
+        let (times, all_chars) = match self.code || is_regular(&unit) {
+            true => (limits.regular_times, limits.regular_chars),
+            false => (limits.times, limits.chars),
+        };
+        let wanted = (unit_chars * times).max(all_chars);
+        Some((wanted * unit.len()).div_ceil(chars) as u64)
+    }
+
+    /// Whether the unit stands in the middle of something encoded.
+    fn is_blob(&self, start: u64, unit: &[u8]) -> bool {
+        const BEFORE: u64 = 32;
+        let oldest = self.len.saturating_sub(self.text.len() as u64);
+        if start < oldest + BEFORE || !unit.iter().copied().all(is_encoded) {
+            return false;
+        }
+        let before: Vec<u8> = (start - BEFORE..start)
+            .map(|index| self.byte(index))
+            .collect();
+        let has = |kind: fn(&u8) -> bool| before.iter().any(kind);
+        before.iter().copied().all(is_encoded)
+            && has(u8::is_ascii_uppercase)
+            && has(u8::is_ascii_lowercase)
+    }
+}
+
+impl Detector for Cycle {
+    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+        if self.is_found {
+            return;
+        }
+        self.places.push(&piece);
+        for (index, &byte) in piece.bytes.iter().enumerate() {
+            if let Some(start) = self.step(byte) {
+                self.is_found = true;
+                return found(Found {
+                    start: self.places.start(start),
+                    end: piece.end(index),
+                    decided: piece.decided(index),
+                });
+            }
+        }
+        self.places.forget(self.len.saturating_sub(WINDOW as u64));
+    }
+
+    fn finish(&mut self, _: u64, _: &mut dyn FnMut(Found)) {}
+}
+
+fn is_continuation(byte: u8) -> bool {
+    byte & 0xC0 == 0x80
+}
+
+fn is_encoded(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte)
+}
+
+/// Whether a unit is of the kind that repeats in sound text: blanks, rulers, numbers, rows of a table or
+/// of code. The order of its bytes does not count, because a unit may begin anywhere.
+pub(super) fn is_regular(unit: &[u8]) -> bool {
+    let count = |is: &dyn Fn(u8) -> bool| unit.iter().filter(|byte| is(**byte)).count();
+    let letters = count(&|byte| byte.is_ascii_alphabetic());
+    let digits = count(&|byte| byte.is_ascii_digit());
+    let ruling = count(&|byte| b"-=_*#~+.|:/\\<>^".contains(&byte) || is_drawn(byte));
+    let blank = count(&|byte| byte.is_ascii_whitespace());
+    let marks = count(&|byte| b"{}[]()|,;:\"'=<>\\/".contains(&byte));
+    let hex = count(&|byte| byte.is_ascii_hexdigit() || byte == b'x');
+    let is_ruled = letters + digits == 0 && ruling + blank == unit.len();
+    let is_numeric = digits > 0 && letters + digits == hex;
+    is_ruled || is_numeric || marks * 8 >= unit.len()
+}
+
+/// Bytes of box-drawing and block characters (U+2500 to U+259F).
+fn is_drawn(byte: u8) -> bool {
+    byte == 0xE2 || (0x80..=0xBF).contains(&byte)
+}

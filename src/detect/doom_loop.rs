@@ -1,0 +1,190 @@
+//! The same tool call over and over.
+//!
+//! A call is reduced to its name and a hash of each argument, decoded: the order of keys, white space and
+//! the spelling of escapes do not count. Rows are counted of the same call, of two or three calls in turn,
+//! and of calls that differ in a few of many arguments.
+//!
+//! Memory: the last [`KEPT`] calls with at most [`ARGUMENTS`] arguments each, about 5 KiB; it holds no text
+//! and can be kept with a session.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::view::json::{ArgPath, Decoder, Sink};
+
+/// Calls that are kept: the longest circle.
+pub(crate) const KEPT: usize = 3;
+/// Arguments that are compared one by one; the rest counts as one.
+pub(crate) const ARGUMENTS: usize = 64;
+const DEPTH: usize = 128;
+const PATH_BYTES: usize = 4096;
+
+/// When a row of calls is a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LoopLimits {
+    /// How often the same call, or the same two or three in turn, at least 2.
+    pub(crate) times: u32,
+    /// How often nearly the same call, at least 2. Reading a long file page by page is such a row.
+    pub(crate) near_times: u32,
+    /// How many arguments differ from one call to the next, at most, if it is nearly the same. Fewer than
+    /// half of them in any case.
+    pub(crate) differing: usize,
+}
+
+impl Default for LoopLimits {
+    fn default() -> LoopLimits {
+        LoopLimits {
+            times: 5,
+            near_times: 20,
+            differing: 1,
+        }
+    }
+}
+
+/// How calls repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeats {
+    /// The same ones, one or more in turn.
+    Same,
+    /// Nearly the same ones.
+    Nearly,
+}
+
+/// A call, reduced to what is compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Call {
+    name: u64,
+    /// Hashes of path and value, in order of the path.
+    arguments: Vec<(u64, u64)>,
+}
+
+impl Call {
+    /// The call of that tool with that input, as the model wrote it.
+    pub(crate) fn new(name: &str, input: &[u8]) -> Call {
+        let mut arguments = Arguments::default();
+        let mut decoder = Decoder::new(DEPTH, PATH_BYTES);
+        decoder.push(input, &mut arguments);
+        decoder.finish(&mut arguments);
+        arguments.list.sort_unstable();
+        Call {
+            name: hash(0, name.as_bytes()),
+            arguments: arguments.list,
+        }
+    }
+
+    /// How many arguments the other call has otherwise; none if it is another tool, or has others.
+    fn differing(&self, other: &Call) -> Option<usize> {
+        let paths = |call: &Call| {
+            call.arguments
+                .iter()
+                .map(|argument| argument.0)
+                .collect::<Vec<_>>()
+        };
+        if self.name != other.name || paths(self) != paths(other) {
+            return None;
+        }
+        let both = self.arguments.iter().zip(&other.arguments);
+        Some(both.filter(|(one, other)| one != other).count())
+    }
+}
+
+/// The last calls of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Calls {
+    last: VecDeque<Call>,
+    /// How many calls in a row were the one 1, 2 or 3 before.
+    rows: [u32; KEPT],
+    near: u32,
+}
+
+impl Calls {
+    /// Takes the next call; says so if it is one too many.
+    pub(crate) fn push(&mut self, limits: &LoopLimits, call: Call) -> Option<Repeats> {
+        for (back, row) in self.rows.iter_mut().enumerate() {
+            let is_same = self.last.get(back) == Some(&call);
+            *row = if is_same { row.saturating_add(1) } else { 0 };
+        }
+        let differing = self.last.front().and_then(|last| last.differing(&call));
+        let is_near = differing.is_some_and(|differing| {
+            differing <= limits.differing
+                && (differing == 0 || differing * 2 < call.arguments.len())
+        });
+        self.near = if is_near {
+            self.near.saturating_add(1)
+        } else {
+            0
+        };
+        self.last.push_front(call);
+        self.last.truncate(KEPT);
+        self.verdict(limits)
+    }
+
+    fn verdict(&self, limits: &LoopLimits) -> Option<Repeats> {
+        let again = limits.times.max(2) - 1;
+        let is_same = |(back, row): (u32, &u32)| *row >= again.saturating_mul(back);
+        if (1..).zip(&self.rows).any(is_same) {
+            Some(Repeats::Same)
+        } else if self.near >= limits.near_times.max(2) - 1 {
+            Some(Repeats::Nearly)
+        } else {
+            None
+        }
+    }
+}
+
+/// Takes the arguments of a call from the decoder.
+#[derive(Debug, Default)]
+struct Arguments {
+    list: Vec<(u64, u64)>,
+    path: u64,
+    value: u64,
+}
+
+impl Sink for Arguments {
+    fn open(&mut self, path: &ArgPath, _: u64) {
+        self.value = 0;
+        self.path = 0;
+        for index in 0..path.len() {
+            let segment = path.segment(index).unwrap_or_default();
+            self.path = hash(self.path.wrapping_add(1), segment.as_bytes());
+        }
+    }
+
+    fn run(&mut self, bytes: &[u8], _: u64) {
+        self.value = extend(self.value, bytes);
+    }
+
+    fn escape(&mut self, utf8: &[u8], _: u64, _: u64, _: u64) {
+        self.value = extend(self.value, utf8);
+    }
+
+    fn close(&mut self, _: u64, _: u64) {
+        let is_full = self.list.len() >= ARGUMENTS;
+        match self.list.last_mut() {
+            Some(last) if is_full => {
+                last.1 = last
+                    .1
+                    .wrapping_add(hash(self.path, &self.value.to_le_bytes()));
+            }
+            _ => self
+                .list
+                .push((self.path, hash(1, &self.value.to_le_bytes()))),
+        }
+    }
+}
+
+fn hash(seed: u64, bytes: &[u8]) -> u64 {
+    let hash = extend(seed, bytes);
+    let hash = (hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    hash ^ hash >> 29
+}
+
+/// The same however the bytes are cut.
+fn extend(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| {
+        (hash ^ u64::from(byte))
+            .wrapping_mul(0x0000_0100_0000_01B3)
+            .wrapping_add(0x51)
+    })
+}

@@ -1,0 +1,115 @@
+//! How random a captured text looks: Shannon's bits per character, and how many its alphabet would allow.
+//!
+//! Hexadecimal digits carry at most 4 bits and base64 at most 6, so a key in one looks less random than a
+//! key in the other; the limit depends on the alphabet. Memory: 1 KiB.
+
+/// The alphabet that a text keeps to, the smallest that does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alphabet {
+    Digits,
+    Hex,
+    /// Letters, digits, and the marks of base64, plain or for URLs.
+    Base64,
+    Any,
+}
+
+/// From how many bits per character on a text looks random.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct EntropyLimits {
+    /// Of hexadecimal digits, between 0 and 4. Digits alone lose up to half a bit first: they are seldom keys.
+    pub(crate) hex: f64,
+    /// Of base64, between 0 and 6.
+    pub(crate) base64: f64,
+    /// Of anything else, between 0 and 8.
+    pub(crate) any: f64,
+    /// Fewest characters.
+    pub(crate) chars: usize,
+}
+
+impl Default for EntropyLimits {
+    fn default() -> EntropyLimits {
+        EntropyLimits {
+            hex: 3.0,
+            base64: 4.0,
+            any: 4.2,
+            chars: 16,
+        }
+    }
+}
+
+/// Counts the bytes of a text.
+#[derive(Clone, Debug)]
+pub(crate) struct Entropy {
+    counts: [u32; 256],
+    len: u32,
+}
+
+impl Default for Entropy {
+    fn default() -> Entropy {
+        Entropy {
+            counts: [0; 256],
+            len: 0,
+        }
+    }
+}
+
+impl Entropy {
+    /// Of a whole text.
+    pub(crate) fn of(text: &[u8]) -> Entropy {
+        let mut entropy = Entropy::default();
+        entropy.push(text);
+        entropy
+    }
+
+    /// Counts more of the text; what is beyond 4 GiB does not count.
+    pub(crate) fn push(&mut self, text: &[u8]) {
+        for &byte in text {
+            let Some(len) = self.len.checked_add(1) else {
+                return;
+            };
+            self.len = len;
+            self.counts[usize::from(byte)] += 1;
+        }
+    }
+
+    /// Bits per byte, between 0 and 8. Padding (`=`) does not count.
+    pub(crate) fn bits(&self) -> f64 {
+        let len = f64::from(self.len - self.counts[usize::from(b'=')]);
+        let counts = self.counts.iter().enumerate();
+        let counts = counts.filter(|&(byte, &count)| count > 0 && byte != usize::from(b'='));
+        let bits: f64 = counts
+            .map(|(_, &count)| f64::from(count) * (len / f64::from(count)).log2())
+            .sum();
+        if len > 0.0 { bits / len } else { 0.0 }
+    }
+
+    pub(crate) fn alphabet(&self) -> Alphabet {
+        let only = |is: fn(u8) -> bool| {
+            (0..=255u8).all(|byte| self.counts[usize::from(byte)] == 0 || is(byte))
+        };
+        if only(|byte| byte.is_ascii_digit()) {
+            Alphabet::Digits
+        } else if only(|byte| byte.is_ascii_hexdigit()) {
+            Alphabet::Hex
+        } else if only(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte)) {
+            Alphabet::Base64
+        } else {
+            Alphabet::Any
+        }
+    }
+
+    /// Whether the text looks random.
+    pub(crate) fn is_random(&self, limits: &EntropyLimits) -> bool {
+        if (self.len as usize) < limits.chars {
+            return false;
+        }
+        let bits = self.bits();
+        match self.alphabet() {
+            // The shorter, the easier do all ten digits turn up.
+            Alphabet::Digits => bits - 1.2 / f64::from(self.len).log2() >= limits.hex,
+            Alphabet::Hex => bits >= limits.hex,
+            Alphabet::Base64 => bits >= limits.base64,
+            Alphabet::Any => bits >= limits.any,
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Control tokens of chat templates and tool calls, where the model should have written text.
+//!
+//! In prose one is enough (of those that look like tags, one that begins a line). In code, and behind a quotation mark, text may be *about* tokens, so there it
+//! takes several, one after the other with nothing but blanks and a role between them: that is what a
+//! leaked template looks like, and a sentence that names two tokens does not.
+//!
+//! Memory: [`TOKEN`] bytes.
+
+use super::{Detector, Found};
+use crate::view::piece::Piece;
+
+/// Longest token, in bytes.
+pub(crate) const TOKEN: usize = 48;
+
+/// When tokens are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeakLimits {
+    /// How many in a row, in prose. A token that is only likely to be one needs one more.
+    pub(crate) plain: usize,
+    /// How many in a row, in code and behind quotation marks.
+    pub(crate) quoted: usize,
+    /// Most bytes of blanks and words between two that are in a row.
+    pub(crate) gap: usize,
+}
+
+impl Default for LeakLimits {
+    fn default() -> LeakLimits {
+        LeakLimits {
+            plain: 1,
+            quoted: 2,
+            gap: 24,
+        }
+    }
+}
+
+/// Finds the first leak of a haystack.
+#[derive(Clone, Debug)]
+pub(crate) struct Leak {
+    limits: LeakLimits,
+    code: bool,
+    /// What may become a token.
+    token: Vec<u8>,
+    token_start: u64,
+    /// The byte before it, and the two before that.
+    last: [u8; 3],
+    is_quoted: bool,
+    begins_line: bool,
+    row: Option<Row>,
+    is_found: bool,
+}
+
+/// Tokens with next to nothing between them.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    start: u64,
+    count: usize,
+    gap: usize,
+    is_quoted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    Sure,
+    Likely,
+}
+
+impl Leak {
+    pub(crate) fn new(limits: LeakLimits) -> Leak {
+        Leak {
+            limits,
+            code: false,
+            token: Vec::with_capacity(TOKEN),
+            token_start: 0,
+            last: [b'\n'; 3],
+            is_quoted: false,
+            begins_line: false,
+            row: None,
+            is_found: false,
+        }
+    }
+
+    /// Says whether the pieces from here on are code.
+    pub(crate) fn code(&mut self, code: bool) {
+        self.code = code;
+    }
+
+    /// Takes a byte that stands at `start`; returns where the leak begins if this one makes it one.
+    fn step(&mut self, byte: u8, start: u64) -> Option<u64> {
+        let row = match byte {
+            // The second of `<<SYS>>`.
+            b'<' if self.token == b"<" => self.extend(byte),
+            b'<' | b'[' => {
+                self.break_row();
+                self.begin(&[], byte, start);
+                None
+            }
+            b'=' if self.token.is_empty() && self.is_to() => {
+                self.begin(b"to", byte, start.saturating_sub(2));
+                None
+            }
+            _ if self.token.is_empty() => {
+                self.pass(byte);
+                None
+            }
+            _ => self.extend(byte),
+        };
+        self.last = [self.last[1], self.last[2], byte];
+        row
+    }
+
+    fn is_to(&self) -> bool {
+        self.last[1..] == *b"to" && !self.last[0].is_ascii_alphanumeric()
+    }
+
+    fn begin(&mut self, before: &[u8], byte: u8, start: u64) {
+        let previous = self.last[2 - before.len()];
+        self.is_quoted =
+            self.code || b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
+        let mut last = self.last.iter().rev();
+        self.begins_line = last.find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\n');
+        self.token.clear();
+        self.token.extend_from_slice(before);
+        self.token.push(byte);
+        self.token_start = start;
+    }
+
+    /// A byte between tokens.
+    fn pass(&mut self, byte: u8) {
+        let Some(row) = &mut self.row else { return };
+        row.gap += 1;
+        let is_word =
+            byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() || b"_.:/".contains(&byte);
+        if !is_word || row.gap > self.limits.gap {
+            self.row = None;
+        }
+    }
+
+    /// What might have become a token is none; it stands between tokens, and is no word.
+    fn break_row(&mut self) {
+        if !self.token.is_empty() {
+            self.token.clear();
+            self.row = None;
+        }
+    }
+
+    fn extend(&mut self, byte: u8) -> Option<u64> {
+        self.token.push(byte);
+        let is_over = byte == b'\n' || self.token.len() > TOKEN;
+        if is_over || self.token[0] == b't' && !may_be_call(&self.token) {
+            self.break_row();
+            return None;
+        }
+        let is_end = matches!(byte, b'>' | b']' | b'=') || self.token[0] == b't';
+        match judge(&self.token, self.begins_line) {
+            Some(token) if is_end => {
+                self.token.clear();
+                self.count(token)
+            }
+            _ if byte == b'>' && self.token.starts_with(b"<<") && !self.token.ends_with(b">>") => {
+                None
+            }
+            _ if matches!(byte, b'>' | b']') => {
+                self.break_row();
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn count(&mut self, token: Token) -> Option<u64> {
+        let row = self.row.get_or_insert(Row {
+            start: self.token_start,
+            count: 0,
+            gap: 0,
+            is_quoted: self.is_quoted,
+        });
+        row.count += 1;
+        row.gap = 0;
+        row.is_quoted |= self.is_quoted;
+        let least = if row.is_quoted {
+            self.limits.quoted
+        } else {
+            self.limits.plain
+        };
+        let needed = least + usize::from(token == Token::Likely);
+        (row.count >= needed).then_some(row.start)
+    }
+}
+
+impl Detector for Leak {
+    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+        let mut from = 0;
+        while !self.is_found && from < piece.bytes.len() {
+            if self.token.is_empty() && self.row.is_none() {
+                from += self.skip(&piece.bytes[from..]);
+            }
+            let Some(&byte) = piece.bytes.get(from) else {
+                return;
+            };
+            if let Some(start) = self.step(byte, piece.start(from)) {
+                self.is_found = true;
+                let decided = piece.decided(from);
+                found(Found {
+                    start,
+                    end: piece.end(from),
+                    decided,
+                });
+            }
+            from += 1;
+        }
+    }
+
+    fn finish(&mut self, _: u64, _: &mut dyn FnMut(Found)) {}
+}
+
+impl Leak {
+    /// How many bytes can neither be a token nor begin one.
+    fn skip(&mut self, bytes: &[u8]) -> usize {
+        let skipped = memchr::memchr3(b'<', b'[', b'=', bytes).unwrap_or(bytes.len());
+        for &byte in &bytes[skipped.saturating_sub(3)..skipped] {
+            self.last = [self.last[1], self.last[2], byte];
+        }
+        skipped
+    }
+}
+
+/// Whether the bytes end in one of `‘`, `’`, `“`, `”`.
+fn is_end_of_quote_mark(last: &[u8; 3]) -> bool {
+    last[..2] == [0xE2, 0x80] && (0x98..=0x9D).contains(&last[2])
+}
+
+/// Targets that calls were seen to be addressed to.
+const TARGETS: [&[u8]; 5] = [
+    b"functions.",
+    b"multi_tool_use.",
+    b"container.",
+    b"browser.",
+    b"python<|",
+];
+
+fn may_be_call(token: &[u8]) -> bool {
+    let name = &token[3..];
+    TARGETS
+        .iter()
+        .any(|target| target.starts_with(name) || name.starts_with(target))
+}
+
+fn judge(token: &[u8], begins_line: bool) -> Option<Token> {
+    match token[0] {
+        b't' => TARGETS
+            .iter()
+            .any(|target| token[3..].starts_with(target))
+            .then_some(Token::Sure),
+        b'[' => BRACKETS.contains(&token).then_some(Token::Sure),
+        _ => judge_angled(token, begins_line),
+    }
+}
+
+fn judge_angled(token: &[u8], begins_line: bool) -> Option<Token> {
+    if ANGLED.contains(&token) {
+        return Some(Token::Sure);
+    }
+    if TAGS.contains(&token) {
+        return Some(if begins_line {
+            Token::Sure
+        } else {
+            Token::Likely
+        });
+    }
+    if LIKELY.contains(&token) {
+        return Some(Token::Likely);
+    }
+    let name = token
+        .strip_prefix(b"<|".as_slice())
+        .and_then(|rest| rest.strip_suffix(b"|>"))
+        .or_else(|| {
+            let rest = token.strip_prefix("<｜".as_bytes())?;
+            rest.strip_suffix("｜>".as_bytes())
+        })?;
+    let is_name =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"_-/".contains(byte) || *byte >= 0x80;
+    if name.is_empty() || name.len() > 40 || !name.iter().all(is_name) {
+        return None;
+    }
+    let is_known = token[1] != b'|' || BARRED.iter().any(|known| name.starts_with(known));
+    Some(if is_known { Token::Sure } else { Token::Likely })
+}
+
+/// Beginnings of names between `<|` and `|>`.
+const BARRED: [&[u8]; 30] = [
+    b"im_",
+    b"endof",
+    b"end",
+    b"start",
+    b"begin",
+    b"eot",
+    b"eom",
+    b"channel",
+    b"message",
+    b"return",
+    b"call",
+    b"constrain",
+    b"assistant",
+    b"user",
+    b"system",
+    b"tool",
+    b"fim_",
+    b"python_tag",
+    b"header",
+    b"observation",
+    b"think",
+    b"/think",
+    b"vision",
+    b"image",
+    b"fin",
+    b"pad",
+    b"unk",
+    b"reserved",
+    b"CHATBOT",
+    b"END_OF",
+];
+
+const BRACKETS: [&[u8]; 12] = [
+    b"[INST]",
+    b"[/INST]",
+    b"[TOOL_CALLS]",
+    b"[/TOOL_CALLS]",
+    b"[TOOL_RESULTS]",
+    b"[/TOOL_RESULTS]",
+    b"[AVAILABLE_TOOLS]",
+    b"[/AVAILABLE_TOOLS]",
+    b"[SYSTEM_PROMPT]",
+    b"[/SYSTEM_PROMPT]",
+    b"[TOOL_CALL]",
+    b"[/TOOL_CALL]",
+];
+
+const ANGLED: [&[u8]; 5] = [
+    b"<<SYS>>",
+    b"<</SYS>>",
+    b"<start_of_turn>",
+    b"<end_of_turn>",
+    b"</think>",
+];
+
+/// Sure where a line begins. In the middle of one, text may be about them.
+const TAGS: [&[u8]; 18] = [
+    b"<tool_call>",
+    b"</tool_call>",
+    b"<tool_calls>",
+    b"</tool_calls>",
+    b"<function_calls>",
+    b"</function_calls>",
+    b"<function_call>",
+    b"</function_call>",
+    b"<invoke name=",
+    b"</invoke>",
+    b"<function=",
+    b"<parameter=",
+    b"<tool_response>",
+    b"</tool_response>",
+    b"<function_results>",
+    b"<think>",
+    b"<tool_use>",
+    b"</tool_use>",
+];
+
+/// These have other uses too.
+const LIKELY: [&[u8]; 10] = [
+    b"</s>",
+    b"<bos>",
+    b"<eos>",
+    b"<pad>",
+    b"<unk>",
+    b"<thinking>",
+    b"</thinking>",
+    b"<parameter name=",
+    b"</parameter>",
+    b"</function>",
+];

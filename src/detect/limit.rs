@@ -1,0 +1,202 @@
+//! Too much, or too slow: bytes, lines, deltas, tokens, and time, which is passed in.
+//!
+//! A part may have as much as the limit; what is found is the first byte beyond it. Bytes, lines and
+//! estimated tokens depend on the text alone. Memory: a few numbers.
+
+use std::time::Duration;
+
+use super::Found;
+use crate::view::piece::Piece;
+
+/// What is too much. A limit that is not given does not exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) bytes: Option<u64>,
+    /// Lines with at least one byte, the last one included.
+    pub(crate) lines: Option<u64>,
+    pub(crate) deltas: Option<u64>,
+    /// Tokens, as [`Tokens`] estimates them or as the host counts them.
+    pub(crate) tokens: Option<u64>,
+    /// From the start of the part.
+    pub(crate) time: Option<Duration>,
+    /// From the start to the first delta.
+    pub(crate) first: Option<Duration>,
+    /// Between two deltas.
+    pub(crate) stall: Option<Duration>,
+}
+
+/// Which bound was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Bytes,
+    Lines,
+    Deltas,
+    Tokens,
+    Time,
+    First,
+    Stall,
+}
+
+/// Watches the bounds of one part. Each is reported once.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    bounds: Bounds,
+    bytes: u64,
+    lines: u64,
+    deltas: u64,
+    at_line_start: bool,
+    /// None where the host counts.
+    tokens: Option<Tokens>,
+    started: Duration,
+    last: Option<Duration>,
+    end: u64,
+    passed: u8,
+}
+
+impl Limit {
+    /// Estimates tokens. `now` is any clock that does not go back.
+    pub(crate) fn new(bounds: Bounds, now: Duration) -> Limit {
+        Limit {
+            bounds,
+            bytes: 0,
+            lines: 0,
+            deltas: 0,
+            at_line_start: true,
+            tokens: Some(Tokens::default()),
+            started: now,
+            last: None,
+            end: 0,
+            passed: 0,
+        }
+    }
+
+    /// Leaves the count of tokens to the host: see [`counted`](Self::counted).
+    pub(crate) fn with_host_count(mut self) -> Limit {
+        self.tokens = None;
+        self
+    }
+
+    /// A delta has come, before its pieces.
+    pub(crate) fn delta(&mut self, now: Duration, passed: &mut dyn FnMut(Bound, Found)) {
+        self.time(now, passed);
+        self.last = Some(now);
+        self.deltas += 1;
+        if self.bounds.deltas.is_some_and(|most| self.deltas > most) {
+            self.pass(Bound::Deltas, self.here(), passed);
+        }
+    }
+
+    /// Time has passed, with or without a delta.
+    pub(crate) fn time(&mut self, now: Duration, passed: &mut dyn FnMut(Bound, Found)) {
+        let over = |since: Duration, most: Option<Duration>| {
+            most.is_some_and(|most| now.saturating_sub(since) > most)
+        };
+        if over(self.started, self.bounds.time) {
+            self.pass(Bound::Time, self.here(), passed);
+        }
+        match self.last {
+            None if over(self.started, self.bounds.first) => {
+                self.pass(Bound::First, self.here(), passed);
+            }
+            Some(last) if over(last, self.bounds.stall) => {
+                self.pass(Bound::Stall, self.here(), passed);
+            }
+            _ => {}
+        }
+    }
+
+    /// The host has counted that many tokens up to here.
+    pub(crate) fn counted(&mut self, tokens: u64, passed: &mut dyn FnMut(Bound, Found)) {
+        if self.bounds.tokens.is_some_and(|most| tokens > most) {
+            self.pass(Bound::Tokens, self.here(), passed);
+        }
+    }
+
+    /// Reads the next piece.
+    pub(crate) fn push(&mut self, piece: Piece<'_>, passed: &mut dyn FnMut(Bound, Found)) {
+        for (index, &byte) in piece.bytes.iter().enumerate() {
+            self.end = piece.end(index);
+            self.bytes += 1;
+            self.lines += u64::from(self.at_line_start);
+            self.at_line_start = byte == b'\n';
+            let tokens = self.tokens.as_mut().map_or(0, |tokens| tokens.step(byte));
+            let counts = [self.bytes, self.lines, tokens];
+            let most = [self.bounds.bytes, self.bounds.lines, self.bounds.tokens];
+            let kinds = [Bound::Bytes, Bound::Lines, Bound::Tokens];
+            for at in 0..3 {
+                if most[at].is_some_and(|most| counts[at] > most) {
+                    let (end, decided) = (piece.end(index), piece.decided(index));
+                    let found = Found {
+                        start: piece.start(index),
+                        end,
+                        decided,
+                    };
+                    self.pass(kinds[at], found, passed);
+                }
+            }
+        }
+    }
+
+    fn here(&self) -> Found {
+        Found {
+            start: self.end,
+            end: self.end,
+            decided: self.end,
+        }
+    }
+
+    fn pass(&mut self, bound: Bound, found: Found, passed: &mut dyn FnMut(Bound, Found)) {
+        let bit = 1 << bound as u8;
+        if self.passed & bit == 0 {
+            self.passed |= bit;
+            passed(bound, found);
+        }
+    }
+}
+
+/// An estimate of tokens that depends on the text alone: a word is one token and one more for each six
+/// letters past the sixth, three digits are one, four bytes of the same mark or blank are one, a single
+/// blank before a word is none, two bytes that are not ASCII are one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tokens {
+    count: u64,
+    run: u32,
+    kind: Kind,
+    last: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Blank,
+    Letter,
+    Digit,
+    Mark,
+    Wide,
+}
+
+impl Tokens {
+    /// Takes a byte; returns the tokens so far.
+    #[inline]
+    pub(crate) fn step(&mut self, byte: u8) -> u64 {
+        let kind = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => Kind::Letter,
+            b'0'..=b'9' => Kind::Digit,
+            0x80.. => Kind::Wide,
+            _ if byte.is_ascii_whitespace() => Kind::Blank,
+            _ => Kind::Mark,
+        };
+        let is_same = kind == self.kind && (kind != Kind::Mark || byte == self.last);
+        self.run = if is_same { self.run + 1 } else { 0 };
+        self.kind = kind;
+        self.last = byte;
+        self.count += u64::from(match kind {
+            Kind::Letter => self.run % 6 == 0 && self.run != 6,
+            Kind::Digit => self.run % 3 == 0,
+            Kind::Mark => self.run % 4 == 0,
+            Kind::Blank => self.run % 8 == 1 || byte == b'\n' && self.run == 0,
+            Kind::Wide => self.run % 2 == 0,
+        });
+        self.count
+    }
+}

@@ -1,0 +1,371 @@
+//! Imports of packages that nobody knows: neither the language brings them, nor the host has named them,
+//! nor does the code itself declare them as modules.
+//!
+//! Code is read line by line; a line that begins like an import is taken apart when it ends. What an import
+//! spreads over several lines is understood where that is usual: blocks of Go, `} from 'x'` of JavaScript.
+//!
+//! Memory: one line of at most [`LINE`] bytes, and the modules that the code declares, at most [`OWN`].
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+
+use super::std_names::{GO, NODE, PYTHON, RUST};
+use super::{Detector, Found};
+use crate::view::piece::{Held, Language, Piece};
+
+/// Longest line that is read; the rest of a longer one is passed over.
+pub(crate) const LINE: usize = 1024;
+/// Most modules that are kept as declared by the code itself.
+pub(crate) const OWN: usize = 256;
+
+/// Names that the host knows: dependencies, workspace members, modules of the project. Spelled as in
+/// imports or as in manifests: `-` and `_` are the same, and so are capitals.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownNames(HashSet<String>);
+
+impl KnownNames {
+    pub(crate) fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> KnownNames {
+        KnownNames(names.into_iter().map(folded).collect())
+    }
+
+    fn holds(&self, name: &str) -> bool {
+        self.0.contains(&folded(name))
+    }
+}
+
+fn folded(name: &str) -> String {
+    name.replace('-', "_").to_lowercase()
+}
+
+/// Which rules of import hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Rust,
+    Cargo,
+    Script,
+    Python,
+    Go,
+}
+
+impl Kind {
+    fn of(language: Language) -> Option<Kind> {
+        Some(match language.name() {
+            "rust" | "rs" => Kind::Rust,
+            "toml" => Kind::Cargo,
+            "javascript" | "js" | "jsx" | "mjs" | "cjs" | "typescript" | "ts" | "tsx" | "mts" => {
+                Kind::Script
+            }
+            "python" | "py" | "python3" | "pyi" => Kind::Python,
+            "go" | "golang" => Kind::Go,
+            _ => return None,
+        })
+    }
+}
+
+/// Finds imports of unknown names in one run of code.
+#[derive(Clone, Debug)]
+pub(crate) struct UnknownName<'k> {
+    known: &'k KnownNames,
+    kind: Option<Kind>,
+    line: Held,
+    /// Inside `import (` of Go, or a section of dependencies of a manifest.
+    in_block: bool,
+    /// Modules declared here, and names found already.
+    own: BTreeSet<String>,
+}
+
+impl<'k> UnknownName<'k> {
+    /// For code of that language; for one whose imports are not known nothing is ever found.
+    pub(crate) fn new(known: &'k KnownNames, language: Option<Language>) -> UnknownName<'k> {
+        UnknownName {
+            known,
+            kind: language.and_then(Kind::of),
+            line: Held::default(),
+            in_block: false,
+            own: BTreeSet::new(),
+        }
+    }
+
+    fn end_line(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+        let mut held = std::mem::take(&mut self.line);
+        if let (Some(kind), Ok(line)) = (self.kind, std::str::from_utf8(held.bytes())) {
+            for name in self.names(kind, line) {
+                let text = &line[name.clone()];
+                if self.is_unknown(kind, text) {
+                    self.note(text);
+                    let start = held.pieces(name.clone()).next().map(|piece| piece.start(0));
+                    let last = held.pieces(name).last();
+                    let end = last.map(|piece| piece.end(piece.bytes.len() - 1));
+                    if let (Some(start), Some(end)) = (start, end) {
+                        found(Found {
+                            start,
+                            end,
+                            decided: decided.max(end),
+                        });
+                    }
+                }
+            }
+        }
+        held.clear();
+        self.line = held;
+    }
+
+    /// Where in the line names of packages stand. Declarations are noted.
+    fn names(&mut self, kind: Kind, line: &str) -> Vec<Range<usize>> {
+        let code = line.trim();
+        let names: Vec<&str> = match kind {
+            Kind::Rust => self.rust(code),
+            Kind::Cargo => self.cargo(code),
+            Kind::Script => script(code),
+            Kind::Python => python(code),
+            Kind::Go => self.go(code),
+        };
+        let at = |name: &str| name.as_ptr() as usize - line.as_ptr() as usize;
+        names
+            .into_iter()
+            .map(|name| at(name)..at(name) + name.len())
+            .collect()
+    }
+
+    fn rust<'l>(&mut self, code: &'l str) -> Vec<&'l str> {
+        let code = code.strip_prefix("pub(crate) ").unwrap_or(code);
+        let code = code.strip_prefix("pub ").unwrap_or(code);
+        if let Some(module) = code.strip_prefix("mod ") {
+            self.note(word(module));
+            return Vec::new();
+        }
+        if let Some(name) = code.strip_prefix("extern crate ") {
+            return vec![word(name)];
+        }
+        let Some(path) = code.strip_prefix("use ") else {
+            return Vec::new();
+        };
+        let path = path.trim_start();
+        let paths = match path.strip_prefix('{') {
+            Some(group) => top_level(group),
+            None => vec![path],
+        };
+        let is_crate = |name: &&str| name.starts_with(|first: char| first.is_ascii_lowercase());
+        let heads = paths
+            .into_iter()
+            .map(|path| path.trim().trim_start_matches("::"));
+        // `use name;` and `use name as other;` name a crate too, but seldom; a path has `::`.
+        heads
+            .filter(|path| path[word(path).len()..].starts_with("::"))
+            .map(word)
+            .filter(is_crate)
+            .collect()
+    }
+
+    fn cargo<'l>(&mut self, code: &'l str) -> Vec<&'l str> {
+        if let Some(section) = code.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            self.in_block = section.ends_with("dependencies");
+            let single = section.rsplit_once("dependencies.").map(|(_, name)| name);
+            return single.filter(|name| !name.is_empty()).into_iter().collect();
+        }
+        let name = word_with(code, |char| char.is_alphanumeric() || "_-".contains(char));
+        let rest = code[name.len()..].trim_start();
+        let is_entry = self.in_block && !name.is_empty() && rest.starts_with(['=', '.']);
+        if is_entry && !rest.contains("package") {
+            vec![name]
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn go<'l>(&mut self, code: &'l str) -> Vec<&'l str> {
+        if self.in_block {
+            self.in_block = !code.starts_with(')');
+            return quoted(code).into_iter().collect();
+        }
+        let Some(rest) = code.strip_prefix("import") else {
+            return Vec::new();
+        };
+        let rest = rest.trim_start();
+        self.in_block = rest.starts_with('(') && !rest.contains(')');
+        let is_import = rest.starts_with(['(', '"', '.', '_']) || code.starts_with("import ");
+        quoted(rest).filter(|_| is_import).into_iter().collect()
+    }
+
+    fn is_unknown(&self, kind: Kind, name: &str) -> bool {
+        let package = package(kind, name);
+        let is_standard = match kind {
+            Kind::Rust => RUST.binary_search(&package).is_ok(),
+            Kind::Cargo => false,
+            Kind::Script => NODE.binary_search(&package).is_ok(),
+            Kind::Python => PYTHON.binary_search(&package).is_ok(),
+            Kind::Go => GO.binary_search(&package).is_ok(),
+        };
+        let is_known =
+            || self.known.holds(package) || self.known.holds(name) || self.knows_parent(name);
+        !name.is_empty() && !is_standard && !self.own.contains(name) && !is_known()
+    }
+
+    /// Whether a path above the name is known: modules of Go are.
+    fn knows_parent(&self, name: &str) -> bool {
+        name.match_indices('/')
+            .any(|(at, _)| self.known.holds(&name[..at]))
+    }
+
+    fn note(&mut self, name: &str) {
+        if self.own.len() < OWN {
+            self.own.insert(name.to_owned());
+        }
+    }
+}
+
+impl Detector for UnknownName<'_> {
+    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+        if self.kind.is_none() {
+            return;
+        }
+        let mut from = 0;
+        while from < piece.bytes.len() {
+            let newline = memchr::memchr(b'\n', &piece.bytes[from..]).map(|at| from + at);
+            let to = newline.unwrap_or(piece.bytes.len());
+            self.keep(piece.slice(from..to));
+            let Some(at) = newline else { return };
+            self.end_line(piece.decided(at), found);
+            from = at + 1;
+        }
+    }
+
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+        self.end_line(decided, found);
+    }
+}
+
+impl UnknownName<'_> {
+    fn keep(&mut self, piece: Piece<'_>) {
+        let room = LINE
+            .saturating_sub(self.line.bytes().len())
+            .min(piece.bytes.len());
+        self.line.push(piece.slice(0..room));
+    }
+}
+
+/// The package that a name belongs to, as standard libraries and manifests list it.
+fn package(kind: Kind, name: &str) -> &str {
+    match kind {
+        Kind::Rust | Kind::Cargo => name,
+        Kind::Python => name.split('.').next().unwrap_or(name),
+        Kind::Go => name.split('/').next().unwrap_or(name),
+        Kind::Script => {
+            let name = name.strip_prefix("node:").unwrap_or(name);
+            let slashes = if name.starts_with('@') { 2 } else { 1 };
+            match name.match_indices('/').nth(slashes - 1) {
+                Some((at, _)) => &name[..at],
+                None => name,
+            }
+        }
+    }
+}
+
+/// `import x from 'y'`, `import 'y'`, `} from 'y'`, `export … from 'y'`, `require('y')`, `import('y')`.
+fn script(code: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let is_module = ["import ", "export ", "}", "import{"]
+        .iter()
+        .any(|start| code.starts_with(start));
+    let from = code
+        .rfind(" from ")
+        .or_else(|| code.rfind("}from "))
+        .map(|at| at + 6);
+    let bare = code.strip_prefix("import ").map(|_| 7);
+    if is_module && let Some(at) = from.or(bare) {
+        let rest = code[at..].trim_start();
+        names.extend(quoted(rest).filter(|_| rest.starts_with(['\'', '"'])));
+    }
+    for call in ["require(", "import("] {
+        for (at, _) in code.match_indices(call) {
+            let is_word = code[..at]
+                .ends_with(|char: char| char.is_alphanumeric() || "_.$'\"`/".contains(char));
+            let rest = &code[at + call.len()..];
+            if !is_word && rest.starts_with(['\'', '"']) {
+                names.extend(quoted(rest));
+            }
+        }
+    }
+    let is_package = |name: &&str| {
+        name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '@')
+            && !name.starts_with("@/")
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"@/._-:".contains(&byte))
+            && (!name.contains(':') || name.starts_with("node:"))
+    };
+    names.retain(is_package);
+    names
+}
+
+/// `import a, b.c as d`, `from a.b import c`; relative imports name no package.
+fn python(code: &str) -> Vec<&str> {
+    let is_name = |char: char| char.is_alphanumeric() || "_.".contains(char);
+    if let Some(rest) = code.strip_prefix("from ") {
+        let name = word_with(rest.trim_start(), is_name);
+        let after = rest.trim_start()[name.len()..].trim_start();
+        let is_import = after.starts_with("import ") || after.starts_with("import(");
+        return if is_import && !name.starts_with('.') {
+            vec![name]
+        } else {
+            Vec::new()
+        };
+    }
+    let Some(rest) = code.strip_prefix("import ") else {
+        return Vec::new();
+    };
+    let rest = rest.split('#').next().unwrap_or(rest).trim_end_matches(';');
+    let names: Vec<&str> = rest
+        .split(',')
+        .map(|part| word_with(part.trim_start(), is_name))
+        .collect();
+    let is_whole = |part: &str| {
+        let part = part.trim();
+        let after = part[word_with(part, is_name).len()..].trim_start();
+        after.is_empty() || after.starts_with("as ") || after.starts_with(';')
+    };
+    if rest.split(',').all(is_whole) {
+        names
+    } else {
+        Vec::new()
+    }
+}
+
+/// The first text in quotes.
+fn quoted(code: &str) -> Option<&str> {
+    let from = code.find(['"', '\''])?;
+    let quote = code[from..].chars().next()?;
+    let text = &code[from + 1..];
+    Some(&text[..text.find(quote)?])
+}
+
+/// The parts of a group that commas of its own level divide.
+fn top_level(group: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
+    for (at, byte) in group.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 0 => break,
+            b'}' => depth -= 1,
+            b',' if depth == 0 => {
+                parts.push(&group[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&group[from..]);
+    parts
+}
+
+fn word(text: &str) -> &str {
+    word_with(text.trim_start(), |char| {
+        char.is_alphanumeric() || char == '_'
+    })
+}
+
+/// The longest beginning of such characters.
+fn word_with(text: &str, is_in: impl Fn(char) -> bool) -> &str {
+    &text[..text.find(|char| !is_in(char)).unwrap_or(text.len())]
+}

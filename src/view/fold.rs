@@ -1,0 +1,385 @@
+//! Folding: text in which what only looks different is the same, piece by piece.
+//!
+//! The steps, in this order, whichever of them are asked for: `invisible` characters are left out; text
+//! is decomposed (`nfkc`: by compatibility, `confusables`: canonically); `case` is lowered; `confusables`
+//! become what they are taken for, and `case` is lowered again, because some of those are capitals; what
+//! was decomposed is composed. ASCII characters are their own prototypes, so a pattern in ASCII reads
+//! folded text as it reads plain text. Bytes that are not UTF-8 go through as they are.
+//!
+//! It knows no pattern. Words and literals are folded with [`fold_text`] when they are loaded; a regex is
+//! not touched: its author writes what folded text looks like.
+
+mod map;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "unicode")]
+mod unicode;
+
+use std::ops::BitOr;
+
+use super::piece::{Held, Piece, Place, Sink, Tag};
+
+/// Most characters that wait for the next one that begins anew. A base with more marks than this is
+/// folded in stretches of as many, each by itself, and [counted](Fold::overlong).
+pub(crate) const WAITING: usize = 33;
+
+/// Steps of folding, as a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Folds(u8);
+
+impl Folds {
+    /// What `(?i)` takes for the same is the same: simple case folding, in lower case.
+    pub(crate) const CASE: Folds = Folds(1);
+    /// Characters of [`map::INVISIBLE`] are not there.
+    pub(crate) const INVISIBLE: Folds = Folds(1 << 1);
+    /// Normalisation form KC.
+    #[cfg(feature = "unicode")]
+    pub(crate) const NFKC: Folds = Folds(1 << 2);
+    /// Prototypes of UTS 39, composed, but ASCII is left alone: there, `m` would be `rn`, `1` would be
+    /// `l`, and no pattern that holds one would match any more.
+    #[cfg(feature = "unicode")]
+    pub(crate) const CONFUSABLES: Folds = Folds(1 << 3);
+
+    /// The step of that name; none if there is none, or not without the feature `unicode`.
+    pub(crate) fn named(name: &str) -> Option<Folds> {
+        match name {
+            "case" => Some(Folds::CASE),
+            "invisible" => Some(Folds::INVISIBLE),
+            #[cfg(feature = "unicode")]
+            "nfkc" => Some(Folds::NFKC),
+            #[cfg(feature = "unicode")]
+            "confusables" => Some(Folds::CONFUSABLES),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether all of `other` are among these.
+    pub(crate) fn contains(self, other: Folds) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether a character's fold depends on its neighbours.
+    fn normalise(self) -> bool {
+        self.0 & !(Folds::CASE | Folds::INVISIBLE).0 != 0
+    }
+}
+
+impl BitOr for Folds {
+    type Output = Folds;
+    fn bitor(self, other: Folds) -> Folds {
+        Folds(self.0 | other.0)
+    }
+}
+
+/// The fold of a whole text: of a literal or a word when it is loaded.
+pub(crate) fn fold_text(folds: Folds, text: &str) -> String {
+    let seen = |char: &char| !folds.contains(Folds::INVISIBLE) || !map::is_invisible(*char);
+    let chars = text.chars().filter(seen);
+    #[cfg(feature = "unicode")]
+    if folds.normalise() {
+        return unicode::fold(folds, chars);
+    }
+    chars.map(|char| lower_if(folds, char)).collect()
+}
+
+fn lower_if(folds: Folds, char: char) -> char {
+    if folds.contains(Folds::CASE) {
+        map::lower(char)
+    } else {
+        char
+    }
+}
+
+#[cfg(feature = "unicode")]
+use unicode::begins_anew;
+
+/// Without the feature no fold looks at neighbours.
+#[cfg(not(feature = "unicode"))]
+fn begins_anew(_: Folds, _: char) -> bool {
+    true
+}
+
+/// Pieces in, folded pieces out, as if the whole haystack had been folded at once.
+///
+/// What is not changed keeps its place, and so does ASCII that is lowered byte for byte; what is changed
+/// stands in for the characters it came from. A normalising fold holds back what the next character may
+/// still change: the last character, and its marks, at most [`WAITING`] characters.
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
+    folds: Folds,
+    /// The first bytes of a character.
+    partial: Held,
+    /// Characters that the next one may change.
+    waiting: Held,
+    waiting_chars: usize,
+    lowered: Vec<u8>,
+    overlong: u64,
+}
+
+impl Fold {
+    pub(crate) fn new(folds: Folds) -> Fold {
+        Fold {
+            folds,
+            partial: Held::default(),
+            waiting: Held::default(),
+            waiting_chars: 0,
+            lowered: Vec::new(),
+            overlong: 0,
+        }
+    }
+
+    /// How often more than [`WAITING`] characters would have had to wait.
+    pub(crate) fn overlong(&self) -> u64 {
+        self.overlong
+    }
+
+    /// Folds the next piece of the haystack.
+    pub(crate) fn push(&mut self, piece: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        let mut at = 0;
+        while at < piece.bytes.len() {
+            let rest = piece.slice(at..piece.bytes.len());
+            at += match ascii_run(rest.bytes) {
+                0 => self.wide(rest, out),
+                run => {
+                    self.ascii(rest.slice(0..run), out);
+                    run
+                }
+            };
+        }
+    }
+
+    /// The haystack ends, which is certain at `decided`: nothing waits any more.
+    pub(crate) fn finish(&mut self, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+        self.broken(self.partial.bytes().len(), decided, out);
+        self.settle(decided, out);
+    }
+
+    /// Takes some ASCII. No character of it is changed by what follows but the last.
+    fn ascii(&mut self, run: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        self.broken(self.partial.bytes().len(), run.decided(0), out);
+        if !self.folds.normalise() {
+            return self.hand_on(run, out);
+        }
+        self.settle(run.decided(0), out);
+        let last = run.bytes.len() - 1;
+        if last > 0 {
+            self.hand_on_late(run, last, out);
+        }
+        self.waiting.push(run.slice(last..last + 1));
+        self.waiting_chars = 1;
+    }
+
+    /// Hands on the bytes of a run before the last, each certain with the one behind it.
+    fn hand_on_late(&mut self, run: Piece<'_>, last: usize, out: &mut impl FnMut(Piece<'_>)) {
+        match run.place {
+            Place::Verbatim(at) => {
+                let place = Place::Late(at);
+                self.hand_on(
+                    Piece {
+                        place,
+                        ..run.slice(0..last)
+                    },
+                    out,
+                );
+            }
+            Place::StandIn { .. } => self.hand_on(run.slice(0..last), out),
+            Place::Late(at) => {
+                for index in 0..last {
+                    let place = Place::Verbatim(at + index as u64);
+                    let byte = Piece {
+                        place,
+                        ..run.slice(index..index + 1)
+                    };
+                    self.hand_on(byte.later(run.decided(index + 1)), out);
+                }
+            }
+        }
+    }
+
+    /// Hands on ASCII, lowered if that is asked for: it keeps its place byte for byte.
+    fn hand_on(&mut self, run: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        if !self.folds.contains(Folds::CASE) {
+            return out(run);
+        }
+        self.lowered.clear();
+        self.lowered.extend_from_slice(run.bytes);
+        self.lowered.make_ascii_lowercase();
+        out(Piece {
+            bytes: &self.lowered,
+            ..run
+        });
+    }
+
+    /// Takes the first character of `rest`, which is not ASCII, or a byte of it if it is cut or broken.
+    fn wide(&mut self, rest: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) -> usize {
+        if self.partial.is_empty()
+            && let Some(char) = first_char(rest.bytes)
+        {
+            let piece = rest.slice(0..char.len_utf8());
+            self.char(char, std::iter::once(piece), out);
+            return piece.bytes.len();
+        }
+        self.partial.push(rest.slice(0..1));
+        self.complete(rest.decided(0), out);
+        1
+    }
+
+    /// Takes the bytes that wait for the rest of their character if they are one, or cannot become one.
+    fn complete(&mut self, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+        loop {
+            match std::str::from_utf8(self.partial.bytes()) {
+                Ok(text) => {
+                    let Some(char) = text.chars().next() else {
+                        return;
+                    };
+                    let mut held = std::mem::take(&mut self.partial);
+                    self.char(char, held.pieces(0..char.len_utf8()), out);
+                    held.clear();
+                    self.partial = held;
+                    return;
+                }
+                Err(error) => match error.error_len() {
+                    None => return,
+                    // A byte that breaks a character may be the first of the next.
+                    Some(len) => self.broken(len, decided, out),
+                },
+            }
+        }
+    }
+
+    /// Hands on the first `len` bytes that waited for the rest of a character which never came.
+    fn broken(&mut self, len: usize, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+        if len == 0 {
+            return;
+        }
+        self.settle(decided, out);
+        let held = std::mem::take(&mut self.partial);
+        held.pieces(0..len)
+            .for_each(|piece| out(piece.later(decided)));
+        held.pieces(len..held.bytes().len())
+            .for_each(|piece| self.partial.push(piece));
+    }
+
+    fn char<'p>(
+        &mut self,
+        char: char,
+        pieces: impl Iterator<Item = Piece<'p>> + Clone,
+        out: &mut impl FnMut(Piece<'_>),
+    ) {
+        if self.folds.contains(Folds::INVISIBLE) && map::is_invisible(char) {
+            return;
+        }
+        let decided = pieces
+            .clone()
+            .map(|piece| piece.decided(piece.bytes.len() - 1))
+            .max();
+        let decided = decided.expect("a character has at least one byte");
+        if !self.folds.normalise() {
+            let mut utf8 = [0; 4];
+            let folded = lower_if(self.folds, char).encode_utf8(&mut utf8);
+            let was = char.encode_utf8(&mut [0; 4]) == folded;
+            return replace(pieces, (!was).then_some(folded), decided, out);
+        }
+        let anew = begins_anew(self.folds, char);
+        if anew || self.waiting_chars == WAITING {
+            self.overlong += u64::from(!anew);
+            self.settle(decided, out);
+        }
+        pieces.for_each(|piece| self.waiting.push(piece));
+        self.waiting_chars += 1;
+    }
+
+    /// Folds and hands on what waits, which nothing can change any more.
+    fn settle(&mut self, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let all = 0..waiting.bytes().len();
+        if let [_] = waiting.bytes() {
+            waiting
+                .pieces(all)
+                .for_each(|piece| self.hand_on(piece.later(decided), out));
+        } else {
+            let text = std::str::from_utf8(waiting.bytes()).expect("only whole characters wait");
+            let folded = fold_text(self.folds, text);
+            let changed = (folded != text).then_some(folded.as_str());
+            replace(waiting.pieces(all), changed, decided, out);
+        }
+        waiting.clear();
+        self.waiting = waiting;
+        self.waiting_chars = 0;
+    }
+}
+
+/// Hands on the pieces, or what stands for all of them.
+fn replace<'p>(
+    pieces: impl Iterator<Item = Piece<'p>> + Clone,
+    by: Option<&str>,
+    decided: u64,
+    out: &mut impl FnMut(Piece<'_>),
+) {
+    let Some(folded) = by else {
+        return pieces.for_each(|piece| out(piece.later(decided)));
+    };
+    let start = pieces.clone().map(|piece| piece.start(0)).min();
+    let end = pieces.map(|piece| piece.end(piece.bytes.len() - 1)).max();
+    if let (Some(start), Some(end)) = (start, end) {
+        out(Piece::stand_in(folded.as_bytes(), start, end, decided));
+    }
+}
+
+/// The character that the bytes begin with, if it is there as a whole.
+fn first_char(bytes: &[u8]) -> Option<char> {
+    let len = match bytes.first()? {
+        0xC2..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF4 => 4,
+        _ => return None,
+    };
+    std::str::from_utf8(bytes.get(..len)?).ok()?.chars().next()
+}
+
+/// How many bytes of ASCII come first.
+fn ascii_run(bytes: &[u8]) -> usize {
+    let blocks = bytes
+        .chunks_exact(32)
+        .take_while(|block| block.is_ascii())
+        .count()
+        * 32;
+    let rest = &bytes[blocks..];
+    blocks + rest.iter().take_while(|byte| byte.is_ascii()).count()
+}
+
+/// A [`Fold`] between a view and what reads it: every haystack is folded by itself.
+#[derive(Debug)]
+pub(crate) struct Folding<'f, S> {
+    pub(crate) fold: &'f mut Fold,
+    pub(crate) next: &'f mut S,
+}
+
+impl<S: Sink> Sink for Folding<'_, S> {
+    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+        self.fold
+            .finish(decided.max(at), &mut |piece| self.next.take(piece));
+        self.next.turn(tag, at, decided);
+    }
+
+    fn take(&mut self, piece: Piece<'_>) {
+        self.fold.push(piece, &mut |piece| self.next.take(piece));
+    }
+
+    fn cut(&mut self, end: u64, decided: u64) {
+        self.fold
+            .finish(decided.max(end), &mut |piece| self.next.take(piece));
+        self.next.cut(end, decided);
+    }
+
+    fn file(&mut self, path: &str, decided: u64) {
+        self.next.file(path, decided);
+    }
+}

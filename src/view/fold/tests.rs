@@ -1,0 +1,393 @@
+//! The promise, tested: folded piece by piece is folded as a whole, at exact places, under every cut.
+
+use super::*;
+use crate::testing::{Random, scale};
+
+/// A folded byte: where what it stands for begins and ends, and when it was certain.
+type Byte = (u8, u64, u64, u64);
+
+fn all_folds() -> Vec<Folds> {
+    (0..16)
+        .map(Folds)
+        .filter(|folds| cfg!(feature = "unicode") || !folds.normalise())
+        .collect()
+}
+
+/// Folds the pieces; each byte must be handed on no earlier than it says that it is certain.
+fn bytes_of(folds: Folds, pieces: &[Piece<'_>], end: u64) -> (Vec<Byte>, u64) {
+    let mut fold = Fold::new(folds);
+    let mut bytes = Vec::new();
+    for piece in pieces {
+        let seen = piece.decided(piece.bytes.len() - 1);
+        fold.push(*piece, &mut |piece| note(piece, seen, &mut bytes));
+    }
+    fold.finish(end, &mut |piece| note(piece, end, &mut bytes));
+    (bytes, fold.overlong())
+}
+
+fn note(piece: Piece<'_>, seen: u64, bytes: &mut Vec<Byte>) {
+    assert!(!piece.bytes.is_empty());
+    for index in 0..piece.bytes.len() {
+        let decided = piece.decided(index);
+        assert!(
+            decided <= seen,
+            "certain at {decided}, but handed on at {seen}"
+        );
+        bytes.push((
+            piece.bytes[index],
+            piece.start(index),
+            piece.end(index),
+            decided,
+        ));
+    }
+}
+
+fn cut<'t>(text: &'t [u8], cuts: &[usize]) -> Vec<Piece<'t>> {
+    let mut pieces = Vec::new();
+    let mut from = 0;
+    for &to in cuts.iter().chain([&text.len()]) {
+        if from < to {
+            pieces.push(Piece::verbatim(&text[from..to], from as u64));
+        }
+        from = to;
+    }
+    pieces
+}
+
+fn folded(folds: Folds, text: &[u8], cuts: &[usize]) -> (Vec<Byte>, u64) {
+    bytes_of(folds, &cut(text, cuts), text.len() as u64)
+}
+
+fn only_bytes(bytes: &[Byte]) -> Vec<u8> {
+    bytes.iter().map(|byte| byte.0).collect()
+}
+
+/// The fold of the whole text: what is not UTF-8 stands between texts that are folded as a whole.
+fn oracle(folds: Folds, text: &[u8]) -> Vec<u8> {
+    text.utf8_chunks()
+        .flat_map(|chunk| {
+            let mut bytes = fold_text(folds, chunk.valid()).into_bytes();
+            bytes.extend_from_slice(chunk.invalid());
+            bytes
+        })
+        .collect()
+}
+
+const PARTS: [&str; 46] = [
+    "a",
+    "b",
+    "E",
+    "K",
+    "rm",
+    "-rf",
+    " ",
+    "\n",
+    "The",
+    "1",
+    "é",
+    "É",
+    "e\u{301}",
+    "\u{301}",
+    "\u{323}",
+    "\u{345}",
+    "\u{212A}",
+    "ſ",
+    "ß",
+    "ẞ",
+    "İ",
+    "ı",
+    "ﬁ",
+    "ｒｍ",
+    "ａ",
+    "Ⅷ",
+    "½",
+    "\u{200B}",
+    "\u{200D}",
+    "\u{AD}",
+    "\u{202E}",
+    "\u{FE0F}",
+    "\u{E0041}",
+    "\u{FEFF}",
+    "а",
+    "О",
+    "І",
+    "р",
+    "\u{1100}",
+    "\u{1161}",
+    "\u{11A8}",
+    "가",
+    "각",
+    "😀",
+    "\u{F73}",
+    "\u{3099}",
+];
+
+fn text(random: &mut Random) -> Vec<u8> {
+    let mut text = Vec::new();
+    for _ in 0..random.below(9) {
+        match random.below(12) {
+            0 => text.extend(random.noise(3)),
+            1 => text.push(random.next() as u8),
+            2 => text.extend(
+                char::from_u32(random.below(0x30000) as u32)
+                    .unwrap_or('x')
+                    .to_string()
+                    .bytes(),
+            ),
+            _ => text.extend(random.pick(&PARTS).bytes()),
+        }
+    }
+    text
+}
+
+fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
+    let mut cuts: Vec<usize> = (0..random.below(6))
+        .map(|_| random.below(len + 1))
+        .collect();
+    cuts.sort_unstable();
+    cuts
+}
+
+#[test]
+fn folded_in_pieces_is_folded_whole() {
+    let mut random = Random::new(0xF01D);
+    let mut cases = 0u64;
+    while cases < scale(400_000) as u64 {
+        let text = text(&mut random);
+        for folds in all_folds() {
+            let whole = folded(folds, &text, &[]);
+            assert_eq!(
+                only_bytes(&whole.0),
+                oracle(folds, &text),
+                "{folds:?} {text:?}"
+            );
+            let single: Vec<usize> = (1..text.len()).collect();
+            assert_eq!(
+                folded(folds, &text, &single),
+                whole,
+                "{folds:?} {text:?} bytewise"
+            );
+            for at in 1..text.len() {
+                assert_eq!(
+                    folded(folds, &text, &[at]),
+                    whole,
+                    "{folds:?} {text:?} cut at {at}"
+                );
+            }
+            let cuts = random_cuts(&mut random, text.len());
+            assert_eq!(
+                folded(folds, &text, &cuts),
+                whole,
+                "{folds:?} {text:?} {cuts:?}"
+            );
+            cases += text.len() as u64 + 2;
+        }
+    }
+    println!("fold: {cases} cases, each the same as the whole text folded at once");
+}
+
+#[test]
+fn folds_of_stand_ins_and_of_late_text_are_the_same_under_every_cut() {
+    let mut random = Random::new(0xE5C);
+    for _ in 0..scale(20_000) {
+        let text = text(&mut random);
+        if text.is_empty() {
+            continue;
+        }
+        let wide: Vec<(usize, Place)> = {
+            let mut at = 3;
+            let places = (0..text.len()).map(|index| match random.below(4) {
+                0 => {
+                    at += 6;
+                    (
+                        index,
+                        Place::StandIn {
+                            start: at - 6,
+                            end: at,
+                        },
+                    )
+                }
+                _ => {
+                    at += 1 + random.below(2) as u64;
+                    (index, Place::Verbatim(at - 1))
+                }
+            });
+            places.collect()
+        };
+        let piece = |&(index, place): &(usize, Place)| Piece {
+            bytes: &text[index..index + 1],
+            place,
+            decided: 0,
+        };
+        let single: Vec<Piece<'_>> = wide.iter().map(piece).collect();
+        let mut joined = Held::default();
+        single.iter().for_each(|piece| joined.push(*piece));
+        let joined: Vec<Piece<'_>> = joined.pieces(0..text.len()).collect();
+        let end = single.last().unwrap().decided(0);
+        for folds in all_folds() {
+            let (bytes, overlong) = bytes_of(folds, &single, end);
+            assert_eq!(
+                bytes_of(folds, &joined, end),
+                (bytes.clone(), overlong),
+                "{folds:?} {text:?}"
+            );
+            assert_eq!(
+                only_bytes(&bytes),
+                oracle(folds, &text),
+                "{folds:?} {text:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn places_are_those_of_what_was_folded() {
+    let both = Folds::CASE | Folds::INVISIBLE;
+    let (bytes, _) = folded(both, "R\u{200B}M \u{212A}".as_bytes(), &[]);
+    assert_eq!(
+        bytes,
+        [
+            (b'r', 0, 1, 1),
+            (b'm', 4, 5, 5),
+            (b' ', 5, 6, 6),
+            (b'k', 6, 9, 9)
+        ]
+    );
+}
+
+#[cfg(feature = "unicode")]
+#[test]
+fn a_letter_waits_for_its_marks() {
+    let (bytes, _) = folded(Folds::NFKC, "xe\u{301}y".as_bytes(), &[]);
+    let acute = "é".as_bytes();
+    assert_eq!(
+        bytes,
+        [
+            (b'x', 0, 1, 2),
+            (acute[0], 1, 4, 5),
+            (acute[1], 1, 4, 5),
+            (b'y', 4, 5, 5)
+        ]
+    );
+}
+
+#[cfg(feature = "unicode")]
+#[test]
+fn marks_without_end_are_counted_and_bounded() {
+    let marks = 200_000;
+    let text = format!("a{}b", "\u{301}\u{323}".repeat(marks / 2));
+    let (whole, overlong) = folded(Folds::NFKC, text.as_bytes(), &[]);
+    assert_eq!(overlong, (marks / WAITING) as u64);
+    let single: Vec<usize> = (1..text.len()).collect();
+    assert_eq!(
+        folded(Folds::NFKC, text.as_bytes(), &single),
+        (whole, overlong)
+    );
+    let fitting = format!("a{}b", "\u{301}".repeat(WAITING - 1));
+    assert_eq!(folded(Folds::NFKC, fitting.as_bytes(), &[]).1, 0);
+}
+
+#[cfg(feature = "unicode")]
+#[test]
+fn nfkc_is_nfkc() {
+    use unicode_normalization::UnicodeNormalization;
+    let mut random = Random::new(5);
+    for char in '\0'..=char::MAX {
+        let text: String = ['a', char, '\u{301}'].iter().collect();
+        assert_eq!(
+            fold_text(Folds::NFKC, &text),
+            text.nfkc().collect::<String>()
+        );
+    }
+    for _ in 0..scale(50_000) {
+        let text = String::from_utf8_lossy(&text(&mut random)).into_owned();
+        assert_eq!(
+            fold_text(Folds::NFKC, &text),
+            text.nfkc().collect::<String>()
+        );
+    }
+}
+
+#[cfg(feature = "unicode")]
+#[test]
+fn confusables_are_those_of_uts_39_and_ascii_is_left_alone() {
+    use unicode_security::confusable_detection::skeleton;
+    let skeleton = |text: &str| skeleton(text).collect::<String>();
+    let ascii: Vec<String> = (' '..='~').map(|char| char.to_string()).collect();
+    let of_ascii: std::collections::BTreeSet<String> =
+        ascii.iter().map(|text| skeleton(text)).collect();
+    for char in '\0'..=char::MAX {
+        let text = char.to_string();
+        let folded = fold_text(Folds::CONFUSABLES, &text);
+        assert_eq!(
+            skeleton(&folded),
+            skeleton(&skeleton(&text)),
+            "{char:?} became {folded:?}"
+        );
+        if of_ascii.contains(&skeleton(&text)) {
+            assert!(
+                folded.is_ascii() && folded.len() == 1,
+                "{char:?} became {folded:?}"
+            );
+        }
+        if char.is_ascii() {
+            assert_eq!(folded, text);
+        }
+    }
+    for (text, folded) in [
+        ("Іgnоrе", "Ignore"),
+        ("ｒｍ －ｒf", "rm -rf"),
+        ("ѕudо", "sudo"),
+        ("Оrder", "Order"),
+    ] {
+        let nfkc = Folds::CONFUSABLES | Folds::NFKC;
+        assert_eq!(fold_text(nfkc, text), folded);
+    }
+}
+
+#[test]
+fn names_are_those_of_the_rule_language() {
+    assert_eq!(Folds::named("case"), Some(Folds::CASE));
+    assert_eq!(Folds::named("invisible"), Some(Folds::INVISIBLE));
+    assert_eq!(Folds::named("nfkc").is_some(), cfg!(feature = "unicode"));
+    assert_eq!(
+        Folds::named("confusables").is_some(),
+        cfg!(feature = "unicode")
+    );
+    assert_eq!(Folds::named("nfc"), None);
+    assert!(Folds::default().is_empty());
+}
+
+/// Notes what arrives, as a reader of folded text would.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Sink for Notes {
+    fn turn(&mut self, _: Tag, at: u64, _: u64) {
+        self.0.push(format!("turn {at}"));
+    }
+    fn take(&mut self, piece: Piece<'_>) {
+        self.0
+            .push(String::from_utf8_lossy(piece.bytes).into_owned());
+    }
+    fn cut(&mut self, end: u64, _: u64) {
+        self.0.push(format!("cut {end}"));
+    }
+}
+
+#[test]
+fn nothing_waits_past_the_end_of_a_haystack() {
+    let mut fold = Fold::new(all_folds().pop().unwrap());
+    let mut notes = Notes::default();
+    let mut folding = Folding {
+        fold: &mut fold,
+        next: &mut notes,
+    };
+    folding.take(Piece::verbatim(b"A", 0));
+    folding.cut(1, 1);
+    folding.take(Piece::verbatim(b"B", 2));
+    folding.turn(Tag::default(), 3, 3);
+    folding.take(Piece::verbatim(b"\xC3", 3));
+    folding.cut(4, 4);
+    assert_eq!(notes.0, ["a", "cut 1", "b", "turn 3", "\u{FFFD}", "cut 4"]);
+}

@@ -1,0 +1,115 @@
+//! The folds that look at neighbours: normalisation, and the prototypes of UTS 39.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use unicode_normalization::char::{
+    canonical_combining_class, decompose_canonical, decompose_compatible,
+};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+use unicode_security::confusable_detection::skeleton;
+
+use super::{Folds, lower_if};
+
+/// Folds whole text, of which invisible characters are gone already if they are to go.
+pub(super) fn fold(folds: Folds, chars: impl Iterator<Item = char>) -> String {
+    let decomposed: Vec<char> = if folds.contains(Folds::NFKC) {
+        chars.nfkd().collect()
+    } else {
+        chars.nfd().collect()
+    };
+    let mut folded = Vec::with_capacity(decomposed.len());
+    for char in decomposed {
+        push_folded(folds, char, &mut folded);
+    }
+    folded.into_iter().nfc().collect()
+}
+
+/// Whether no character before this one changes with it, nor it with them: the fold of a text is the fold
+/// of what is before it and the fold of what begins with it.
+pub(super) fn begins_anew(folds: Folds, char: char) -> bool {
+    if char.is_ascii() {
+        return true;
+    }
+    let mut first = None;
+    let keep = |part| first = first.or(Some(part));
+    if folds.contains(Folds::NFKC) {
+        decompose_compatible(char, keep);
+    } else {
+        decompose_canonical(char, keep);
+    }
+    let first = first.unwrap_or(char);
+    let mut folded = Vec::new();
+    push_folded(folds, first, &mut folded);
+    canonical_combining_class(first) == 0 && folded.first().is_none_or(|&first| is_fresh(first))
+}
+
+/// Whether the character is never moved before, nor composed with, one that stands before it.
+fn is_fresh(char: char) -> bool {
+    canonical_combining_class(char) == 0 && is_nfc_quick(std::iter::once(char)) == IsNormalized::Yes
+}
+
+/// What becomes of a character that is decomposed.
+fn push_folded(folds: Folds, char: char, out: &mut Vec<char>) {
+    let char = lower_if(folds, char);
+    if !folds.contains(Folds::CONFUSABLES) {
+        return out.push(char);
+    }
+    let from = out.len();
+    push_prototype(char, out);
+    for char in &mut out[from..] {
+        *char = lower_if(folds, *char);
+    }
+}
+
+/// What the character is taken for: an ASCII character if it has the prototype of one, else its prototype.
+fn push_prototype(char: char, out: &mut Vec<char>) {
+    if char.is_ascii() {
+        return out.push(char);
+    }
+    let prototype = prototype(char);
+    match ASCII.get(&prototype).map(|alike| nearest(char, alike)) {
+        Some(ascii) => out.push(ascii),
+        None if prototype.is_empty() => out.push(char),
+        None => out.extend(prototype.chars()),
+    }
+}
+
+fn prototype(char: char) -> String {
+    skeleton(char.encode_utf8(&mut [0; 4])).collect()
+}
+
+/// The ASCII characters of each prototype: `l` is that of `1`, `I`, `l` and `|`.
+static ASCII: LazyLock<HashMap<String, Vec<char>>> = LazyLock::new(|| {
+    let mut alike: HashMap<String, Vec<char>> = HashMap::new();
+    for ascii in '!'..='~' {
+        alike.entry(prototype(ascii)).or_default().push(ascii);
+    }
+    alike
+});
+
+/// Which of several ASCII characters that look the same is meant: the one that compatibility says, or
+/// whose lower case looks the same too, or the prototype itself.
+fn nearest(char: char, alike: &[char]) -> char {
+    let [first, .., _] = *alike else {
+        return alike[0];
+    };
+    let mut compatible = std::iter::once(char).nfkc();
+    let same = compatible.next().filter(|same| alike.contains(same));
+    let lower = |char: char| prototype(super::map::lower(char));
+    let cased = || {
+        let small = lower(char);
+        let is_cased = super::map::lower(char) != char;
+        alike
+            .iter()
+            .copied()
+            .find(|&ascii| is_cased && ascii.is_ascii_uppercase() && lower(ascii) == small)
+    };
+    let own = || {
+        alike
+            .iter()
+            .copied()
+            .find(|ascii| prototype(*ascii).starts_with(*ascii))
+    };
+    same.or_else(cased).or_else(own).unwrap_or(first)
+}
