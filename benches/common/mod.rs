@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
+#[cfg(feature = "harness")]
+pub(crate) mod processor;
 pub(crate) mod rescan;
 pub(crate) mod rules;
 pub(crate) mod text;

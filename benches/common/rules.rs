@@ -19,12 +19,17 @@ const BROKEN: usize = 40;
 pub(crate) fn pool(count: usize) -> Vec<String> {
     let Some(corpus) = corpus() else {
         eprintln!("TTSR_CORPUS is not set: patterns and text made here are used");
-        let made = |n| format!(r"(?i)\bneedle{n}_[a-z]{{2,9}}\s*[:=]\s*\w+");
-        return (0..count).map(made).collect();
+        return made(count);
     };
     let file = corpus.join("rules/pool-7000.txt");
     let text = std::fs::read_to_string(file).expect("the corpus holds pool-7000.txt");
     text.lines().take(count).map(str::to_owned).collect()
+}
+
+/// Patterns made here: the same everywhere.
+pub(crate) fn made(count: usize) -> Vec<String> {
+    let made = |n| format!(r"(?i)\bneedle{n}_[a-z]{{2,9}}\s*[:=]\s*\w+");
+    (0..count).map(made).collect()
 }
 
 /// A rule for each pattern, on that channel.
