@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::Case;
-use common::processor::{begun, input};
+use common::processor::{accumulate, begun, input};
 use common::text::Text;
 use criterion::{Criterion, criterion_group, criterion_main};
 use ttsr::harness::{Hooks, Input, Observation, Step};
@@ -42,20 +42,6 @@ fn processor(criterion: &mut Criterion) {
 
 fn inputs(text: &Text) -> Vec<Input> {
     text.deltas().map(input).collect()
-}
-
-/// The least that a host does.
-fn accumulate(text: &Text) -> Duration {
-    let deltas: Vec<Vec<u8>> = text.deltas().map(<[u8]>::to_vec).collect();
-    let mut reply = Vec::new();
-    let started = Instant::now();
-    for delta in deltas {
-        reply.extend_from_slice(&delta);
-        black_box(delta);
-    }
-    let took = started.elapsed();
-    assert_eq!(reply, text.bytes);
-    took
 }
 
 /// Time of the deltas, and the decisions that were made from the beginning to the credential.

@@ -48,6 +48,17 @@ pub(crate) fn pack(patterns: &[String], channel: Channel, limits: Limits) -> Pac
     builder.build().expect("the patterns load")
 }
 
+/// Text that breaks one pattern of 40, from the first: each by itself, with a space around it.
+pub(crate) fn broken(patterns: &[String]) -> Vec<u8> {
+    let samples = patterns.iter().step_by(BROKEN).map(|pattern| {
+        let hir = regex_syntax::parse(pattern).expect("the pattern parses");
+        let mut text = String::new();
+        sample(&hir, &mut text);
+        format!("{text} ")
+    });
+    format!(" {}", samples.collect::<String>()).into()
+}
+
 /// A pack on one channel, and what it must find.
 pub(crate) struct Rules {
     pub(crate) pack: Pack,
@@ -61,17 +72,11 @@ pub(crate) struct Rules {
 impl Rules {
     pub(crate) fn new(patterns: &[String], channel: Channel) -> Rules {
         let regex = |text: &String| Regex::new(text).expect("the pattern parses");
-        let samples = patterns.iter().step_by(BROKEN).map(|pattern| {
-            let hir = regex_syntax::parse(pattern).expect("the pattern parses");
-            let mut text = String::new();
-            sample(&hir, &mut text);
-            format!("{text} ")
-        });
         Rules {
             pack: pack(patterns, channel, Limits::default()),
             channel,
             model: patterns.iter().map(regex).collect(),
-            ending: format!(" {}", samples.collect::<String>()).into(),
+            ending: broken(patterns),
         }
     }
 

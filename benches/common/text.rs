@@ -2,9 +2,10 @@
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// Bytes of sources from cargo's registry.
+/// Bytes of sources.
 const SOURCES: usize = 10 << 20;
 
 /// Sizes of deltas where no measured ones are at hand: OpenAI's deciles, from 0 to 90 %.
@@ -113,6 +114,16 @@ impl Text {
         }
     }
 
+    /// This text and behind it another, each in its own deltas.
+    pub(crate) fn followed_by(&self, other: &Text) -> Text {
+        let length = self.bytes.len() as u32;
+        let deltas = other.deltas.iter().skip(1).map(|cut| cut + length);
+        Text {
+            bytes: [&self.bytes[..], &other.bytes].concat(),
+            deltas: self.deltas.iter().copied().chain(deltas).collect(),
+        }
+    }
+
     pub(crate) fn deltas(&self) -> impl Iterator<Item = &[u8]> {
         let cuts = self.deltas.windows(2);
         cuts.map(|cut| &self.bytes[cut[0] as usize..cut[1] as usize])
@@ -188,34 +199,86 @@ fn lines(file: &Path) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// Appends Rust, Markdown, JavaScript and Python sources, each file once, in a fixed order.
+/// Appends sources of this machine, no text twice, in a fixed order: as much of each language as there is,
+/// up to a fourth of the whole, and Rust for the rest.
 fn sources(bytes: &mut Vec<u8>) {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let Some(home) = home else { return };
     let end = bytes.len() + SOURCES;
-    let mut folders = vec![home.join("registry/src")];
-    while let Some(folder) = folders.pop() {
-        for path in files(&folder).into_iter().rev() {
-            if path.is_dir() {
-                folders.push(path);
-            } else if is_source(&path) && bytes.len() < end {
-                // No file may weigh too much, and tables of data are no text.
-                let text = std::fs::read(&path).unwrap_or_default();
-                if text.len() < 100 << 10 && !path.to_string_lossy().contains("table") {
-                    bytes.extend(text);
-                }
-            }
-        }
-        if bytes.len() >= end {
-            return bytes.truncate(end);
+    let mut seen = HashSet::new();
+    for extensions in [&["md"][..], &["js", "mjs", "ts"], &["py"], &["rs"]] {
+        let most = match extensions {
+            ["rs"] => end,
+            _ => bytes.len() + SOURCES / 4,
+        };
+        for folder in source_folders() {
+            sources_below(folder, extensions, most, &mut seen, bytes);
         }
     }
 }
 
-fn is_source(path: &Path) -> bool {
+/// Where sources are on a developer's machine: cargo's registry, the toolchain with its docs, Python's
+/// library, Node's modules.
+fn source_folders() -> Vec<PathBuf> {
+    let home = |variable: &str, below: &str| {
+        let named = std::env::var_os(variable).map(PathBuf::from);
+        named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(below)))
+    };
+    let homes = [
+        home("CARGO_HOME", ".cargo").map(|home| home.join("registry/src")),
+        home("RUSTUP_HOME", ".rustup").map(|home| home.join("toolchains")),
+    ];
+    let installed = [
+        "/usr/lib/python3",
+        "/usr/local/lib",
+        "/usr/lib/node_modules",
+    ];
+    let mut folders: Vec<PathBuf> = homes.into_iter().flatten().collect();
+    folders.extend(files(Path::new("/usr/lib")).into_iter().filter(|path| {
+        // Debian keeps the library beside, in a folder with the version.
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("python3."))
+    }));
+    folders.extend(installed.map(PathBuf::from));
+    folders
+}
+
+fn sources_below(
+    folder: PathBuf,
+    extensions: &[&str],
+    most: usize,
+    seen: &mut HashSet<u64>,
+    bytes: &mut Vec<u8>,
+) {
+    let mut waiting = vec![folder];
+    while let Some(path) = waiting.pop() {
+        if bytes.len() >= most {
+            return bytes.truncate(most);
+        }
+        // Links may lead in circles, and to what is read anyway.
+        if path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            waiting.extend(files(&path).into_iter().rev());
+        } else if has_extension(&path, extensions) {
+            // No file may weigh too much, and tables of data are no text.
+            let text = std::fs::read(&path).unwrap_or_default();
+            let is_text = text.len() < 100 << 10 && !path.to_string_lossy().contains("table");
+            if is_text && seen.insert(fingerprint(&text)) {
+                bytes.extend(text);
+            }
+        }
+    }
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
-    matches!(extension, Some("rs" | "md" | "js" | "py"))
+    extension.is_some_and(|extension| extensions.contains(&extension))
+}
+
+/// FNV-1a.
+fn fingerprint(text: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3);
+    text.iter().fold(0xCBF2_9CE4_8422_2325, step)
 }
 
 /// Sizes of OpenAI's text deltas: the measured quantiles.
@@ -242,7 +305,7 @@ fn cut(length: usize, sizes: &[usize]) -> Vec<u32> {
 }
 
 /// The same numbers in every run (xorshift).
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Default for Random {
     fn default() -> Random {
@@ -251,7 +314,7 @@ impl Default for Random {
 }
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
