@@ -15,6 +15,12 @@ use criterion::{BenchmarkGroup, Throughput};
 
 use text::Text;
 
+/// Whether cases only have to run once: everything that takes long is left out then.
+pub(crate) fn is_test() -> bool {
+    let has = |name: &str| std::env::args().any(|argument| argument == name);
+    has("--test") || !has("--bench")
+}
+
 /// A case to be timed: what one pass over it reads, and how many hits it must have.
 pub(crate) struct Case {
     pub(crate) name: String,

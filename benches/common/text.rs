@@ -60,6 +60,29 @@ impl Text {
         Text::of_bytes(bytes)
     }
 
+    /// The parts of a kind (`text`, `reasoning`) in the corpus' streams, one behind the other, up to that
+    /// length, in the deltas in which they were recorded.
+    pub(crate) fn as_recorded(corpus: &Path, kind: &str, length: usize) -> Text {
+        let (mut bytes, mut deltas) = (Vec::new(), vec![0]);
+        for file in files(&corpus.join("streams")) {
+            for line in lines(&file) {
+                for delta in line["deltas"].as_array().into_iter().flatten() {
+                    let part = delta[0].as_u64().expect("the index of a part") as usize;
+                    let text = delta[1].as_str().unwrap_or_default();
+                    if line["parts"][part]["kind"] == kind
+                        && !text.is_empty()
+                        && bytes.len() < length
+                    {
+                        bytes.extend_from_slice(text.as_bytes());
+                        deltas.push(bytes.len() as u32);
+                    }
+                }
+            }
+        }
+        make_ascii(&mut bytes);
+        Text { bytes, deltas }
+    }
+
     /// That text, in deltas of measured sizes.
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Text {
         let sizes = corpus().map_or_else(|| SIZES.to_vec(), |corpus| sizes(&corpus));
