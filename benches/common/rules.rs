@@ -104,7 +104,9 @@ impl Rules {
         let regex = |text: &String| {
             let hir = regex_syntax::parse(text).expect("the pattern parses");
             let has_edge = hir.properties().look_set().contains_anchor();
-            (Regex::new(text).expect("the pattern parses"), has_edge)
+            let config = Regex::config().nfa_size_limit(None);
+            let regex = Regex::builder().configure(config).build(text);
+            (regex.expect("the pattern parses"), has_edge)
         };
         Rules {
             pack: pack(patterns, channel, Limits::default()),

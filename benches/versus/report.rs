@@ -24,6 +24,9 @@ pub(crate) struct Environment {
     version: &'static str,
     processor: String,
     cores: usize,
+    /// Processes that wanted a core in the minute before, where the system says: more than none, and the
+    /// figures are not those of a quiet machine.
+    load_before: Option<f64>,
     libraries: Vec<String>,
     bytes: usize,
     deltas: usize,
@@ -45,6 +48,7 @@ impl Report {
                 version: env!("CARGO_PKG_VERSION"),
                 processor: processor(),
                 cores: std::thread::available_parallelism().map_or(1, usize::from),
+                load_before: load(),
                 libraries: libraries
                     .iter()
                     .map(|library| library.name.clone())
@@ -139,4 +143,9 @@ fn processor() -> String {
     name.map_or(std::env::consts::ARCH.to_owned(), |(_, name)| {
         name.trim().to_owned()
     })
+}
+
+fn load() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split(' ').next()?.parse().ok()
 }

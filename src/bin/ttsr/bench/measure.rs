@@ -120,7 +120,7 @@ fn kept(parts: &mut Vec<Vec<u8>>, part: PartId) -> &mut Vec<u8> {
 /// A host that has a regex for each pattern and searches the part so far with all of them at each delta.
 struct Host {
     regexes: Vec<Regex>,
-    /// Patterns that the regex engine cannot read.
+    /// Patterns that the regex engine does not take.
     unread: usize,
 }
 

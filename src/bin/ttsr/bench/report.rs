@@ -64,7 +64,7 @@ pub(crate) struct Rescan {
     /// Deltas that were timed: all of them, unless it took too long.
     pub(crate) deltas: usize,
     pub(crate) is_whole: bool,
-    /// Patterns with look-around, which the regex engine does not have.
+    /// Patterns that the regex engine does not take: look-around, or too big for it.
     pub(crate) patterns_left_out: usize,
 }
 
@@ -202,7 +202,7 @@ impl Report {
         if rescan.patterns_left_out > 0 {
             writeln!(
                 out,
-                "  (searched without {} patterns with look-around)",
+                "  (searched without {} patterns that the regex engine does not take)",
                 rescan.patterns_left_out
             )?;
         }
