@@ -1,19 +1,20 @@
-//! What a delta costs through `Stream::push`, warm.
+//! What a delta costs through `Stream::push`, warm and cold.
 //!
 //! Reveals: whether the price of a delta depends on the number of rules, on streams that take turns, on
-//! the channel or on the script, and how far it is from merely looking at the bytes, from searching the
-//! whole reply again at every delta, and from searching its last 512 bytes.
+//! the channel, on the script or on where providers cut; what building states costs the first reply; and how
+//! far it is from merely looking at the bytes, from searching the whole reply again at every delta, and from
+//! searching its last 512 bytes.
 //!
-//! Data: 256 KiB of the corpus' replies in deltas of OpenAI's measured sizes and its pattern pool where
-//! `TTSR_CORPUS` is set, else text and patterns made here; 64 KiB of made text in other scripts, beside
+//! Data: 256 KiB of the corpus' replies in deltas of OpenAI's measured sizes, or as they were
+//! recorded, its pattern pool and the rules of gitleaks where `TTSR_CORPUS` is set, else text and patterns made here; 64 KiB of made text in other scripts, beside
 //! ASCII of the same bytes cut in the same places. The regex engine gets the first 20 KB.
 
 mod common;
 
-use common::Case;
 use common::rescan::{Rescan, sum};
-use common::rules::{Rules, pool};
-use common::text::Text;
+use common::rules::{Rules, pool, sets};
+use common::text::{Text, corpus};
+use common::{Case, is_test};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use ttsr::Channel;
@@ -21,28 +22,38 @@ use ttsr::Channel;
 /// Rules where something else is varied.
 const RULES: usize = 1000;
 
+/// Streams that take turns.
+const STREAMS: usize = 4096;
+
+/// Bytes of text of a pass.
+const LENGTH: usize = 256 << 10;
+
 /// Bytes of the tail that is searched at each delta.
 const TAIL: usize = 512;
 
 fn by_rules(criterion: &mut Criterion) {
-    let text = Text::of_length(256 << 10);
-    let (bytes, deltas) = text.interleave(&text.deltas, 256);
+    let text = Text::of_length(LENGTH);
+    let streams = if is_test() { 64 } else { STREAMS };
+    let (bytes, deltas) = text.interleave(&text.deltas, streams);
     let interleaved = Text { bytes, deltas };
     let beginning = text.truncated(20_000);
     let mut group = criterion.benchmark_group("delta/rules");
     group.sample_size(10);
     Case::new("baseline: sum of the bytes", &text, 0).time(&mut group, || (sum(&text), 0));
-    for count in [1, 10, 100, RULES] {
-        let patterns = pool(count);
+    for (set, patterns) in sets() {
         let rules = Rules::new(&patterns, Channel::Text);
-        for (streams, text) in [(1, &text), (256, &interleaved)] {
-            let name = format!("{count} rules, {streams} streams");
+        for (streams, text) in [(1, &text), (streams, &interleaved)] {
+            let name = format!("{set}, {streams} streams");
             time(&mut group, name, &rules, text, streams);
+        }
+        // Past some hundred rules it would take minutes, and says no more.
+        if patterns.len() > RULES {
+            continue;
         }
         let hits = rules.hits(&beginning.bytes);
         let mut rescan = Rescan::new(&patterns, &rules.ending);
         for (name, window) in [("whole reply", usize::MAX), ("last 512 bytes", TAIL)] {
-            let name = format!("{count} rules, baseline: search the {name} again");
+            let name = format!("{set}, baseline: search the {name} again");
             rescan.pass(b"", &beginning, window); // builds the states
             let case = Case::new(name, &beginning, hits);
             case.time(&mut group, || rescan.pass(b"", &beginning, window));
@@ -50,8 +61,44 @@ fn by_rules(criterion: &mut Criterion) {
     }
 }
 
+/// The first text that a pack reads, beside the same text again.
+fn cold(criterion: &mut Criterion) {
+    let text = Text::of_length(LENGTH);
+    let mut group = criterion.benchmark_group("delta/cold");
+    group.sample_size(10);
+    for (set, patterns) in sets() {
+        let rules = Rules::new(&patterns, Channel::Text);
+        let hits = rules.hits(&text.bytes);
+        let case = Case::new(format!("{set}, cold"), &text, hits);
+        case.time(&mut group, || rules.loaded_again().pass(&text, 1));
+        time(&mut group, format!("{set}, warm"), &rules, &text, 1);
+    }
+}
+
+/// Deltas as providers sent them, beside the same text in deltas of measured sizes.
+fn by_boundaries(criterion: &mut Criterion) {
+    let Some(corpus) = corpus() else {
+        return eprintln!("TTSR_CORPUS is not set: recorded boundaries are left out");
+    };
+    let mut group = criterion.benchmark_group("delta/boundaries");
+    group.sample_size(10);
+    for (kind, channel) in [("text", Channel::Text), ("reasoning", Channel::Reasoning)] {
+        let rules = Rules::new(&pool(RULES), channel);
+        let recorded = Text::as_recorded(&corpus, kind, LENGTH);
+        let cut = Text::of_bytes(recorded.bytes.clone());
+        time(
+            &mut group,
+            format!("{kind} as recorded"),
+            &rules,
+            &recorded,
+            1,
+        );
+        time(&mut group, format!("{kind} cut anew"), &rules, &cut, 1);
+    }
+}
+
 fn by_channel(criterion: &mut Criterion) {
-    let text = Text::of_length(256 << 10);
+    let text = Text::of_length(LENGTH);
     let mut group = criterion.benchmark_group("delta/channel");
     group.sample_size(10);
     for channel in Channel::ALL {
@@ -89,5 +136,12 @@ fn time(
     case.time(group, || rules.pass(&arriving, streams));
 }
 
-criterion_group!(benches, by_rules, by_channel, by_script);
+criterion_group!(
+    benches,
+    by_rules,
+    cold,
+    by_boundaries,
+    by_channel,
+    by_script
+);
 criterion_main!(benches);

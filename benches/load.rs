@@ -1,25 +1,32 @@
-//! How long packs take to load, what a stream weighs, and that memory stays flat past the budget.
+//! How long packs take to load, what the first megabyte costs, and that memory stays flat past the budget.
 //!
-//! Reveals: whether loading is linear in the number of patterns, and whether hostile text can grow the
-//! table. Data: `pool-7000.txt` of the corpus (one realistic code pattern a line) where `TTSR_CORPUS`
-//! is set, else patterns made here; hostile text is random binary digits.
+//! Reveals: whether loading is linear in the number of patterns, what building states costs in time and
+//! memory on text that a pack sees for the first time, and whether hostile text can grow the table.
+//!
+//! Data: `pool-7000.txt` of the corpus (one realistic code pattern a line), the rules of gitleaks and a
+//! megabyte of replies where `TTSR_CORPUS` is set, else patterns and text made here; hostile text is random
+//! binary digits.
 
 mod common;
+#[path = "common/counting.rs"]
+mod counting;
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
 
-use common::rules;
+use common::is_test;
+use common::rules::{self, Rules};
+use common::text::Text;
+use counting::LIVE;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ttsr::{Channel, Limits, Pack, PartId, Stream};
 
 fn load(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("load");
     group.sample_size(10);
-    for count in [1, 100, 1000] {
-        let patterns = rules::pool(count);
-        group.throughput(Throughput::Elements(count as u64));
-        group.bench_function(format!("{count} patterns"), |bencher| {
+    for (set, patterns) in rules::sets() {
+        group.throughput(Throughput::Elements(patterns.len() as u64));
+        group.bench_function(&set, |bencher| {
             bencher.iter(|| {
                 let pack = rules::pack(black_box(&patterns), Channel::Text, Limits::default());
                 assert_eq!(pack.rules().len(), patterns.len());
@@ -27,17 +34,39 @@ fn load(criterion: &mut Criterion) {
             });
         });
     }
-    let started = Instant::now();
-    let loaded = rules::pack(&rules::pool(1000), Channel::Text, Limits::default());
-    println!(
-        "load of 1,000 patterns: {:.1} ms, once, cold",
-        started.elapsed().as_secs_f64() * 1e3
-    );
-    println!("{:?}", loaded.automata(Channel::Text).next());
+    group.finish();
     println!(
         "matching state of a stream and active view: {} bytes",
         Stream::STATE_BYTES
     );
+}
+
+/// The first megabyte that a pack reads, beside the same one again.
+fn first_megabyte(_: &mut Criterion) {
+    let text = Text::of_length(if is_test() { 64 << 10 } else { 1 << 20 });
+    for (set, patterns) in rules::sets() {
+        let rules = Rules::new(&patterns, Channel::Text);
+        let expected = rules.hits(&text.bytes);
+        let before = LIVE.load(Ordering::Relaxed);
+        let (cold, hits) = rules.pass(&text, 1);
+        let allocated = LIVE.load(Ordering::Relaxed) - before;
+        assert_eq!(hits, expected, "{set}, cold");
+        let (warm, hits) = rules.pass(&text, 1);
+        assert_eq!(hits, expected, "{set}, warm");
+        let size = rules.pack.automata(Channel::Text).next();
+        let size = size.expect("a rule reads text");
+        println!(
+            "{set}: {} bytes of text: {:.2} ms cold, {:.2} ms warm, {:.1} times; {} states built, table {} + \
+             sets {} bytes, {allocated} bytes more allocated ({hits} hits)",
+            text.bytes.len(),
+            cold.as_secs_f64() * 1e3,
+            warm.as_secs_f64() * 1e3,
+            cold.as_secs_f64() / warm.as_secs_f64(),
+            size.states,
+            size.table_bytes,
+            size.set_bytes,
+        );
+    }
 }
 
 /// Past the budget: text that leads to a new state at nearly every byte.
@@ -68,7 +97,7 @@ fn hostile(criterion: &mut Criterion) {
         bencher.iter(|| assert_eq!(push_all(&pack, &text, 1), 0));
     });
     group.finish();
-    if std::env::args().any(|argument| argument == "--test") {
+    if is_test() {
         return;
     }
     for megabytes in [1, 10, 100] {
@@ -110,5 +139,5 @@ fn resident_kib() -> String {
     })
 }
 
-criterion_group!(benches, load, hostile);
+criterion_group!(benches, load, first_megabyte, hostile);
 criterion_main!(benches);

@@ -7,51 +7,31 @@
 //! pool where `TTSR_CORPUS` is set, else made here. Every byte asked of the allocator is counted. The
 //! table is warm: its bytes are the pack's, and are printed beside.
 
-#![allow(unsafe_code)] // implementing `GlobalAlloc` is unsafe; this one only counts and passes on
-
 mod common;
+#[path = "common/counting.rs"]
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use common::is_test;
 use common::rules::{Rules, pool, push_all};
 use common::text::Text;
+use counting::LIVE;
 use ttsr::{Channel, Stream};
 
 /// Bytes that each stream reads.
 const READ: usize = 2000;
 
+/// Streams of a busy server.
+const MANY: usize = 100_000;
+
 /// Different slices of text; streams take them in turn.
 const SLICES: usize = 50;
 
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator as it is; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 fn main() {
-    let has = |name: &str| std::env::args().any(|argument| argument == name);
-    let (streams, counts) = if has("--test") || !has("--bench") {
-        (SLICES, &[1, 100][..])
-    } else {
-        (1000, &[1, 100, 1000][..])
+    let (streams, counts) = match is_test() {
+        true => (SLICES, &[1, 100][..]),
+        false => (1000, &[1, 100, 1000][..]),
     };
     let text = Text::of_length(SLICES * READ);
     let slices: Vec<&[u8]> = text.bytes.chunks(READ).collect();
@@ -59,6 +39,10 @@ fn main() {
         for channel in [Channel::Text, Channel::ToolInput] {
             weigh(&Rules::new(&pool(count), channel), &slices, streams);
         }
+    }
+    // So many that what each weighs is all that counts.
+    if !is_test() {
+        weigh(&Rules::new(&pool(1000), Channel::Text), &slices, MANY);
     }
 }
 

@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::Case;
-use common::rules::PART;
+use common::processor::{accumulate, begun, input};
 use common::text::Text;
 use criterion::{Criterion, criterion_group, criterion_main};
-use ttsr::harness::{Hooks, Input, Observation, Processor, Settings, Step};
-use ttsr::{Channel, Event, Pack};
+use ttsr::harness::{Hooks, Input, Observation, Step};
+use ttsr::{Channel, Pack};
 
 /// It has the form of a credential, and is none.
 const KEY: &[u8] = b" AKIA\x51RSTUVWXYZ234567 ";
@@ -44,42 +44,10 @@ fn inputs(text: &Text) -> Vec<Input> {
     text.deltas().map(input).collect()
 }
 
-fn input(delta: &[u8]) -> Input {
-    Input::Event(Event::Delta {
-        part: PART,
-        bytes: delta.to_vec(),
-    })
-}
-
-/// The least that a host does.
-fn accumulate(text: &Text) -> Duration {
-    let deltas: Vec<Vec<u8>> = text.deltas().map(<[u8]>::to_vec).collect();
-    let mut reply = Vec::new();
-    let started = Instant::now();
-    for delta in deltas {
-        reply.extend_from_slice(&delta);
-        black_box(delta);
-    }
-    let took = started.elapsed();
-    assert_eq!(reply, text.bytes);
-    took
-}
-
 /// Time of the deltas, and the decisions that were made from the beginning to the credential.
 fn pass(pack: &Pack, hooks: Hooks, text: &Text) -> (Duration, usize) {
-    let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+    let mut processor = begun(pack, hooks);
     let mut steps = Vec::new();
-    processor.begin("msg_1", &mut steps);
-    processor.step(Duration::ZERO, Input::Sent, &mut steps);
-    let start = Event::PartStart {
-        part: PART,
-        name: "0".to_owned(),
-        channel: Channel::Text,
-        tool: None,
-        call: None,
-    };
-    processor.step(Duration::ZERO, Input::Event(start), &mut steps);
-    steps.clear();
     let inputs = inputs(text);
     let started = Instant::now();
     for input in inputs {

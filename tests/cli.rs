@@ -325,6 +325,95 @@ fn a_folder_is_walked_in_order_and_its_links_are_not_followed() {
     fs::remove_dir_all(&root).unwrap();
 }
 
+/// Replaces every number but counts of what was read: times and states vary.
+fn mask(value: &mut serde_json::Value, key: &str) {
+    const COUNTED: [&str; 9] = [
+        "rules_loaded",
+        "patterns",
+        "replies",
+        "parts",
+        "deltas",
+        "bytes",
+        "hits",
+        "patterns_left_out",
+        "state_bytes",
+    ];
+    match value {
+        serde_json::Value::Number(_) if !COUNTED.contains(&key) => *value = "number".into(),
+        serde_json::Value::Array(values) => values.iter_mut().for_each(|value| mask(value, key)),
+        serde_json::Value::Object(members) => {
+            for (key, value) in members.iter_mut() {
+                mask(value, key);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn bench(format: &str, more: &[&str]) -> Output {
+    let args = [
+        "bench",
+        "--pack",
+        "packs/demo.toml",
+        "--stream",
+        "recordings/reply.ndjson",
+        "--stream",
+        "recordings/two-streams.ndjson",
+        "--format",
+        format,
+    ];
+    let output = ttsr(args.iter().chain(more).copied()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    output
+}
+
+#[test]
+fn a_benchmark_keeps_its_form() {
+    let output = bench("json", &[]);
+    let mut found: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    mask(&mut found, "");
+    // Which of these rules has more states, and how many, is the matcher's business.
+    let rules = found["rules"].as_array_mut().unwrap();
+    rules.sort_by_key(|rule| rule["rule"].as_str().unwrap().to_owned());
+    for rule in rules {
+        rule["why"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|why| why != "states");
+    }
+    let found = serde_json::to_string_pretty(&found).unwrap() + "\n";
+    let path = folder().join("bench.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &found).unwrap();
+    }
+    assert_eq!(found, fs::read_to_string(path).unwrap());
+}
+
+#[test]
+fn a_benchmark_names_every_rule_of_a_small_pack() {
+    let listed = ttsr(["list", "--pack", "packs/demo.toml", "--format", "json"])
+        .output()
+        .unwrap();
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench.html");
+    let quiet = bench("html", &["--out", page.to_str().unwrap()]);
+    assert!(quiet.stdout.is_empty());
+    let page = fs::read_to_string(page).unwrap();
+    let human = bench("human", &[]);
+    let rules = events(&listed, "rule");
+    assert!(!rules.is_empty());
+    for rule in rules {
+        let rule: serde_json::Value = serde_json::from_str(&rule).unwrap();
+        let id = rule["rule"].as_str().unwrap();
+        assert!(stdout(&human).contains(id), "{id}");
+        assert!(page.contains(&format!("<code>{id}</code>")), "{id}");
+    }
+    assert!(page.starts_with("<!doctype html>"));
+    assert!(page.matches("<svg").count() >= 2 && page.contains("prefers-color-scheme: dark"));
+    for outside in ["http", "src=", "href=", "<script", "url(", "@import"] {
+        assert!(!page.contains(outside), "the page asks for {outside}");
+    }
+}
+
 #[test]
 fn no_command_is_wrong_usage() {
     let output = ttsr([]).output().unwrap();
@@ -345,6 +434,7 @@ fn help_and_version_are_data() {
         (&["scan", "--help"], "--channel <CHANNEL>"),
         (&["check", "--help"], "<PATH>..."),
         (&["list", "--help"], "--pack <PACK>"),
+        (&["bench", "--help"], "--stream <FILE>"),
     ] {
         let output = ttsr(args.iter().copied()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{args:?}");

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
+#[cfg(feature = "harness")]
+pub(crate) mod processor;
 pub(crate) mod rescan;
 pub(crate) mod rules;
 pub(crate) mod text;
@@ -12,6 +14,12 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Throughput};
 
 use text::Text;
+
+/// Whether cases only have to run once: everything that takes long is left out then.
+pub(crate) fn is_test() -> bool {
+    let has = |name: &str| std::env::args().any(|argument| argument == name);
+    has("--test") || !has("--bench")
+}
 
 /// A case to be timed: what one pass over it reads, and how many hits it must have.
 pub(crate) struct Case {

@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind, PatternSet};
 
 use super::text::Text;
@@ -17,12 +18,22 @@ pub(crate) struct Rescan {
 
 impl Rescan {
     pub(crate) fn new(patterns: &[String], ending: &[u8]) -> Rescan {
-        // Room for all states the text visits: the engine falls back to its slowest search without.
+        // Room for all states the text visits: the engine falls back to its slowest search without. The text
+        // is ASCII, so Unicode's classes would only make it larger: gitleaks takes over ten gigabytes.
         let config = Regex::config()
             .hybrid_cache_capacity(64 << 20)
-            .nfa_size_limit(None)
+            .nfa_size_limit(Some(1 << 30))
             .match_kind(MatchKind::All);
-        let regex = Regex::builder().configure(config).build_many(patterns);
+        let build = |unicode| {
+            let syntax = syntax::Config::new().unicode(unicode).utf8(false);
+            let config = config.clone().utf8_empty(false);
+            let regex = Regex::builder()
+                .configure(config)
+                .syntax(syntax)
+                .build_many(patterns);
+            regex.map_err(Box::new)
+        };
+        let regex = build(false).or_else(|_| build(true));
         Rescan {
             regex: regex.expect("the patterns parse"),
             ending: ending.to_vec(),

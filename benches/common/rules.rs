@@ -2,12 +2,14 @@
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use regex_automata::meta::Regex;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use ttsr::{Channel, Limits, Pack, PartId, Pattern, Rule, Stream};
 
+use super::is_test;
 use super::text::{Text, corpus};
 
 pub(crate) const PART: PartId = PartId(0);
@@ -19,12 +21,44 @@ const BROKEN: usize = 40;
 pub(crate) fn pool(count: usize) -> Vec<String> {
     let Some(corpus) = corpus() else {
         eprintln!("TTSR_CORPUS is not set: patterns and text made here are used");
-        let made = |n| format!(r"(?i)\bneedle{n}_[a-z]{{2,9}}\s*[:=]\s*\w+");
-        return (0..count).map(made).collect();
+        return made(count);
     };
     let file = corpus.join("rules/pool-7000.txt");
     let text = std::fs::read_to_string(file).expect("the corpus holds pool-7000.txt");
     text.lines().take(count).map(str::to_owned).collect()
+}
+
+/// The sets of rules that a bench goes through, by name; few where cases only have to run once.
+pub(crate) fn sets() -> Vec<(String, Vec<String>)> {
+    let counts: &[usize] = if is_test() {
+        &[1, 100]
+    } else {
+        &[1, 10, 100, 1000, 5000]
+    };
+    let of_pool = counts
+        .iter()
+        .map(|&count| (format!("{count} rules"), pool(count)));
+    let mut sets: Vec<_> = of_pool.collect();
+    sets.extend(gitleaks().map(|patterns| ("gitleaks".to_owned(), patterns)));
+    sets.sort_by_key(|(_, patterns)| patterns.len());
+    sets
+}
+
+/// The rules of gitleaks, where the corpus is at hand.
+pub(crate) fn gitleaks() -> Option<Vec<String>> {
+    let file = std::fs::read_to_string(corpus()?.join("rules/gitleaks.jsonl"));
+    let file = file.expect("the corpus holds gitleaks.jsonl");
+    let patterns = file.lines().filter_map(|line| {
+        let value: serde_json::Value = serde_json::from_str(line).ok()?;
+        Some(value["pattern"].as_str()?.to_owned())
+    });
+    Some(patterns.collect())
+}
+
+/// Patterns made here: the same everywhere.
+pub(crate) fn made(count: usize) -> Vec<String> {
+    let made = |n| format!(r"(?i)\bneedle{n}_[a-z]{{2,9}}\s*[:=]\s*\w+");
+    (0..count).map(made).collect()
 }
 
 /// A rule for each pattern, on that channel.
@@ -40,37 +74,61 @@ pub(crate) fn pack(patterns: &[String], channel: Channel, limits: Limits) -> Pac
     builder.build().expect("the patterns load")
 }
 
+/// Text that breaks one pattern of 40, from the first: each by itself, with a space around it.
+pub(crate) fn broken(patterns: &[String]) -> Vec<u8> {
+    let samples = patterns.iter().step_by(BROKEN).map(|pattern| {
+        let hir = regex_syntax::parse(pattern).expect("the pattern parses");
+        let mut text = String::new();
+        sample(&hir, &mut text);
+        format!("{text} ")
+    });
+    format!(" {}", samples.collect::<String>()).into()
+}
+
 /// A pack on one channel, and what it must find.
 pub(crate) struct Rules {
     pub(crate) pack: Pack,
     pub(crate) channel: Channel,
-    /// The naive model: each pattern by itself, searched in the whole of a part.
-    model: Vec<Regex>,
+    /// The naive model: each pattern by itself, searched in the whole of a part; and whether it asks for an
+    /// edge of the text.
+    model: Arc<[(Regex, bool)]>,
     /// What every part ends with, after the time was taken: it breaks some rules.
     pub(crate) ending: Vec<u8>,
 }
 
 impl Rules {
     pub(crate) fn new(patterns: &[String], channel: Channel) -> Rules {
-        let regex = |text: &String| Regex::new(text).expect("the pattern parses");
-        let samples = patterns.iter().step_by(BROKEN).map(|pattern| {
-            let hir = regex_syntax::parse(pattern).expect("the pattern parses");
-            let mut text = String::new();
-            sample(&hir, &mut text);
-            format!("{text} ")
-        });
+        let regex = |text: &String| {
+            let hir = regex_syntax::parse(text).expect("the pattern parses");
+            let has_edge = hir.properties().look_set().contains_anchor();
+            let config = Regex::config().nfa_size_limit(None);
+            let regex = Regex::builder().configure(config).build(text);
+            (regex.expect("the pattern parses"), has_edge)
+        };
         Rules {
             pack: pack(patterns, channel, Limits::default()),
             channel,
             model: patterns.iter().map(regex).collect(),
-            ending: format!(" {}", samples.collect::<String>()).into(),
+            ending: broken(patterns),
+        }
+    }
+
+    /// The same rules with a table that has read nothing.
+    pub(crate) fn loaded_again(&self) -> Rules {
+        let rules = self.pack.rules().iter().cloned();
+        let builder = rules.fold(Pack::builder(), |pack, rule| pack.rule(rule));
+        Rules {
+            pack: builder.build().expect("the rules were loaded before"),
+            channel: self.channel,
+            model: Arc::clone(&self.model),
+            ending: self.ending.clone(),
         }
     }
 
     /// Number of rules that are broken in a part of this text and the ending.
     pub(crate) fn hits(&self, text: &[u8]) -> usize {
         let text = [text, &self.ending].concat();
-        let broken = self.model.iter().filter(|regex| regex.is_match(&text));
+        let broken = self.model.iter().filter(|(regex, _)| regex.is_match(&text));
         let hits = broken.count();
         assert!(hits > 0, "the ending breaks no rule");
         hits
@@ -82,7 +140,26 @@ impl Rules {
         for (number, delta) in text.deltas().enumerate() {
             parts[number % streams].extend_from_slice(delta);
         }
-        parts.iter().map(|part| self.hits(part)).sum()
+        parts
+            .iter_mut()
+            .for_each(|part| part.extend_from_slice(&self.ending));
+        // Thousands of parts by thousands of patterns are too many searches: what matches nowhere in all of
+        // them together matches in none, unless it asks for an edge of the text.
+        let together = parts.join(&b"\n\n"[..]);
+        let may_match = |regex: &&(Regex, bool)| regex.1 || regex.0.is_match(&together);
+        let candidates: Vec<&Regex> = self
+            .model
+            .iter()
+            .filter(may_match)
+            .map(|(regex, _)| regex)
+            .collect();
+        let hits = |part: &Vec<u8>| {
+            candidates
+                .iter()
+                .filter(|regex| regex.is_match(part))
+                .count()
+        };
+        parts.iter().map(hits).sum()
     }
 
     /// A stream with an open part; tool input is inside its argument already.

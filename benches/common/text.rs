@@ -2,9 +2,10 @@
 
 #![allow(dead_code)] // shared; each bench uses some of it
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// Bytes of sources from cargo's registry.
+/// Bytes of sources.
 const SOURCES: usize = 10 << 20;
 
 /// Sizes of deltas where no measured ones are at hand: OpenAI's deciles, from 0 to 90 %.
@@ -59,6 +60,29 @@ impl Text {
         Text::of_bytes(bytes)
     }
 
+    /// The parts of a kind (`text`, `reasoning`) in the corpus' streams, one behind the other, up to that
+    /// length, in the deltas in which they were recorded.
+    pub(crate) fn as_recorded(corpus: &Path, kind: &str, length: usize) -> Text {
+        let (mut bytes, mut deltas) = (Vec::new(), vec![0]);
+        for file in files(&corpus.join("streams")) {
+            for line in lines(&file) {
+                for delta in line["deltas"].as_array().into_iter().flatten() {
+                    let part = delta[0].as_u64().expect("the index of a part") as usize;
+                    let text = delta[1].as_str().unwrap_or_default();
+                    if line["parts"][part]["kind"] == kind
+                        && !text.is_empty()
+                        && bytes.len() < length
+                    {
+                        bytes.extend_from_slice(text.as_bytes());
+                        deltas.push(bytes.len() as u32);
+                    }
+                }
+            }
+        }
+        make_ascii(&mut bytes);
+        Text { bytes, deltas }
+    }
+
     /// That text, in deltas of measured sizes.
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Text {
         let sizes = corpus().map_or_else(|| SIZES.to_vec(), |corpus| sizes(&corpus));
@@ -110,6 +134,16 @@ impl Text {
         Text {
             bytes: self.bytes[..end].to_vec(),
             deltas,
+        }
+    }
+
+    /// This text and behind it another, each in its own deltas.
+    pub(crate) fn followed_by(&self, other: &Text) -> Text {
+        let length = self.bytes.len() as u32;
+        let deltas = other.deltas.iter().skip(1).map(|cut| cut + length);
+        Text {
+            bytes: [&self.bytes[..], &other.bytes].concat(),
+            deltas: self.deltas.iter().copied().chain(deltas).collect(),
         }
     }
 
@@ -188,34 +222,86 @@ fn lines(file: &Path) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// Appends Rust, Markdown, JavaScript and Python sources, each file once, in a fixed order.
+/// Appends sources of this machine, no text twice, in a fixed order: as much of each language as there is,
+/// up to a fourth of the whole, and Rust for the rest.
 fn sources(bytes: &mut Vec<u8>) {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let Some(home) = home else { return };
     let end = bytes.len() + SOURCES;
-    let mut folders = vec![home.join("registry/src")];
-    while let Some(folder) = folders.pop() {
-        for path in files(&folder).into_iter().rev() {
-            if path.is_dir() {
-                folders.push(path);
-            } else if is_source(&path) && bytes.len() < end {
-                // No file may weigh too much, and tables of data are no text.
-                let text = std::fs::read(&path).unwrap_or_default();
-                if text.len() < 100 << 10 && !path.to_string_lossy().contains("table") {
-                    bytes.extend(text);
-                }
-            }
-        }
-        if bytes.len() >= end {
-            return bytes.truncate(end);
+    let mut seen = HashSet::new();
+    for extensions in [&["md"][..], &["js", "mjs", "ts"], &["py"], &["rs"]] {
+        let most = match extensions {
+            ["rs"] => end,
+            _ => bytes.len() + SOURCES / 4,
+        };
+        for folder in source_folders() {
+            sources_below(folder, extensions, most, &mut seen, bytes);
         }
     }
 }
 
-fn is_source(path: &Path) -> bool {
+/// Where sources are on a developer's machine: cargo's registry, the toolchain with its docs, Python's
+/// library, Node's modules.
+fn source_folders() -> Vec<PathBuf> {
+    let home = |variable: &str, below: &str| {
+        let named = std::env::var_os(variable).map(PathBuf::from);
+        named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(below)))
+    };
+    let homes = [
+        home("CARGO_HOME", ".cargo").map(|home| home.join("registry/src")),
+        home("RUSTUP_HOME", ".rustup").map(|home| home.join("toolchains")),
+    ];
+    let installed = [
+        "/usr/lib/python3",
+        "/usr/local/lib",
+        "/usr/lib/node_modules",
+    ];
+    let mut folders: Vec<PathBuf> = homes.into_iter().flatten().collect();
+    folders.extend(files(Path::new("/usr/lib")).into_iter().filter(|path| {
+        // Debian keeps the library beside, in a folder with the version.
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("python3."))
+    }));
+    folders.extend(installed.map(PathBuf::from));
+    folders
+}
+
+fn sources_below(
+    folder: PathBuf,
+    extensions: &[&str],
+    most: usize,
+    seen: &mut HashSet<u64>,
+    bytes: &mut Vec<u8>,
+) {
+    let mut waiting = vec![folder];
+    while let Some(path) = waiting.pop() {
+        if bytes.len() >= most {
+            return bytes.truncate(most);
+        }
+        // Links may lead in circles, and to what is read anyway.
+        if path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            waiting.extend(files(&path).into_iter().rev());
+        } else if has_extension(&path, extensions) {
+            // No file may weigh too much, and tables of data are no text.
+            let text = std::fs::read(&path).unwrap_or_default();
+            let is_text = text.len() < 100 << 10 && !path.to_string_lossy().contains("table");
+            if is_text && seen.insert(fingerprint(&text)) {
+                bytes.extend(text);
+            }
+        }
+    }
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
-    matches!(extension, Some("rs" | "md" | "js" | "py"))
+    extension.is_some_and(|extension| extensions.contains(&extension))
+}
+
+/// FNV-1a.
+fn fingerprint(text: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3);
+    text.iter().fold(0xCBF2_9CE4_8422_2325, step)
 }
 
 /// Sizes of OpenAI's text deltas: the measured quantiles.
@@ -242,7 +328,7 @@ fn cut(length: usize, sizes: &[usize]) -> Vec<u32> {
 }
 
 /// The same numbers in every run (xorshift).
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Default for Random {
     fn default() -> Random {
@@ -251,7 +337,7 @@ impl Default for Random {
 }
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

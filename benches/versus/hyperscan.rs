@@ -2,14 +2,17 @@
 //! Interface: `hs_compile.h` and `hs_runtime.h` of Hyperscan 5.4.
 #![allow(unsafe_code)] // a C library is called; nothing of this is in the crate
 
-use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::{null, null_mut};
 use std::time::Instant;
 
 use libloading::{Library as Shared, Symbol};
 
+use crate::common::text::Text;
+use crate::duel::Engine;
+
 /// Report each expression at most once in a stream.
-pub(crate) const SINGLE_MATCH: u32 = 8;
+const SINGLE_MATCH: u32 = 8;
 
 const MODE_STREAM: c_uint = 2;
 
@@ -41,8 +44,12 @@ struct CompileError {
     expression: c_int,
 }
 
-/// The shared library.
-pub(crate) struct Library(Shared);
+/// A shared library: Vectorscan or Hyperscan.
+pub(crate) struct Library {
+    shared: Shared,
+    /// With its version.
+    pub(crate) name: String,
+}
 
 /// Patterns compiled for streaming.
 pub(crate) struct Database<'a> {
@@ -50,21 +57,59 @@ pub(crate) struct Database<'a> {
     database: *mut c_void,
     scratch: *mut c_void,
     scan: Scan,
+    flags: u32,
+    patterns: usize,
+    /// Seconds.
+    pub(crate) compiled_in: f64,
 }
 
 impl Library {
-    pub(crate) fn load() -> Option<Library> {
-        let names = ["libhs.so.5", "libhs.so", "libhs.dylib"];
-        // SAFETY: the library's initialisers do nothing but detect the processor.
-        names
+    /// The one that is installed, and those that `TTSR_LIBHS` names.
+    pub(crate) fn all() -> Vec<Library> {
+        let installed = ["libhs.so.5", "libhs.so", "libhs.dylib"];
+        let mut libraries: Vec<Library> = installed
             .iter()
-            .find_map(|name| unsafe { Shared::new(*name) }.ok())
-            .map(Library)
+            .find_map(|name| Library::open(name))
+            .into_iter()
+            .collect();
+        let named = std::env::var("TTSR_LIBHS").unwrap_or_default();
+        for path in named.split(':').filter(|path| !path.is_empty()) {
+            match Library::open(path) {
+                Some(library) => libraries.push(library),
+                None => println!("TTSR_LIBHS: {path} cannot be loaded"),
+            }
+        }
+        libraries
+    }
+
+    fn open(name: &str) -> Option<Library> {
+        // SAFETY: the library's initialisers do nothing but detect the processor.
+        let shared = unsafe { Shared::new(name) }.ok()?;
+        let mut library = Library {
+            shared,
+            name: String::new(),
+        };
+        let version: unsafe extern "C" fn() -> *const c_char = library.symbol("hs_version");
+        // SAFETY: the version is a static string that ends in NUL.
+        let version = unsafe { CStr::from_ptr(version()) }.to_string_lossy();
+        // "5.4.0 2023-03-12": Vectorscan forked at 5.4 and counts on from 5.4.6.
+        let number = version.split(' ').next().unwrap_or_default();
+        let patch = number
+            .rsplit('.')
+            .next()
+            .and_then(|patch| patch.parse().ok());
+        let product = if patch.is_some_and(|patch: u32| patch >= 6) {
+            "Vectorscan"
+        } else {
+            "Hyperscan"
+        };
+        library.name = format!("{product} {number}");
+        Some(library)
     }
 
     fn symbol<T: Copy>(&self, name: &str) -> T {
         // SAFETY: every call below names the function's C type.
-        let symbol: Symbol<'_, T> = unsafe { self.0.get(name.as_bytes()) }.expect(name);
+        let symbol: Symbol<'_, T> = unsafe { self.shared.get(name.as_bytes()) }.expect(name);
         *symbol
     }
 
@@ -76,10 +121,17 @@ impl Library {
         patterns
     }
 
-    pub(crate) fn compile(&self, patterns: &[String], flags: u32) -> Database<'_> {
+    /// The patterns compiled as they are, and so that each is reported once in a stream.
+    pub(crate) fn compile_all(&self, patterns: &[String]) -> [Database<'_>; 2] {
+        [0, SINGLE_MATCH].map(|flags| self.compile(patterns, flags))
+    }
+
+    fn compile(&self, patterns: &[String], flags: u32) -> Database<'_> {
+        let started = Instant::now();
         let database = self
             .try_compile(patterns, flags)
             .expect("the patterns were accepted");
+        let compiled_in = started.elapsed().as_secs_f64();
         let mut scratch = null_mut();
         let alloc: unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int =
             self.symbol("hs_alloc_scratch");
@@ -90,6 +142,9 @@ impl Library {
             database,
             scratch,
             scan: self.symbol("hs_scan_stream"),
+            flags,
+            patterns: patterns.len(),
+            compiled_in,
         }
     }
 
@@ -188,47 +243,51 @@ impl Database<'_> {
             )
         };
     }
+}
 
-    pub(crate) fn stream_bytes(&self) -> usize {
-        let size: unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int =
-            self.library.symbol("hs_stream_size");
-        let mut bytes = 0;
-        // SAFETY: the database is valid.
-        assert_eq!(unsafe { size(self.database, &mut bytes) }, 0);
-        bytes
+impl Engine for Database<'_> {
+    fn name(&self) -> String {
+        let mode = if self.flags == SINGLE_MATCH {
+            ", single match"
+        } else {
+            ""
+        };
+        format!("{}{mode}", self.library.name)
     }
 
-    /// The first end of each pattern.
-    pub(crate) fn firsts(&self, bytes: &[u8], cuts: &[u32], patterns: usize) -> Vec<Option<u64>> {
-        let mut firsts: Vec<Option<u64>> = vec![None; patterns];
+    fn firsts(&mut self, text: &Text) -> Option<Vec<Option<u64>>> {
+        let mut firsts: Vec<Option<u64>> = vec![None; self.patterns];
         let with = (&raw mut firsts).cast();
         let stream = self.open();
-        for cut in cuts.windows(2) {
-            self.scan(stream, &bytes[cut[0] as usize..cut[1] as usize], note, with);
-        }
+        text.deltas()
+            .for_each(|delta| self.scan(stream, delta, note, with));
         self.close(stream, note, with);
-        firsts
+        Some(firsts)
     }
 
-    pub(crate) fn time(&self, bytes: &[u8], cuts: &[u32], streams: usize) -> f64 {
+    fn seconds(&mut self, text: &Text, streams: usize) -> f64 {
         let open: Vec<*mut c_void> = (0..streams).map(|_| self.open()).collect();
         let mut hits = 0u64;
         let with = (&raw mut hits).cast();
         let mut next = 0;
         let started = Instant::now();
-        for cut in cuts.windows(2) {
-            self.scan(
-                open[next],
-                &bytes[cut[0] as usize..cut[1] as usize],
-                count,
-                with,
-            );
+        for delta in text.deltas() {
+            self.scan(open[next], delta, count, with);
             next = if next + 1 == streams { 0 } else { next + 1 };
         }
         let seconds = started.elapsed().as_secs_f64();
         open.into_iter()
             .for_each(|stream| self.close(stream, count, with));
         seconds
+    }
+
+    fn stream_bytes(&self) -> Option<usize> {
+        let size: unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int =
+            self.library.symbol("hs_stream_size");
+        let mut bytes = 0;
+        // SAFETY: the database is valid.
+        assert_eq!(unsafe { size(self.database, &mut bytes) }, 0);
+        Some(bytes)
     }
 }
 

@@ -4,6 +4,7 @@
 //! else on the standard error.
 
 mod args;
+mod bench;
 mod check;
 mod chunk;
 mod demo;
@@ -45,6 +46,7 @@ enum Command {
     Check(check::Options),
     Test(test::Options),
     List(list::Options),
+    Bench(bench::Options),
 }
 
 /// How a command that ran to its end ended.
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Test(options) => test::run(&options),
         Command::List(options) => list::run(&options),
+        Command::Bench(options) => bench::run(&options),
     };
     ExitCode::from(match ended {
         Ok(Outcome::Clean) => 0,

@@ -86,7 +86,8 @@ fn probe(rule: &Rule) -> Rule {
     probe
 }
 
-fn build(rules: impl Iterator<Item = Rule>) -> Result<Pack, Stop> {
+/// A pack of rules that were loaded before.
+pub(crate) fn build(rules: impl Iterator<Item = Rule>) -> Result<Pack, Stop> {
     let builder = rules.fold(Pack::builder(), |builder, rule| builder.rule(rule));
     builder
         .build()

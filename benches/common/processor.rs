@@ -1,0 +1,65 @@
+//! The reference loop, begun and fed, and the bare one.
+
+#![allow(dead_code)] // shared; each bench uses some of it
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use ttsr::harness::{Hooks, Input, Processor, Settings};
+use ttsr::{Channel, Event, Pack};
+
+use super::rules::PART;
+use super::text::Text;
+
+/// A loop whose request was sent, with an open part of text.
+pub(crate) fn begun(pack: &Pack, hooks: Hooks) -> Processor {
+    let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+    let mut steps = Vec::new();
+    processor.begin("msg_1", &mut steps);
+    processor.step(Duration::ZERO, Input::Sent, &mut steps);
+    let start = Event::PartStart {
+        part: PART,
+        name: "0".to_owned(),
+        channel: Channel::Text,
+        tool: None,
+        call: None,
+    };
+    processor.step(Duration::ZERO, Input::Event(start), &mut steps);
+    processor
+}
+
+/// A delta of that part, in a vector of its own.
+pub(crate) fn input(delta: &[u8]) -> Input {
+    Input::Event(Event::Delta {
+        part: PART,
+        bytes: delta.to_vec(),
+    })
+}
+
+/// The least that a host does: keep the deltas. Every one is a vector of its own, dropped once it is kept.
+pub(crate) fn accumulate(text: &Text) -> Duration {
+    let deltas: Vec<Vec<u8>> = text.deltas().map(<[u8]>::to_vec).collect();
+    let mut reply = Vec::new();
+    let started = Instant::now();
+    for delta in deltas {
+        reply.extend_from_slice(&delta);
+        black_box(delta);
+    }
+    let took = started.elapsed();
+    assert_eq!(reply, text.bytes);
+    took
+}
+
+/// The same through the loop, without hooks.
+pub(crate) fn step_all(pack: &Pack, text: &Text) -> Duration {
+    let mut processor = begun(pack, Hooks::default());
+    let mut steps = Vec::new();
+    let inputs: Vec<Input> = text.deltas().map(input).collect();
+    let started = Instant::now();
+    for input in inputs {
+        processor.step(Duration::ZERO, input, &mut steps);
+        black_box(&steps);
+        steps.clear();
+    }
+    started.elapsed()
+}

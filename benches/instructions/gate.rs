@@ -1,0 +1,197 @@
+//! Runs the cases under callgrind and compares what it counts with the committed file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use serde::Deserialize;
+
+use crate::cases;
+
+/// How much more than the file's count is too much.
+const BAND: f64 = 0.03;
+
+/// The committed file.
+#[derive(Debug, Default, Deserialize)]
+struct Counts {
+    /// What `rustc --version` says.
+    rustc: String,
+    /// The processor, as far as it chooses between paths.
+    processor: String,
+    /// Instructions of a whole pass, by case.
+    instructions: BTreeMap<String, u64>,
+}
+
+/// What was counted of a case.
+struct Counted {
+    instructions: u64,
+    pieces: u64,
+}
+
+/// Prints the table; fails where a case is dearer than the file allows, or not in it.
+pub(crate) fn check() -> ExitCode {
+    if !has_valgrind() {
+        println!(
+            "instructions: valgrind is not installed, so nothing is counted and nothing is checked"
+        );
+        return ExitCode::SUCCESS;
+    }
+    let known = read();
+    let here = environment();
+    let is_same = known.rustc == here.rustc && known.processor == here.processor;
+    println!("{} on {}", here.rustc, here.processor);
+    if !is_same {
+        println!(
+            "note: the counts were taken with {} on {}, so they are printed and not compared",
+            known.rustc, known.processor
+        );
+    }
+    println!("| case | instructions | a piece | of the file | |\n|---|---|---|---|---|");
+    let mut failed = 0;
+    for &name in cases::NAMES {
+        let counted = count(name);
+        let of_file = known
+            .instructions
+            .get(name)
+            .map(|&before| counted.instructions as f64 / before as f64);
+        let verdict = verdict(of_file);
+        failed += usize::from(verdict.is_failure && is_same);
+        println!(
+            "| {name} | {} | {:.1} | {} | {} |",
+            counted.instructions,
+            counted.instructions as f64 / counted.pieces as f64,
+            of_file.map_or("none".to_owned(), |ratio| format!("{:.1} %", ratio * 100.0)),
+            verdict.words,
+        );
+    }
+    if failed == 0 {
+        return ExitCode::SUCCESS;
+    }
+    println!(
+        "{failed} cases failed. Where that is meant: cargo bench --all-features --bench instructions -- --update"
+    );
+    ExitCode::FAILURE
+}
+
+/// Counts everything anew and writes the file.
+pub(crate) fn update() -> ExitCode {
+    if !has_valgrind() {
+        println!("instructions: valgrind is not installed");
+        return ExitCode::FAILURE;
+    }
+    let mut counts = environment();
+    for &name in cases::NAMES {
+        let counted = count(name);
+        println!("{name}: {}", counted.instructions);
+        counts
+            .instructions
+            .insert(name.to_owned(), counted.instructions);
+    }
+    let text = format!(
+        "# Instructions of each case, under callgrind. Written by:\n\
+         #     cargo bench --all-features --bench instructions -- --update\n\n{}",
+        toml_of(&counts)
+    );
+    std::fs::write(file(), text).expect("the file can be written");
+    println!("written to {}", file().display());
+    ExitCode::SUCCESS
+}
+
+struct Verdict {
+    words: &'static str,
+    is_failure: bool,
+}
+
+fn verdict(of_file: Option<f64>) -> Verdict {
+    let (words, is_failure) = match of_file {
+        None => ("not in the file: update it", true),
+        Some(ratio) if ratio > 1.0 + BAND => ("DEARER", true),
+        // Cheaper is no failure, but a file that is not updated hides the next slip.
+        Some(ratio) if ratio < 1.0 - BAND => ("cheaper: update the file", false),
+        Some(_) => ("", false),
+    };
+    Verdict { words, is_failure }
+}
+
+/// Runs this program for one case in a process of its own, under callgrind.
+fn count(name: &str) -> Counted {
+    let program = std::env::current_exe().expect("a program knows where it is");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--collect-atstart=no"])
+        .arg("--toggle-collect=*measured_pass*")
+        .arg("--callgrind-out-file=/dev/null")
+        .arg(program)
+        .args(["--case", name])
+        .output()
+        .expect("valgrind was found before");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`{name}` failed:\n{said}");
+    let collected = said
+        .lines()
+        .find_map(|line| line.split("Collected :").nth(1));
+    let pieces = String::from_utf8_lossy(&output.stdout);
+    let counted = Counted {
+        instructions: collected
+            .and_then(|count| count.trim().parse().ok())
+            .expect("callgrind says its count"),
+        pieces: pieces.trim().parse().expect("the case says its pieces"),
+    };
+    assert!(
+        counted.instructions > counted.pieces,
+        "`{name}`: the pass was not counted"
+    );
+    counted
+}
+
+fn has_valgrind() -> bool {
+    let version = Command::new("valgrind").arg("--version").output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+fn environment() -> Counts {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let version = Command::new(rustc).arg("--version").output();
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    Counts {
+        rustc: version.unwrap_or_else(|_| "an unknown compiler".to_owned()),
+        processor: processor().to_owned(),
+        instructions: BTreeMap::new(),
+    }
+}
+
+/// Valgrind shows AVX2 to the program where the machine has it, and never AVX-512.
+#[cfg(target_arch = "x86_64")]
+fn processor() -> &'static str {
+    match std::arch::is_x86_feature_detected!("avx2") {
+        true => "x86_64 with AVX2",
+        false => "x86_64 without AVX2",
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn processor() -> &'static str {
+    std::env::consts::ARCH
+}
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/instructions/counts.toml")
+}
+
+fn read() -> Counts {
+    let text = std::fs::read_to_string(file()).unwrap_or_default();
+    match text.is_empty() {
+        true => Counts::default(),
+        false => toml::from_str(&text).expect("counts.toml is as `--update` writes it"),
+    }
+}
+
+/// The `toml` of the crate only reads, and this is little to write.
+fn toml_of(counts: &Counts) -> String {
+    let line = |(name, count): (&String, &u64)| format!("{name:?} = {count}\n");
+    format!(
+        "rustc = {:?}\nprocessor = {:?}\n\n[instructions]\n{}",
+        counts.rustc,
+        counts.processor,
+        counts.instructions.iter().map(line).collect::<String>(),
+    )
+}

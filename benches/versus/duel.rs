@@ -1,0 +1,127 @@
+//! How engines are timed against each other: in turn, round by round, with the median of the ratios.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::common::text::Text;
+use crate::ours::Ours;
+
+/// Anything that can be fed deltas.
+pub(crate) trait Engine {
+    fn name(&self) -> String;
+
+    /// First end of each rule in the text as one stream, unless the engine does not know ends.
+    fn firsts(&mut self, text: &Text) -> Option<Vec<Option<u64>>> {
+        let _ = text;
+        None
+    }
+
+    /// Which rules the text breaks, for engines that know no more.
+    fn broken(&mut self, text: &Text) -> Option<Vec<bool>> {
+        let _ = text;
+        None
+    }
+
+    /// Time of one pass over deltas that so many streams take in turn.
+    fn seconds(&mut self, text: &Text, streams: usize) -> f64;
+
+    /// What an open stream weighs, where the engine says.
+    fn stream_bytes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// How the text arrives.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) streams: usize,
+}
+
+impl Case {
+    pub(crate) fn new(name: &'static str, streams: usize) -> Case {
+        Case { name, streams }
+    }
+}
+
+/// A case for one set of rules.
+pub(crate) struct Duel<'a> {
+    pub(crate) set: &'a str,
+    pub(crate) case: &'a Case,
+    pub(crate) text: &'a Text,
+    pub(crate) rounds: usize,
+}
+
+/// What an engine took in a case.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) rules: String,
+    pub(crate) case: &'static str,
+    pub(crate) engine: String,
+    /// Median.
+    pub(crate) nanoseconds_per_delta: f64,
+    /// Median.
+    pub(crate) gigabytes_per_second: f64,
+    /// Median over the rounds of its time by ours of the same round.
+    pub(crate) ratio: f64,
+}
+
+impl Duel<'_> {
+    /// Our row first, then those of the others.
+    pub(crate) fn fight(&self, ours: &mut Ours, others: &mut [Box<dyn Engine + '_>]) -> Vec<Row> {
+        let mut times: Vec<Vec<f64>> = vec![Vec::new(); others.len() + 1];
+        for round in 0..=self.rounds {
+            let first = ours.seconds(self.text, self.case.streams);
+            let others = others
+                .iter_mut()
+                .map(|engine| engine.seconds(self.text, self.case.streams));
+            let all: Vec<f64> = std::iter::once(first).chain(others).collect();
+            // The first round builds states and fills caches, for all.
+            if round > 0 {
+                times
+                    .iter_mut()
+                    .zip(all)
+                    .for_each(|(times, seconds)| times.push(seconds));
+            }
+        }
+        let names = std::iter::once(ours.name()).chain(others.iter().map(|engine| engine.name()));
+        names
+            .zip(&times)
+            .map(|(name, seconds)| self.row(name, seconds, &times[0]))
+            .collect()
+    }
+
+    fn row(&self, engine: String, seconds: &[f64], ours: &[f64]) -> Row {
+        let ratios = seconds.iter().zip(ours).map(|(theirs, ours)| theirs / ours);
+        let median_seconds = median(seconds.to_vec());
+        Row {
+            rules: self.set.to_owned(),
+            case: self.case.name,
+            engine,
+            nanoseconds_per_delta: median_seconds * 1e9 / (self.text.deltas.len() - 1) as f64,
+            gigabytes_per_second: self.text.bytes.len() as f64 / median_seconds / 1e9,
+            ratio: median(ratios.collect()),
+        }
+    }
+}
+
+/// The middle one; of an even number the higher of the two.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "| {} | {} | {} | {:.1} ns | {:.4} GB/s | {:.2} |",
+            self.rules,
+            self.case,
+            self.engine,
+            self.nanoseconds_per_delta,
+            self.gigabytes_per_second,
+            self.ratio
+        )
+    }
+}
