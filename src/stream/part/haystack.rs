@@ -109,7 +109,7 @@ impl Haystack {
             self.flush(judge, arg, start, piece.decided);
         }
         let place = |behind: usize| match piece.place {
-            Place::Verbatim(at) => at + len as u64 - behind as u64,
+            Place::Verbatim(at) | Place::Late(at) => at + len as u64 - behind as u64,
             // Inside of what is stood for there is no place: a match ends before it or after it.
             Place::StandIn { start, .. } if behind >= len => start,
             Place::StandIn { end, .. } => end,

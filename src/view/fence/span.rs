@@ -5,8 +5,8 @@
 
 use memchr::memchr;
 
-use super::Out;
 use super::super::piece::{Held, Piece, Sink, Tag};
+use super::Out;
 
 /// The code spans of a text that is read in pieces.
 #[derive(Clone, Debug)]

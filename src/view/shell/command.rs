@@ -336,7 +336,7 @@ fn is_assignment(word: &[u8]) -> bool {
 /// Where a byte begins and ends.
 pub(super) fn ends(place: Place) -> (u64, u64) {
     match place {
-        Place::Verbatim(at) => (at, at + 1),
+        Place::Verbatim(at) | Place::Late(at) => (at, at + 1),
         Place::StandIn { start, end } => (start, end),
     }
 }

@@ -43,7 +43,11 @@ pub(crate) fn measure(pack: &Pack, script: &Script) -> Result<Report, Stop> {
     let bare = Cost::new(time(|| accumulate(script)), script);
     Ok(Report {
         rules_loaded: pack.rules().len(),
-        patterns: pack.rules().iter().map(|rule| rule.any.len()).sum(),
+        patterns: pack
+            .rules()
+            .iter()
+            .map(|rule| rule.condition.any.len())
+            .sum(),
         replies: script.replies.len(),
         parts: script.parts,
         deltas: script.deltas,
@@ -126,7 +130,7 @@ struct Host {
 
 impl Host {
     fn new(pack: &Pack) -> Host {
-        let patterns = pack.rules().iter().flat_map(|rule| &rule.any);
+        let patterns = pack.rules().iter().flat_map(|rule| &rule.condition.any);
         let regexes = patterns.map(|pattern| Regex::new(&pattern.to_regex()).ok());
         let all: Vec<Option<Regex>> = regexes.collect();
         let unread = all.iter().filter(|regex| regex.is_none()).count();
@@ -307,7 +311,8 @@ fn of_patterns(rule: &Rule) -> impl Iterator<Item = Why> {
             .parse(&text)
             .ok()
     };
-    rule.any
+    rule.condition
+        .any
         .iter()
         .filter_map(move |pattern| match parse(pattern.to_regex()) {
             // It was loaded, so what the regex engine cannot read is look-around or a reference back.
