@@ -117,6 +117,9 @@ pub struct Counters {
     /// Matches in progress that were longer than [`Limits::stretch_bytes`](crate::Limits::stretch_bytes)
     /// and were cut there.
     pub cut_matches: u64,
+    /// Lines of edits that were taken for added or removed before that was certain, because too much text
+    /// would have had to wait.
+    pub released_edits: u64,
 }
 
 /// What the parts of a stream found: the hits of the current call, and text kept for each hit.
@@ -168,6 +171,8 @@ struct Quote {
     hit: Hit,
     /// Where the match begins, in bytes of the part as delivered, if that is known.
     start: Option<u64>,
+    /// The file that the text is of, where the text itself says so.
+    file: Option<Arc<str>>,
     /// Up to [`window::WINDOW`] bytes that end where the hit became certain.
     text: Box<str>,
     /// The match inside `text`, in bytes.
@@ -396,7 +401,10 @@ impl Stream {
         };
         let values = MessageValues {
             match_text: self.matched(&hit),
-            path: self.path(hit.part),
+            path: self
+                .quote(&hit)
+                .and_then(|quote| quote.file.as_deref())
+                .or(self.path(hit.part)),
             tool: self.tool_name(hit.part),
             arg: self.arg(&hit),
         };

@@ -1,6 +1,5 @@
 //! The last step of loading: checked rules become automata, conditions and scopes.
 
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use regex_automata::meta::Regex;
@@ -8,16 +7,20 @@ use regex_automata::util::captures::Captures;
 use regex_automata::util::syntax;
 use regex_syntax::hir::Hir;
 
+use crate::detect::entropy::Entropy;
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
 use crate::matcher::confirm::Confirm;
 use crate::matcher::pattern;
 use crate::matcher::{Matcher, Span, TooManyClasses};
-#[cfg(feature = "lookaround")]
-use crate::rule::PatternKind;
-use crate::rule::{Action, Capture, Channel, Condition, Count, Pattern, Rule, Severity, Within};
+use crate::rule::{
+    Action, Capture, Channel, Condition, Count, Pattern, PatternKind, Region, Rule, Severity,
+    Within,
+};
 use crate::verdict::RuleId;
+use crate::view::fold::{Folds, fold_text};
 use crate::view::path::{ArgScope, PathScope, ToolScope};
+use crate::view::piece::{Language, Regions, Tag};
 
 /// What streams need of a pack: for each channel its automata, for each rule its scope and condition.
 #[derive(Debug, Default)]
@@ -35,13 +38,40 @@ pub(crate) struct Compiled {
 pub(crate) struct ChannelRules {
     /// Those that see the text as it is.
     pub(crate) raw: ViewRules,
+    /// Those that see some of it, or see it folded.
+    pub(crate) views: Box<[ViewRules]>,
     /// Whether some rule here has a path scope, so that paths in tool input are worth reading.
     pub(crate) reads_paths: bool,
+}
+
+/// What patterns see of a haystack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sight {
+    /// Where the regions come from; none: patterns see all of it.
+    pub(crate) source: Option<Source>,
+    /// Only what is in all of these.
+    pub(crate) regions: Regions,
+    /// Only what is in this language.
+    pub(crate) language: Option<Language>,
+    /// What they do not tell apart.
+    pub(crate) folds: Folds,
+}
+
+/// The view that finds regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Markdown, in text.
+    Markdown,
+    /// What a tool call adds and removes.
+    Edits,
+    /// The commands of a shell.
+    Shell,
 }
 
 /// The rules that see the same text.
 #[derive(Debug)]
 pub(crate) struct ViewRules {
+    pub(crate) sight: Sight,
     /// Patterns of which the first end is enough.
     pub(crate) matcher: Matcher,
     /// By pattern of the matcher.
@@ -67,6 +97,8 @@ pub(crate) struct SpanRules {
 pub(crate) struct SpanPattern {
     pub(crate) rule: RuleId,
     pub(crate) role: Role,
+    /// Where it is looked for, besides its rule's own arguments.
+    pub(crate) arg: Option<ArgScope>,
     /// Where its group of interest is.
     pub(crate) capture: Option<Captured>,
     text: String,
@@ -121,9 +153,12 @@ pub(crate) enum Extent {
 #[derive(Debug)]
 pub(crate) struct PatternOf {
     pub(crate) rule: RuleId,
+    /// Which of its rule's `any` it is.
+    #[cfg(feature = "lookaround")]
     index: usize,
     /// Where it is looked for, besides its rule's own arguments.
     pub(crate) arg: Option<ArgScope>,
+    text: String,
     /// Built when a span is asked for the first time.
     span: OnceLock<Option<Span>>,
 }
@@ -168,7 +203,7 @@ pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBi
     for (rule, Rule { condition, .. }) in rules.iter().enumerate() {
         let hirs: Vec<Hir> = condition
             .patterns()
-            .map(|pattern| parse(&pattern.to_regex(), limits))
+            .map(|pattern| parse(&seen(pattern), limits))
             .collect();
         states = hirs
             .iter()
@@ -217,7 +252,7 @@ impl ChannelRules {
         compounds: &[Option<Box<Compound>>],
         limits: &Limits,
     ) -> Result<Option<ChannelRules>, TooManyClasses> {
-        let mut raw = ViewBuilder::default();
+        let mut builders = vec![ViewBuilder::default()];
         let mut reads_paths = false;
         for (index, rule) in rules.iter().enumerate() {
             if !rule.on.contains(&channel) {
@@ -225,39 +260,150 @@ impl ChannelRules {
             }
             reads_paths |= !rule.paths.is_empty();
             let id = RuleId(index as u32);
-            match &compounds[index] {
-                None => raw.add_plain(id, rule, &parsed[index]),
-                Some(_) => raw.add_spans(id, rule, limits),
+            let roles = match &compounds[index] {
+                None => Roles::Plain,
+                Some(_) => Roles::Whole,
+            };
+            for (number, (role, pattern)) in numbered(&rule.condition).enumerate() {
+                let builder = builder(&mut builders, Sight::of(pattern, channel));
+                match roles {
+                    Roles::Plain => builder.add_plain(id, number, pattern, &parsed[index][number]),
+                    Roles::Whole => builder.add_whole(id, role, rule, pattern, limits),
+                }
             }
         }
-        if raw.is_empty() {
+        if builders.iter().all(ViewBuilder::is_empty) {
             return Ok(None);
         }
+        let views = builders
+            .into_iter()
+            .map(|builder| builder.build(rules, limits));
+        let mut views = views.collect::<Result<Vec<_>, _>>()?;
         Ok(Some(ChannelRules {
-            raw: raw.build(rules, limits)?,
+            raw: views.remove(0),
+            views: views.into_boxed_slice(),
             reads_paths,
         }))
     }
-}
 
-impl ChannelRules {
+    fn all(&self) -> impl Iterator<Item = &ViewRules> {
+        [&self.raw].into_iter().chain(&self.views)
+    }
+
     /// The rules that read the channel; one may come more than once.
     pub(crate) fn rules(&self) -> impl Iterator<Item = RuleId> {
-        let plain = self.raw.patterns.iter().map(|pattern| pattern.rule);
-        let spans = self.raw.spans.iter().flat_map(|spans| &spans.patterns);
-        plain.chain(spans.map(|pattern| pattern.rule))
+        self.all().flat_map(|view| {
+            let plain = view.patterns.iter().map(|pattern| pattern.rule);
+            let spans = view.spans.iter().flat_map(|spans| &spans.patterns);
+            plain.chain(spans.map(|pattern| pattern.rule))
+        })
     }
 
     /// Every matcher.
     pub(crate) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
-        let spans = self.raw.spans.iter().map(|spans| &spans.matcher);
-        [&self.raw.matcher].into_iter().chain(spans)
+        self.all().flat_map(|view| {
+            let spans = view.spans.iter().map(|spans| &spans.matcher);
+            [&view.matcher].into_iter().chain(spans)
+        })
+    }
+
+    /// Whether rules here want regions from that view.
+    pub(crate) fn wants(&self, source: Source) -> bool {
+        self.views
+            .iter()
+            .any(|view| view.sight.source == Some(source))
+    }
+
+    /// Whether any rule reads text as it is.
+    pub(crate) fn is_raw_only(&self) -> bool {
+        self.views.is_empty() && self.raw.spans.is_empty()
+    }
+}
+
+/// What is wanted of the matches of a rule's patterns.
+#[derive(Clone, Copy)]
+enum Roles {
+    /// The first end.
+    Plain,
+    /// All of each.
+    Whole,
+}
+
+/// Every pattern and what it is to the condition, in the order of [`Condition::patterns`].
+fn numbered(condition: &Condition) -> impl Iterator<Item = (Role, &Pattern)> {
+    let any = condition.any.iter().map(|pattern| (Role::Any, pattern));
+    let all = (0..).map(Role::All).zip(&condition.all);
+    let sequence = (0..).map(Role::Sequence).zip(&condition.sequence);
+    let none = condition.none.iter().map(|pattern| (Role::None, pattern));
+    any.chain(all).chain(sequence).chain(none)
+}
+
+/// The builder for patterns of that sight; the first one is for those that see all.
+fn builder(builders: &mut Vec<ViewBuilder>, sight: Sight) -> &mut ViewBuilder {
+    let known = builders.iter().position(|builder| builder.sight == sight);
+    let index = known.unwrap_or_else(|| {
+        builders.push(ViewBuilder {
+            sight,
+            ..ViewBuilder::default()
+        });
+        builders.len() - 1
+    });
+    &mut builders[index]
+}
+
+impl Sight {
+    fn of(pattern: &Pattern, channel: Channel) -> Sight {
+        let mut sight = Sight::default();
+        for region in &pattern.region {
+            sight.regions = sight.regions | regions(region);
+            if let Region::CodeIn(language) = region {
+                sight.language = Language::new(language);
+            }
+        }
+        for fold in &pattern.fold {
+            // Folds that this build does not have were refused when the pack was checked.
+            sight.folds = sight.folds | Folds::named(fold.name()).unwrap_or_default();
+        }
+        if sight.regions != Regions::default() {
+            sight.source = Some(match channel {
+                Channel::ToolInput if sight.regions.contains(Regions::SHELL) => Source::Shell,
+                Channel::ToolInput => Source::Edits,
+                _ => Source::Markdown,
+            });
+        }
+        sight
+    }
+
+    /// Whether text of that kind is seen.
+    pub(crate) fn sees(&self, tag: Tag) -> bool {
+        tag.regions.contains(self.regions)
+            && self
+                .language
+                .is_none_or(|wanted| tag.language == Some(wanted))
+    }
+}
+
+fn regions(region: &Region) -> Regions {
+    match region {
+        Region::Prose => Regions::PROSE,
+        Region::Code | Region::CodeIn(_) => Regions::CODE,
+        Region::InlineCode => Regions::INLINE_CODE,
+        Region::Quote => Regions::QUOTE,
+        Region::Heading => Regions::HEADING,
+        Region::Added => Regions::ADDED,
+        Region::Removed => Regions::REMOVED,
+        Region::File => Regions::FILE,
+        Region::Shell => Regions::SHELL,
+        Region::Comment => Regions::COMMENT,
+        Region::String => Regions::STRING,
+        Region::CodeOnly => Regions::CODE_ONLY,
     }
 }
 
 /// Collects the patterns that see the same text.
 #[derive(Default)]
 struct ViewBuilder {
+    sight: Sight,
     hirs: Vec<Hir>,
     patterns: Vec<PatternOf>,
     /// By whether text waits for them.
@@ -269,48 +415,45 @@ impl ViewBuilder {
         self.hirs.is_empty() && self.spans.iter().all(|(hirs, _)| hirs.is_empty())
     }
 
-    fn add_plain(&mut self, id: RuleId, rule: &Rule, parsed: &[Hir]) {
-        for (index, (hir, pattern)) in parsed.iter().zip(&rule.condition.any).enumerate() {
-            self.hirs.push(hir.clone());
-            self.patterns.push(PatternOf {
-                rule: id,
-                index,
-                arg: arg_scope(pattern),
-                span: OnceLock::new(),
-            });
-        }
+    fn add_plain(&mut self, id: RuleId, number: usize, pattern: &Pattern, parsed: &Hir) {
+        #[cfg(not(feature = "lookaround"))]
+        let _ = number;
+        self.hirs.push(parsed.clone());
+        self.patterns.push(PatternOf {
+            rule: id,
+            #[cfg(feature = "lookaround")]
+            index: number,
+            arg: arg_scope(pattern),
+            text: seen(pattern),
+            span: OnceLock::new(),
+        });
     }
 
-    fn add_spans(&mut self, id: RuleId, rule: &Rule, limits: &Limits) {
-        let condition = &rule.condition;
-        let numbered = |patterns: &'_ [Pattern], role: fn(u32) -> Role| -> Vec<(Role, Pattern)> {
-            let roles = (0..).map(role);
-            roles.zip(patterns.iter().cloned()).collect()
-        };
-        let roles = [
-            numbered(&condition.any, |_| Role::Any),
-            numbered(&condition.all, Role::All),
-            numbered(&condition.sequence, Role::Sequence),
-            numbered(&condition.none, |_| Role::None),
-        ];
+    fn add_whole(
+        &mut self,
+        id: RuleId,
+        role: Role,
+        rule: &Rule,
+        pattern: &Pattern,
+        limits: &Limits,
+    ) {
         let (hirs, patterns) = &mut self.spans[usize::from(rule.holds())];
-        for (role, pattern) in roles.into_iter().flatten() {
-            let text = whole(condition, &pattern);
-            hirs.push(parse(&text, limits));
-            patterns.push(SpanPattern {
-                rule: id,
-                role,
-                capture: (role == Role::Any)
-                    .then(|| condition.capture.as_ref().map(Captured::new))
-                    .flatten(),
-                text,
-                regex: OnceLock::new(),
-            });
-        }
+        let text = whole(&rule.condition, pattern);
+        let capture = rule.condition.capture.as_ref();
+        hirs.push(parse(&text, limits));
+        patterns.push(SpanPattern {
+            rule: id,
+            role,
+            arg: arg_scope(pattern),
+            capture: capture.filter(|_| role == Role::Any).map(Captured::new),
+            text,
+            regex: OnceLock::new(),
+        });
     }
 
     fn build(self, rules: &[Rule], limits: &Limits) -> Result<ViewRules, TooManyClasses> {
         let ViewBuilder {
+            sight,
             hirs,
             patterns,
             spans: [others, held],
@@ -336,6 +479,7 @@ impl ViewBuilder {
         #[cfg(feature = "lookaround")]
         let matcher = confirms.matcher(&hirs, limits.table_bytes)?;
         Ok(ViewRules {
+            sight,
             matcher,
             patterns: patterns.into_boxed_slice(),
             #[cfg(feature = "lookaround")]
@@ -350,9 +494,19 @@ fn arg_scope(pattern: &Pattern) -> Option<ArgScope> {
     ArgScope::new(std::slice::from_ref(arg)).ok()
 }
 
+/// The pattern as a regular expression over what it sees: text that is folded is matched by folded text.
+fn seen(pattern: &Pattern) -> String {
+    let sight = Sight::of(pattern, Channel::Text);
+    if sight.folds.is_empty() || pattern.kind == PatternKind::Regex {
+        return pattern.to_regex();
+    }
+    let text = fold_text(sight.folds, &pattern.text);
+    Pattern::new(pattern.kind, text).to_regex()
+}
+
 /// The pattern as it is matched whole: a line of its own where the condition asks for one.
 fn whole(condition: &Condition, pattern: &Pattern) -> String {
-    let regex = pattern.to_regex();
+    let regex = seen(pattern);
     match condition.line {
         true => format!("(?mR:^)(?:{regex})(?mR:$)"),
         false => regex,
@@ -453,33 +607,16 @@ impl Captured {
         let Some(text) = span.and_then(|span| haystack.get(span.range())) else {
             return false;
         };
-        let text = String::from_utf8_lossy(text);
         let is_random = self
             .entropy
-            .is_none_or(|least| entropy(&text) * 1000.0 >= f64::from(least));
+            .is_none_or(|least| Entropy::of(text).bits() * 1000.0 >= f64::from(least));
+        let text = String::from_utf8_lossy(text);
         let is_known = self
             .not_in
             .as_ref()
             .is_some_and(|known| known.is_match(&*text));
         is_random && !is_known
     }
-}
-
-/// Shannon entropy, in bits per character.
-fn entropy(text: &str) -> f64 {
-    let mut counts: BTreeMap<char, u32> = BTreeMap::new();
-    let mut total = 0u32;
-    for char in text.chars() {
-        *counts.entry(char).or_default() += 1;
-        total += 1;
-    }
-    counts
-        .values()
-        .map(|&count| {
-            let share = f64::from(count) / f64::from(total);
-            -share * share.log2()
-        })
-        .sum()
 }
 
 /// Which patterns of a channel are confirmed after the automaton has found where they may end.
@@ -534,9 +671,8 @@ impl Confirms {
 
 impl PatternOf {
     /// Finds where matches of the pattern begin.
-    pub(crate) fn span(&self, rules: &[Rule]) -> Option<&Span> {
-        let regex = || rules[self.rule.index()].condition.any[self.index].to_regex();
-        self.span.get_or_init(|| Span::new(&regex())).as_ref()
+    pub(crate) fn span(&self) -> Option<&Span> {
+        self.span.get_or_init(|| Span::new(&self.text)).as_ref()
     }
 }
 

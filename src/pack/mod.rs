@@ -34,7 +34,7 @@ use check::Check;
 pub(crate) use compile::Confirms;
 use compile::{Big, Compiled, TooBig};
 pub(crate) use compile::{
-    ChannelRules, Compound, Extent, Role, Scope, SpanPattern, SpanRules, ViewRules,
+    ChannelRules, Compound, Extent, Role, Scope, Source, SpanPattern, SpanRules, ViewRules,
 };
 use diagnostic::{Report, code};
 pub(crate) use message::{MessageValues, render as render_message};

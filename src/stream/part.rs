@@ -1,11 +1,11 @@
 //! One part of a reply: its view, its matching state, and the scope of what it finds.
 //!
 //! `haystack` reads for first ends, `spans` for whole matches, `reader` for both; `input` takes tool input
-//! apart; `condition` and `judge` make hits of matches.
+//! apart; `views` finds the haystacks of regions; `condition` and `judge` make hits of matches.
 
 use super::{Counters, Found, Quote};
 use crate::matcher::SHORT;
-use crate::pack::Pack;
+use crate::pack::{ChannelRules, Pack};
 use crate::rule::Channel;
 use crate::verdict::PartId;
 use crate::view::piece::Piece;
@@ -13,6 +13,7 @@ use haystack::Haystack;
 use input::Json;
 use judge::{Judge, Scoped};
 use reader::Reader;
+use views::Views;
 
 pub(super) mod condition;
 #[cfg(feature = "lookaround")]
@@ -22,6 +23,7 @@ mod input;
 pub(super) mod judge;
 mod reader;
 mod spans;
+mod views;
 
 /// A part, from its opening to its close. What a delta touches comes first, in two cache lines.
 #[derive(Debug)]
@@ -46,10 +48,17 @@ enum View {
     /// The bytes as they are: one haystack, of which first ends are enough.
     Text(Haystack),
     /// The same, where some rule wants more.
-    Whole(Box<Reader>),
+    Whole(Box<Whole>),
     /// The values of a JSON object, each a haystack.
     Json(Box<Json>),
     Closed,
+}
+
+/// Text of which some rule wants more than first ends.
+#[derive(Debug)]
+struct Whole {
+    reader: Reader,
+    views: Option<Box<Views>>,
 }
 
 impl Part {
@@ -60,8 +69,11 @@ impl Part {
             Some(rules) if channel == Channel::ToolInput => {
                 View::Json(Box::new(Json::new(rules, pack.limits())))
             }
-            Some(rules) if rules.raw.spans.is_empty() => View::Text(Haystack::new(&rules.raw)),
-            Some(rules) => View::Whole(Box::new(Reader::new(&rules.raw))),
+            Some(rules) if rules.is_raw_only() => View::Text(Haystack::new(&rules.raw)),
+            Some(rules) => View::Whole(Box::new(Whole {
+                reader: Reader::new(&rules.raw),
+                views: Views::new(rules),
+            })),
         };
         let scoped = Scoped::new(channel == Channel::ToolInput);
         Part {
@@ -108,7 +120,7 @@ impl Part {
     pub(super) fn count(&self, counters: &mut Counters) {
         match &self.view {
             View::Text(haystack) => haystack.count(counters),
-            View::Whole(reader) => reader.count(counters),
+            View::Whole(whole) => whole.count(counters),
             View::Json(json) => json.count(counters),
             View::Unwatched | View::Closed => {}
         }
@@ -129,7 +141,7 @@ impl Part {
     pub(super) fn releasable(&mut self, pack: &Pack) -> u64 {
         let rules = pack.channel(self.channel);
         let reading = match (&self.view, rules) {
-            (View::Whole(reader), Some(rules)) => reader.undecided_from(&rules.raw),
+            (View::Whole(whole), Some(rules)) => whole.undecided_from(rules),
             (View::Json(json), Some(rules)) => json.undecided_from(rules),
             _ => None,
         };
@@ -181,16 +193,14 @@ impl Part {
             view: &rules.raw,
             part: self.id,
             order: self.order,
+            file: None,
             scoped: &mut self.scoped,
             found,
         };
         match &mut self.view {
             View::Unwatched => {}
             View::Text(haystack) => haystack.run(&mut judge, None, bytes, at),
-            View::Whole(reader) => {
-                reader.take(&mut judge, None, Piece::verbatim(bytes, at));
-                judge.settle();
-            }
+            View::Whole(whole) => whole.push(&mut judge, bytes, at),
             View::Json(json) => json.push(judge, bytes),
             View::Closed => judge.found.counters.unscanned_bytes += bytes.len() as u64,
         }
@@ -206,28 +216,58 @@ impl Part {
                 view: &rules.raw,
                 part: self.id,
                 order: self.order,
+                file: None,
                 scoped: &mut self.scoped,
                 found,
             };
             match &mut view {
                 View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
-                View::Whole(reader) => {
-                    reader.finish(&mut judge, None, at, at);
-                    judge.settle();
-                    judge.end_part(at);
-                }
+                View::Whole(whole) => whole.finish(&mut judge, at),
                 View::Json(json) => json.finish(judge, at),
                 View::Unwatched | View::Closed => {}
             }
         }
         match view {
             View::Text(haystack) => haystack.count(&mut found.counters),
-            View::Whole(reader) => reader.count(&mut found.counters),
+            View::Whole(whole) => whole.count(&mut found.counters),
             View::Json(json) => json.count(&mut found.counters),
             View::Unwatched | View::Closed => {}
         }
         self.scoped.is_closed = true;
         self.scoped.settle(pack, at, found);
         found.count(pack);
+    }
+}
+
+impl Whole {
+    fn push(&mut self, judge: &mut Judge<'_>, bytes: &[u8], at: u64) {
+        let piece = Piece::verbatim(bytes, at);
+        self.reader.take(judge, None, piece);
+        if let Some(views) = &mut self.views {
+            views.take(judge, None, piece);
+        }
+        judge.settle();
+    }
+
+    fn finish(&mut self, judge: &mut Judge<'_>, end: u64) {
+        self.reader.finish(judge, None, end, end);
+        if let Some(views) = &mut self.views {
+            views.close(judge, None, end, end);
+            views.finish(judge, end);
+        }
+        judge.settle();
+        judge.end_part(end);
+    }
+
+    fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
+        let views = self.views.as_ref();
+        let seen = views.and_then(|views| views.undecided_from(rules));
+        let all = self.reader.undecided_from(&rules.raw);
+        all.into_iter().chain(seen).min()
+    }
+
+    fn count(&self, counters: &mut Counters) {
+        self.reader.count(counters);
+        self.views.iter().for_each(|views| views.count(counters));
     }
 }

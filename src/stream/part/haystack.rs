@@ -250,6 +250,7 @@ impl Near {
         Quote {
             hit,
             start: None,
+            file: None,
             text: text.into_boxed_str(),
             matched,
         }

@@ -2,6 +2,7 @@
 
 use super::judge::Judge;
 use super::reader::Reader;
+use super::views::Views;
 use crate::limits::Limits;
 use crate::pack::ChannelRules;
 use crate::stream::Counters;
@@ -15,6 +16,7 @@ use crate::view::piece::Piece;
 pub(super) struct Json {
     decoder: Decoder,
     value: Value,
+    views: Option<Box<Views>>,
 }
 
 /// The value of a tool input that is being read.
@@ -40,6 +42,7 @@ impl Json {
         Json {
             decoder: Decoder::new(limits.json_depth, limits.path_bytes),
             value,
+            views: Views::new(rules),
         }
     }
 
@@ -48,12 +51,13 @@ impl Json {
         let mut values = Values {
             judge,
             value: &mut self.value,
+            views: self.views.as_deref_mut(),
         };
         self.decoder.push(bytes, &mut values);
         values.judge.settle();
         if self.decoder.counters().too_deep > was_deep {
             // What is too deep is read as it stands: the value that is open now began there.
-            let Values { judge, value } = values;
+            let Values { judge, value, .. } = values;
             let decided = value.at + 1;
             let limit = Source::Limit {
                 name: "json_depth",
@@ -69,8 +73,12 @@ impl Json {
         let mut values = Values {
             judge,
             value: &mut self.value,
+            views: self.views.as_deref_mut(),
         };
         self.decoder.finish(&mut values);
+        if let Some(views) = &mut values.views {
+            views.finish(&mut values.judge, decided);
+        }
         values.judge.settle();
         values.judge.end_part(decided);
     }
@@ -78,7 +86,10 @@ impl Json {
     /// Where the text begins that a rule that holds has not decided.
     pub(super) fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
         let value = self.value.reader.undecided_from(&rules.raw);
-        value.into_iter().chain(self.decoder.pending_from()).min()
+        let views = self.views.as_ref();
+        let seen = views.and_then(|views| views.undecided_from(rules));
+        let pending = self.decoder.pending_from();
+        [value, seen, pending].into_iter().flatten().min()
     }
 
     pub(super) fn count(&self, counters: &mut Counters) {
@@ -89,6 +100,7 @@ impl Json {
         counters.too_deep += json.too_deep;
         counters.long_paths += json.path_truncated;
         self.value.reader.count(counters);
+        self.views.iter().for_each(|views| views.count(counters));
     }
 }
 
@@ -96,22 +108,25 @@ impl Json {
 struct Values<'a, 'b> {
     judge: Judge<'a>,
     value: &'b mut Value,
+    views: Option<&'b mut Views>,
 }
 
 impl Sink for Values<'_, '_> {
     fn open(&mut self, path: &ArgPath, at: u64) {
-        let Values { judge, value } = self;
+        let Values { judge, value, .. } = self;
         value.reader.restart(judge.view);
         value.arg.clone_from(path);
         value.at = at;
         let names_file = judge.rules.reads_paths && path.last().is_some_and(is_path_key);
         value.file = names_file.then(Vec::new);
+        if let Some(views) = &mut self.views {
+            views.open(path);
+        }
     }
 
     fn run(&mut self, bytes: &[u8], at: u64) {
         self.keep(bytes);
-        let Value { reader, arg, .. } = self.value;
-        reader.take(&mut self.judge, Some(arg), Piece::verbatim(bytes, at));
+        self.take(Piece::verbatim(bytes, at));
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
@@ -122,13 +137,15 @@ impl Sink for Values<'_, '_> {
         } else {
             Piece::stand_in(utf8, start, end, decided)
         };
-        let Value { reader, arg, .. } = self.value;
-        reader.take(&mut self.judge, Some(arg), piece);
+        self.take(piece);
     }
 
     fn close(&mut self, end: u64, decided: u64) {
-        let Values { judge, value } = self;
+        let Values { judge, value, .. } = self;
         value.reader.finish(judge, Some(&value.arg), end, decided);
+        if let Some(views) = &mut self.views {
+            views.close(judge, Some(&value.arg), end, decided);
+        }
         value.reader.count(&mut judge.found.counters);
         value.reader.restart(judge.view);
         if let Some(file) = value.file.take() {
@@ -140,9 +157,17 @@ impl Sink for Values<'_, '_> {
 }
 
 impl Values<'_, '_> {
+    fn take(&mut self, piece: Piece<'_>) {
+        let Value { reader, arg, .. } = &mut *self.value;
+        reader.take(&mut self.judge, Some(arg), piece);
+        if let Some(views) = &mut self.views {
+            views.take(&mut self.judge, Some(arg), piece);
+        }
+    }
+
     /// Keeps the bytes of a file path.
     fn keep(&mut self, bytes: &[u8]) {
-        let Values { judge, value } = self;
+        let Values { judge, value, .. } = self;
         let Some(file) = &mut value.file else { return };
         if file.len() + bytes.len() <= judge.pack.limits().path_bytes {
             file.extend_from_slice(bytes);

@@ -1,5 +1,7 @@
 //! From matches to hits: scope first, then how many it takes, then one hit per rule and part.
 
+use std::sync::Arc;
+
 use super::condition::{Book, Match, Position};
 use super::haystack::Near;
 use crate::matcher::Event;
@@ -47,6 +49,8 @@ pub(super) struct Judge<'a> {
     pub(super) part: PartId,
     /// Which part it is, in the order of their opening.
     pub(super) order: u32,
+    /// The file that the text is of, where the text itself says so: a hunk of a patch.
+    pub(super) file: Option<Arc<str>>,
     pub(super) scoped: &'a mut Scoped,
     pub(super) found: &'a mut Found,
 }
@@ -80,10 +84,11 @@ impl Judge<'_> {
             arg: self.found.arg_of(arg),
         };
         let near = near();
-        let span = || pattern.span(self.pack.rules());
+        let span = || pattern.span();
         let start = near.match_start().or_else(|| near.start_of(span()?));
         let mut quote = near.quote(hit, start);
-        if arg.is_none() {
+        quote.file = self.file.clone();
+        if arg.is_none() && self.view.sight.source.is_none() {
             quote.start = start.map(|start| end - near.before_end(start) as u64);
         }
         self.offer(quote);
@@ -157,7 +162,7 @@ impl Judge<'_> {
             (Some(args), Some(arg)) => args.applies(arg),
             _ => true,
         };
-        in_arg && self.scoped.applies(scope) != Some(false)
+        in_arg && self.scoped.applies(scope, self.file.as_deref()) != Some(false)
     }
 
     /// Whether a match of the rule in that argument would count: it is in scope, and the rule has not
@@ -207,7 +212,8 @@ impl Scoped {
     }
 
     /// Whether a rule with that scope applies to this part; `None` while that is not known.
-    pub(super) fn applies(&self, scope: &Scope) -> Option<bool> {
+    /// `file` is the one that the text is of, where that is known besides.
+    pub(super) fn applies(&self, scope: &Scope, file: Option<&str>) -> Option<bool> {
         if !self.is_tool_call {
             return Some(true);
         }
@@ -218,6 +224,7 @@ impl Scoped {
         };
         let path = match &scope.paths {
             None => Some(true),
+            Some(paths) if file.is_some() => Some(paths.applies(file) == Some(true)),
             Some(paths) if self.matches_path(paths) => Some(true),
             Some(_) if !self.is_closed => None,
             Some(paths) => {
@@ -244,7 +251,7 @@ impl Scoped {
             return;
         }
         for quote in std::mem::take(&mut self.waiting) {
-            match self.applies(pack.scope(quote.hit.rule)) {
+            match self.applies(pack.scope(quote.hit.rule), quote.file.as_deref()) {
                 None => self.waiting.push(quote),
                 Some(true) => self.accept(pack, quote.at(decided), found),
                 Some(false) => {
@@ -257,7 +264,7 @@ impl Scoped {
 
     /// Takes a match that completes the condition of its rule.
     pub(super) fn offer(&mut self, pack: &Pack, quote: Quote, found: &mut Found) {
-        match self.applies(pack.scope(quote.hit.rule)) {
+        match self.applies(pack.scope(quote.hit.rule), quote.file.as_deref()) {
             Some(false) => {}
             Some(true) => self.accept(pack, quote, found),
             None => self.wait(pack, quote),

@@ -262,7 +262,12 @@ impl Spans {
         arg: Option<&ArgPath>,
         known: &Match,
     ) {
-        let SpanPattern { rule, role, .. } = rules.patterns[known.pattern as usize];
+        let SpanPattern {
+            rule,
+            role,
+            arg: ref wanted,
+            ..
+        } = rules.patterns[known.pattern as usize];
         let Some(compound) = judge.pack.compound(rule) else {
             return;
         };
@@ -270,7 +275,11 @@ impl Spans {
             && compound
                 .first
                 .is_some_and(|first| known.end.char > u64::from(first));
-        if is_too_late || !judge.is_in_scope(rule, arg) {
+        let in_arg = match (wanted, arg) {
+            (Some(wanted), Some(arg)) => wanted.applies(arg),
+            _ => true,
+        };
+        if is_too_late || !in_arg || !judge.is_in_scope(rule, arg) {
             return;
         }
         let hit = Hit {
@@ -283,6 +292,7 @@ impl Spans {
         let near = Near::around(&self.before, self.held.bytes(), &known.text, self.is_whole);
         let mut quote = near.quote(hit, near.match_start());
         quote.start = Some(known.start.offset);
+        quote.file = judge.file.clone();
         if compound.extent() == Extent::Haystack || compound.last.is_some() {
             let counters = &mut judge.found.counters;
             let complete = self.book.note(compound, role, known, quote, counters);

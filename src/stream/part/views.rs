@@ -1,0 +1,334 @@
+//! The views of one part: the haystacks they make of it, and what reads those.
+//!
+//! A reader is there for each [`Sight`] that rules of the channel have. It reads each longest run of what it
+//! sees as a haystack of its own; without regions, the whole haystack, folded.
+
+use std::sync::Arc;
+
+use super::judge::Judge;
+use super::reader::Reader;
+use crate::pack::{ChannelRules, Source, ViewRules};
+use crate::stream::Counters;
+use crate::view::code::Code;
+use crate::view::edit::{EditLimits, Edits};
+use crate::view::fence::Markdown;
+use crate::view::fold::Fold;
+use crate::view::json::ArgPath;
+use crate::view::path::normalise;
+use crate::view::piece::{Piece, Sink, Tag};
+use crate::view::shell::{Shell, ShellLimits};
+
+/// The views that rules of a channel want, of one part.
+#[derive(Debug)]
+pub(super) struct Views {
+    /// By [`ChannelRules::views`].
+    readers: Box<[Sighted]>,
+    markdown: Option<Markdown>,
+    edits: Option<Edits>,
+    shell: Option<Shell>,
+    code: Code,
+    /// The file that an edit is of, where the text says so.
+    file: Option<Arc<str>>,
+}
+
+/// What reads for one sight.
+#[derive(Debug)]
+struct Sighted {
+    reader: Reader,
+    fold: Option<Fold>,
+    /// Whether what comes now is seen.
+    sees: bool,
+    /// Whether a haystack is open.
+    is_open: bool,
+    /// Where what was read last ends.
+    end: u64,
+}
+
+impl Views {
+    /// None where rules want none.
+    pub(super) fn new(rules: &ChannelRules) -> Option<Box<Views>> {
+        if rules.views.is_empty() {
+            return None;
+        }
+        Some(Box::new(Views {
+            readers: rules.views.iter().map(Sighted::new).collect(),
+            markdown: rules.wants(Source::Markdown).then(Markdown::new),
+            edits: rules
+                .wants(Source::Edits)
+                .then(|| Edits::new(EditLimits::default())),
+            shell: rules
+                .wants(Source::Shell)
+                .then(|| Shell::new(ShellLimits::default())),
+            code: Code::default(),
+            file: None,
+        }))
+    }
+
+    /// A value of a tool input begins.
+    pub(super) fn open(&mut self, arg: &ArgPath) {
+        self.edits.iter_mut().for_each(|edits| edits.open(arg));
+        self.shell.iter_mut().for_each(|shell| shell.open(arg));
+    }
+
+    /// Reads a piece of the text or of the value.
+    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
+        self.each_whole(judge, |reader, judge, view| {
+            reader.take(view, judge, arg, piece);
+        });
+        self.pass(
+            judge,
+            |markdown, sink| markdown.take(piece, sink),
+            |edits, sink| edits.take(piece, sink),
+            |shell, sink| shell.take(piece, sink),
+        );
+    }
+
+    /// The text or the value ends at `end`.
+    pub(super) fn close(
+        &mut self,
+        judge: &mut Judge<'_>,
+        arg: Option<&ArgPath>,
+        end: u64,
+        decided: u64,
+    ) {
+        self.each_whole(judge, |reader, judge, view| {
+            reader.finish(view, judge, arg, end, decided);
+        });
+        self.pass(
+            judge,
+            |markdown, sink| markdown.cut(end, decided, sink),
+            |edits, sink| edits.close(end, decided, sink),
+            |shell, sink| shell.close(end, decided, sink),
+        );
+    }
+
+    /// The part ends, after so many bytes.
+    pub(super) fn finish(&mut self, judge: &mut Judge<'_>, end: u64) {
+        self.pass(
+            judge,
+            |_, sink| sink.cut(end, end),
+            |edits, sink| edits.finish(end, sink),
+            |shell, sink| shell.finish(end, sink),
+        );
+        let rules = judge.rules;
+        for (reader, view) in self.readers.iter_mut().zip(&rules.views) {
+            reader.finish(view, judge, None, reader.end, end);
+        }
+        judge.view = &rules.raw;
+    }
+
+    /// Where the text begins that a rule that holds has not decided.
+    pub(super) fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
+        let held = self.readers.iter().zip(&rules.views);
+        held.filter(|(_, view)| view.spans.iter().any(|spans| spans.holds))
+            .map(|(reader, view)| {
+                // A view may hold back what it has not handed on, and edits do not come in order.
+                let handed = match view.sight.source {
+                    Some(Source::Edits | Source::Shell) => 0,
+                    _ => reader.end,
+                };
+                let undecided = reader.reader.undecided_from(view);
+                undecided.unwrap_or(handed).min(handed)
+            })
+            .min()
+    }
+
+    pub(super) fn count(&self, counters: &mut Counters) {
+        if let Some(edits) = &self.edits {
+            let edits = edits.counters();
+            counters.long_paths += edits.long_paths;
+            counters.released_edits += edits.released + edits.long_lines + edits.forgotten;
+        }
+    }
+
+    /// Those that see all of a haystack, only folded.
+    fn each_whole<'r>(
+        &mut self,
+        judge: &mut Judge<'r>,
+        mut on: impl FnMut(&mut Sighted, &mut Judge<'r>, &'r ViewRules),
+    ) {
+        let rules = judge.rules;
+        for (reader, view) in self.readers.iter_mut().zip(&rules.views) {
+            if view.sight.source.is_none() {
+                on(reader, judge, view);
+            }
+        }
+        judge.view = &rules.raw;
+    }
+
+    /// Hands something to each view that is there, each with the readers behind it.
+    fn pass(
+        &mut self,
+        judge: &mut Judge<'_>,
+        markdown: impl FnOnce(&mut Markdown, &mut Coded<'_, '_, '_>),
+        edits: impl FnOnce(&mut Edits, &mut Coded<'_, '_, '_>),
+        shell: impl FnOnce(&mut Shell, &mut Split<'_, '_>),
+    ) {
+        let raw = &judge.rules.raw;
+        let mut sink = Split {
+            readers: &mut self.readers,
+            file: &mut self.file,
+            source: Source::Markdown,
+            judge,
+        };
+        if let Some(view) = &mut self.markdown {
+            let code = &mut self.code;
+            markdown(
+                view,
+                &mut Coded {
+                    code,
+                    sink: &mut sink,
+                },
+            );
+        }
+        if let Some(view) = &mut self.edits {
+            sink.source = Source::Edits;
+            sink.judge.file.clone_from(sink.file);
+            let code = &mut self.code;
+            edits(
+                view,
+                &mut Coded {
+                    code,
+                    sink: &mut sink,
+                },
+            );
+            sink.judge.file = None;
+        }
+        if let Some(view) = &mut self.shell {
+            sink.source = Source::Shell;
+            shell(view, &mut sink);
+        }
+        judge.view = raw;
+    }
+}
+
+impl Sighted {
+    fn new(rules: &ViewRules) -> Sighted {
+        let folds = rules.sight.folds;
+        Sighted {
+            reader: Reader::new(rules),
+            fold: (!folds.is_empty()).then(|| Fold::new(folds)),
+            sees: rules.sight.source.is_none(),
+            is_open: false,
+            end: 0,
+        }
+    }
+
+    fn take<'r>(
+        &mut self,
+        view: &'r ViewRules,
+        judge: &mut Judge<'r>,
+        arg: Option<&ArgPath>,
+        piece: Piece<'_>,
+    ) {
+        if !self.sees || piece.bytes.is_empty() {
+            return;
+        }
+        judge.view = view;
+        if !self.is_open {
+            self.reader.restart(view);
+            self.is_open = true;
+        }
+        let Sighted { reader, fold, .. } = self;
+        match fold {
+            Some(fold) => fold.push(piece, &mut |piece| reader.take(judge, arg, piece)),
+            None => reader.take(judge, arg, piece),
+        }
+        self.end = piece.end(piece.bytes.len() - 1);
+    }
+
+    /// Ends the haystack, if one is open.
+    fn finish<'r>(
+        &mut self,
+        view: &'r ViewRules,
+        judge: &mut Judge<'r>,
+        arg: Option<&ArgPath>,
+        end: u64,
+        decided: u64,
+    ) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        judge.view = view;
+        let Sighted { reader, fold, .. } = self;
+        if let Some(fold) = fold {
+            fold.finish(decided, &mut |piece| reader.take(judge, arg, piece));
+        }
+        reader.finish(judge, arg, end, decided);
+    }
+}
+
+/// Splits what a view hands on among the readers that see it.
+struct Split<'v, 'j> {
+    readers: &'v mut [Sighted],
+    file: &'v mut Option<Arc<str>>,
+    source: Source,
+    judge: &'v mut Judge<'j>,
+}
+
+impl<'j> Split<'_, 'j> {
+    fn each(&mut self, mut on: impl FnMut(&mut Sighted, &'j ViewRules, &mut Judge<'j>)) {
+        for (reader, view) in self.readers.iter_mut().zip(&self.judge.rules.views) {
+            if view.sight.source == Some(self.source) {
+                on(reader, view, self.judge);
+            }
+        }
+    }
+}
+
+impl Sink for Split<'_, '_> {
+    fn turn(&mut self, tag: Tag, _at: u64, decided: u64) {
+        self.each(|reader, view, judge| {
+            reader.sees = view.sight.sees(tag);
+            if !reader.sees {
+                let end = reader.end;
+                reader.finish(view, judge, None, end, decided.max(end));
+            }
+        });
+    }
+
+    fn take(&mut self, piece: Piece<'_>) {
+        self.each(|reader, view, judge| reader.take(view, judge, None, piece));
+    }
+
+    fn cut(&mut self, end: u64, decided: u64) {
+        self.each(|reader, view, judge| {
+            let last = reader.end.min(end);
+            reader.finish(view, judge, None, last, decided.max(end));
+        });
+    }
+
+    fn file(&mut self, path: &str, _decided: u64) {
+        let path = normalise(path, self.judge.pack.root());
+        let file = (!path.is_empty()).then(|| Arc::from(path.as_str()));
+        self.file.clone_from(&file);
+        self.judge.file = file;
+    }
+}
+
+/// Tells comments and strings from the rest of code, before it is split.
+struct Coded<'c, 'v, 'j> {
+    code: &'c mut Code,
+    sink: &'c mut Split<'v, 'j>,
+}
+
+impl Sink for Coded<'_, '_, '_> {
+    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+        self.code.turn(tag, at, decided, self.sink);
+    }
+
+    fn take(&mut self, piece: Piece<'_>) {
+        self.code.take(piece, self.sink);
+    }
+
+    fn cut(&mut self, end: u64, decided: u64) {
+        self.code.cut(end, decided, self.sink);
+    }
+
+    fn file(&mut self, path: &str, decided: u64) {
+        self.sink.file(path, decided);
+    }
+}
+
+#[cfg(test)]
+mod tests;
