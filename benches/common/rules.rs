@@ -94,6 +94,8 @@ pub(crate) struct Rules {
     model: Arc<[(Regex, bool)]>,
     /// What every part ends with, after the time was taken: it breaks some rules.
     pub(crate) ending: Vec<u8>,
+    /// The same as it arrives, in deltas.
+    closing: Text,
 }
 
 impl Rules {
@@ -105,11 +107,13 @@ impl Rules {
             let regex = Regex::builder().configure(config).build(text);
             (regex.expect("the pattern parses"), has_edge)
         };
+        let ending = broken(patterns);
         Rules {
+            closing: arriving(&Text::of_bytes(ending.clone()), channel),
             pack: pack(patterns, channel, Limits::default()),
             channel,
             model: patterns.iter().map(regex).collect(),
-            ending: broken(patterns),
+            ending,
         }
     }
 
@@ -122,6 +126,7 @@ impl Rules {
             channel: self.channel,
             model: Arc::clone(&self.model),
             ending: self.ending.clone(),
+            closing: self.closing.clone(),
         }
     }
 
@@ -174,16 +179,12 @@ impl Rules {
 
     /// The text as it arrives: inside JSON if it is tool input.
     pub(crate) fn arriving(&self, text: &Text) -> Text {
-        match self.channel {
-            Channel::ToolInput => text.escaped(),
-            _ => text.clone(),
-        }
+        arriving(text, self.channel)
     }
 
     /// Ends a part, its ending in small pieces; gives the hits of that.
     pub(crate) fn close(&self, stream: &mut Stream) -> usize {
-        let ending = self.arriving(&Text::of_bytes(self.ending.clone()));
-        let mut hits = push_all(stream, &ending);
+        let mut hits = push_all(stream, &self.closing);
         if self.channel == Channel::ToolInput {
             hits += stream.push(PART, br#""}"#).len();
         }
@@ -203,6 +204,13 @@ impl Rules {
         let took = started.elapsed();
         let closed = open.iter_mut().map(|stream| self.close(stream));
         (took, hits + closed.sum::<usize>())
+    }
+}
+
+fn arriving(text: &Text, channel: Channel) -> Text {
+    match channel {
+        Channel::ToolInput => text.escaped(),
+        _ => text.clone(),
     }
 }
 

@@ -81,6 +81,8 @@ fn times(report: &Report) -> Vec<Line> {
             });
         }
     }
+    // The words are a set of their own, so engines that only know words have nothing here.
+    lines.retain(|line| line.values.iter().any(Option::is_some));
     lines
 }
 
