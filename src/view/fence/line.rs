@@ -3,8 +3,8 @@
 //! Byte by byte, until the kind of the line is known; what waits until then is the line's own. Nothing is
 //! read twice but a line of `-` or `*` that turns out to be no rule, once.
 
-use super::{Blanks, Container, Fence, Indentation, Leaf, Markdown, Out, after, heading};
 use super::super::piece::{Held, Language, Piece, Sink};
+use super::{Blanks, Container, Fence, Indentation, Leaf, Markdown, Out, after, heading};
 
 /// Where in a line the text is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -714,4 +714,12 @@ fn language(info: &[u8]) -> Option<Language> {
         .split(|byte| byte.is_ascii_whitespace() || b",:;{}".contains(byte))
         .next()?;
     Language::new(std::str::from_utf8(word).ok()?)
+}
+
+#[cfg(test)]
+impl Line {
+    /// Bytes that wait.
+    pub(super) fn waits(&self) -> usize {
+        self.held.bytes().len()
+    }
 }

@@ -5,8 +5,8 @@
 
 use memchr::memchr;
 
-use super::Out;
 use super::super::piece::{Held, Piece, Sink, Tag};
+use super::Out;
 
 /// The code spans of a text that is read in pieces.
 #[derive(Clone, Debug)]
@@ -255,4 +255,12 @@ fn ends_escaping(bytes: &[u8], before: bool) -> bool {
         .take_while(|&&byte| byte == b'\\')
         .count();
     (count % 2 == 1) != (count == bytes.len() && before)
+}
+
+#[cfg(test)]
+impl Spans {
+    /// Bytes that wait.
+    pub(super) fn waits(&self) -> usize {
+        self.held.bytes().len()
+    }
 }
