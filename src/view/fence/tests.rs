@@ -178,14 +178,11 @@ impl<'a> Oracle<'a> {
         range: Range<usize>,
         ends: &mut Vec<usize>,
     ) -> Result<(), Apart> {
-        match &event {
-            Event::End(TagEnd::Link | TagEnd::Image) => {
-                let content = ends.pop().unwrap();
-                if self.text[content.min(range.end)..range.end].contains('`') {
-                    return Err(Apart::Target);
-                }
+        if let Event::End(TagEnd::Link | TagEnd::Image) = &event {
+            let content = ends.pop().unwrap();
+            if self.text[content.min(range.end)..range.end].contains('`') {
+                return Err(Apart::Target);
             }
-            _ => {}
         }
         if let Some(end) = ends.last_mut() {
             *end = range.end.max(*end);
