@@ -232,7 +232,7 @@ fn mark(node: Node<'_>, text: &[u8], letters: &mut [u8]) {
         return;
     }
     match node.kind() {
-        "comment" | "line_comment" | "block_comment" => {
+        "comment" | "line_comment" | "block_comment" | "hash_bang_line" => {
             // Some grammars count the line ending behind a line comment.
             end -= usize::from(text[end - 1] == b'\n' && node.kind() != "block_comment");
             letters[start..end].fill(b'c');
@@ -251,7 +251,8 @@ fn mark(node: Node<'_>, text: &[u8], letters: &mut [u8]) {
             letters[start + prefix..end].fill(b's');
         }
         "heredoc_body" | "heredoc_end" => letters[start..end].fill(b's'),
-        "regex" => {
+        // The shell's grammar has patterns of that name, which are no literals.
+        "regex" if text[start] == b'/' && end - start > 1 => {
             let flags = text[start..end]
                 .iter()
                 .rev()
@@ -260,9 +261,17 @@ fn mark(node: Node<'_>, text: &[u8], letters: &mut [u8]) {
             letters[start..end - flags].fill(b's');
         }
         // The delimiters are part of the string, what they hold is not.
-        "template_substitution" => letters[start + 2..end - 1].fill(b'-'),
-        "command_substitution" if letters[start] == b's' && text[start] == b'$' => {
-            letters[start + 2..end - 1].fill(b'-');
+        "template_substitution" | "template_type" => letters[start + 2..end - 1].fill(b'-'),
+        "command_substitution" if letters[start] == b's' => {
+            // The grammar counts blanks before it.
+            let dollar = start
+                + text[start..end]
+                    .iter()
+                    .take_while(|b| b.is_ascii_whitespace())
+                    .count();
+            if text[dollar] == b'$' {
+                letters[dollar + 2..end - 1].fill(b'-');
+            }
         }
         _ => {}
     }

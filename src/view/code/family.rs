@@ -110,7 +110,7 @@ impl Family {
     pub(super) fn marks(self) -> &'static Marks {
         const RUST: Marks = marks(b"\"'/");
         const GO: Marks = marks(b"\"'`/");
-        const SCRIPT: Marks = marks(b"\"'`/{}");
+        const SCRIPT: Marks = marks(b"\"'`/{}#");
         const PYTHON: Marks = marks(b"\"'#");
         const SHELL: Marks = marks(b"\"'#\\<()\n");
         const JSON: Marks = marks(b"\"/");

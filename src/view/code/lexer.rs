@@ -282,8 +282,10 @@ impl Lexer {
             (Family::Yaml, b'"' | b'\'') if !self.at_value() => self.plain(byte),
             (_, b'"' | b'\'' | b'`') if self.family.marks()[usize::from(byte)] => self.quote(byte),
             (Family::Shell, b'#') if !self.at_word() => self.plain(byte),
+            // The first line may name the program that runs the script.
+            (Family::Script, b'#') if self.last() != 0 => self.plain(byte),
             (Family::Yaml, b'#') if !is_blank_or_none(self.last()) => self.plain(byte),
-            (Family::Python | Family::Toml | Family::Yaml | Family::Shell, b'#') => {
+            (_, b'#') if self.family.marks()[b'#' as usize] => {
                 self.go(State::Line, Step::Begins(Class::Comment))
             }
             (Family::Markup | Family::Shell, b'/') => self.plain(byte),
@@ -361,12 +363,10 @@ impl Lexer {
         self.state = match byte {
             b'/' if self.family.has_line_comments() => State::Line,
             b'*' => State::Opening,
-            _ if self.family == Family::Script && byte != b'>' && self.may_be_regex() => {
-                State::Regex {
-                    class: false,
-                    escaped: false,
-                }
-            }
+            _ if self.family == Family::Script && self.may_be_regex() => State::Regex {
+                class: false,
+                escaped: false,
+            },
             _ => State::Code,
         };
         match self.state {

@@ -104,6 +104,8 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("js", "`a${b+`c${{}}`}d`e", "ssss--ssss--ssSss-"),
         ("js", "a / b / c", "---------"),
         ("js", "x = /[/]\\//g;", "----sssssss--"),
+        ("js", "#!/bin/'a\nb#c", "ccccccccc----"),
+        ("js", "a.replace(/>/g)", "----------sss--"),
         ("js", "return /a/", "-------sss"),
         ("js", "a.return / 1", "------------"),
         ("js", "<a>b</a> // c", "---------cccc"),

@@ -715,3 +715,11 @@ fn language(info: &[u8]) -> Option<Language> {
         .next()?;
     Language::new(std::str::from_utf8(word).ok()?)
 }
+
+#[cfg(test)]
+impl Line {
+    /// Bytes that wait.
+    pub(super) fn waits(&self) -> usize {
+        self.held.bytes().len()
+    }
+}

@@ -256,3 +256,11 @@ fn ends_escaping(bytes: &[u8], before: bool) -> bool {
         .count();
     (count % 2 == 1) != (count == bytes.len() && before)
 }
+
+#[cfg(test)]
+impl Spans {
+    /// Bytes that wait.
+    pub(super) fn waits(&self) -> usize {
+        self.held.bytes().len()
+    }
+}
