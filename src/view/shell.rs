@@ -21,7 +21,7 @@ mod word;
 
 use super::json::{ArgPath, RAW};
 use super::piece::{Held, Piece, Place, Regions, Sink, Tag};
-use command::{Command, Dest, ends};
+use command::{Command, Dest, Grammar, ends};
 use word::{Escape, Escaped};
 
 /// Most bytes of a word that wait for its end. No keyword, option or end of a heredoc is longer.
@@ -65,6 +65,8 @@ pub(crate) struct ShellCounters {
 pub(crate) struct Shell {
     limits: ShellLimits,
     source: Source,
+    /// The value that begins is not the next word of the command before.
+    restarts: bool,
     frames: Vec<Frame>,
     /// The commands being read, the outermost first: one for each open substitution, and one.
     commands: Vec<Command>,
@@ -156,11 +158,38 @@ struct Queued {
 const TEXTS: [&str; 5] = ["command", "cmd", "script", "input", RAW];
 const WORDS: [&str; 3] = ["command", "cmd", "argv"];
 
+/// Where a byte stands for more than itself: between words, in single quotes, in `$'`, in all else.
+const BARE: u8 = 1;
+const SINGLE: u8 = 2;
+const ANSI: u8 = 4;
+const INSIDE: u8 = 8;
+
+static SPECIAL: [u8; 256] = {
+    let mut special = [0; 256];
+    let classes: [(&[u8], u8); 4] = [
+        (b" \t\n;|&()<>'\"`$\\#", BARE),
+        (b"'`", SINGLE),
+        (b"'`\\", ANSI),
+        (b"\"'`$\\}()", INSIDE),
+    ];
+    let mut class = 0;
+    while class < classes.len() {
+        let (bytes, mut at) = (classes[class].0, 0);
+        while at < bytes.len() {
+            special[bytes[at] as usize] |= classes[class].1;
+            at += 1;
+        }
+        class += 1;
+    }
+    special
+};
+
 impl Shell {
     pub(crate) fn new(limits: ShellLimits) -> Shell {
         Shell {
             limits,
             source: Source::None,
+            restarts: false,
             frames: vec![Frame::Commands(Kind::Outermost, 0)],
             commands: vec![Command::default()],
             look: Look::None,
@@ -196,13 +225,13 @@ impl Shell {
         } else {
             Source::None
         };
-        self.commands[0].restarts = self.source != Source::Word || last == "0";
+        self.restarts = self.source != Source::Word || last == "0";
     }
 
     /// Opens a text that is no argument.
     pub(crate) fn open_text(&mut self) {
         self.source = Source::Text;
-        self.commands[0].restarts = true;
+        self.restarts = true;
     }
 
     /// Takes the next bytes of the value.
@@ -243,15 +272,18 @@ impl Shell {
             self.close(end, end, sink);
         }
         self.end_command(end, sink);
-        self.commands[0].is_words = false;
+        self.commands[0].grammar = Grammar::Text;
     }
 
     /// The first byte of a value, or its end, has come.
     fn arrive(&mut self, now: u64, sink: &mut impl Sink) {
-        if std::mem::take(&mut self.commands[0].restarts) {
+        if std::mem::take(&mut self.restarts) {
             self.end_command(now, sink);
         }
-        self.commands[0].is_words = self.source == Source::Word;
+        self.commands[0].grammar = match self.source {
+            Source::Word => Grammar::Words,
+            _ => Grammar::Text,
+        };
     }
 
     fn text(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
@@ -272,12 +304,13 @@ impl Shell {
         if self.look != Look::None || self.comment || self.body.is_some() || self.skipped > 0 {
             return 0;
         }
-        let special: fn(&u8) -> bool = match self.frame() {
-            Frame::Commands(..) => |byte| b" \t\n;|&()<>'\"`$\\#".contains(byte),
-            Frame::Single => |byte| matches!(byte, b'\'' | b'`'),
-            Frame::Ansi => |byte| matches!(byte, b'\'' | b'`' | b'\\'),
-            _ => |byte| b"\"'`$\\}()".contains(byte),
+        let class = match self.frame() {
+            Frame::Commands(..) => BARE,
+            Frame::Single => SINGLE,
+            Frame::Ansi => ANSI,
+            Frame::Double | Frame::Brace { .. } | Frame::Sum(_) => INSIDE,
         };
+        let special = |&byte: &u8| SPECIAL[usize::from(byte)] & class != 0;
         bytes.iter().position(special).unwrap_or(bytes.len())
     }
 
@@ -675,10 +708,10 @@ impl Shell {
             return;
         }
         self.stretch(true, now, sink);
-        if let Some(heredoc) = self.command().end_word(end) {
-            if self.heredocs.len() < HEREDOCS && self.body.is_none() {
-                self.heredocs.push(heredoc);
-            }
+        if let Some(heredoc) = self.command().end_word(end)
+            && self.heredocs.len() < HEREDOCS
+        {
+            self.heredocs.push(heredoc);
         }
         if self.command().dest == Some(Dest::Redirect) {
             self.end_redirect();
@@ -707,7 +740,7 @@ impl Shell {
                 if command.twice {
                     keep(&mut command.rest, space, &held, now);
                 }
-                if command.is_script {
+                if command.is_script() {
                     let long = command.keep_script(&held, now, self.limits.waiting);
                     self.counters.long_scripts += u64::from(long);
                 }
@@ -788,7 +821,8 @@ impl Shell {
         let waiting = std::mem::take(&mut self.queue);
         let mut stretches = waiting.pieces(0..waiting.bytes().len());
         let (mut rest, mut from) = (Piece::verbatim(b"", 0), 0);
-        for Queued { end, script } in std::mem::take(&mut self.queued) {
+        let mut queued = std::mem::take(&mut self.queued);
+        for Queued { end, script } in queued.drain(..) {
             let mut left = end - from;
             from = end;
             let pieces = std::iter::from_fn(|| {
@@ -812,7 +846,7 @@ impl Shell {
             }
         }
         drop(stretches);
-        self.queue = waiting;
+        (self.queue, self.queued) = (waiting, queued);
         self.queue.clear();
     }
 

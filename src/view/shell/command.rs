@@ -30,12 +30,17 @@ pub(super) struct Command {
     pub(super) redirect: Held,
     /// What `sh -c` is given.
     pub(super) script: Held,
-    pub(super) is_script: bool,
     pub(super) script_is_long: bool,
-    /// Its words come one by one, not as a text.
-    pub(super) is_words: bool,
-    /// The value that begins is not its next word.
-    pub(super) restarts: bool,
+    pub(super) grammar: Grammar,
+}
+
+/// How the words are given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Grammar {
+    #[default]
+    Text,
+    /// One by one, without quotes, keywords and assignments.
+    Words,
 }
 
 /// Where a word goes.
@@ -73,6 +78,8 @@ enum Lead {
     },
     /// What a shell is to run.
     Script,
+    /// That word.
+    InScript,
     Arguments,
 }
 
@@ -192,7 +199,6 @@ impl Command {
         if let Some(dest) = self.dest {
             return (dest, false);
         }
-        self.is_script = false;
         let dest = match std::mem::take(&mut self.next) {
             Next::Redirect => Dest::Redirect,
             Next::Heredoc { tabs } if complete => {
@@ -219,6 +225,11 @@ impl Command {
         Some(Heredoc { end: text, tabs })
     }
 
+    /// Whether the word is what a shell is to run.
+    pub(super) fn is_script(&self) -> bool {
+        self.lead == Lead::InScript
+    }
+
     /// Keeps more of a script; whether that is too much.
     pub(super) fn keep_script(&mut self, held: &Held, now: u64, most: usize) -> bool {
         if self.script_is_long {
@@ -243,17 +254,17 @@ impl Command {
         }
         self.next = Next::Word;
         self.lead = Lead::Command;
-        (self.twice, self.is_script, self.script_is_long) = (false, false, false);
+        (self.twice, self.script_is_long) = (false, false);
     }
 
     fn word(&mut self, scripts: bool) -> Dest {
         let word = self.held.bytes();
         match self.lead {
             Lead::Command => {
-                let plain = self.quoted_at.is_none() && !self.is_words;
+                let plain = self.quoted_at.is_none() && self.grammar == Grammar::Text;
                 let name_end = self.quoted_at.unwrap_or(word.len()).min(word.len());
                 if plain && KEYWORDS.iter().any(|keyword| keyword.as_bytes() == word)
-                    || !self.is_words && is_assignment(&word[..name_end])
+                    || self.grammar == Grammar::Text && is_assignment(&word[..name_end])
                 {
                     return Dest::Nowhere;
                 }
@@ -262,11 +273,8 @@ impl Command {
             Lead::Prefix(prefix, behind) => self.behind(prefix, behind, scripts),
             Lead::Shell { takes: true } => self.lead = Lead::Shell { takes: false },
             Lead::Shell { .. } => self.lead = shell_option(word),
-            Lead::Script => {
-                self.is_script = true;
-                self.lead = Lead::Arguments;
-            }
-            Lead::Arguments => {}
+            Lead::Script => self.lead = Lead::InScript,
+            Lead::InScript | Lead::Arguments => self.lead = Lead::Arguments,
         }
         Dest::Command
     }
