@@ -1,6 +1,6 @@
 //! Control tokens of chat templates and tool calls, where the model should have written text.
 //!
-//! In prose one is enough (of those that look like tags, one that begins a line). In code, and behind a quotation mark, text may be *about* tokens, so there it
+//! In prose one is enough (tags of calls and thoughts count only where a line begins). In code, and behind a quotation mark, text may be *about* tokens, so there it
 //! takes several, one after the other with nothing but blanks and a role between them: that is what a
 //! leaked template looks like, and a sentence that names two tokens does not.
 //!
@@ -114,8 +114,11 @@ impl Leak {
 
     fn begin(&mut self, before: &[u8], byte: u8, start: u64) {
         let previous = self.last[2 - before.len()];
-        self.is_quoted =
-            self.code || b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
+        // `a[INST]` is an element of an array.
+        let is_index =
+            byte == b'[' && (previous.is_ascii_alphanumeric() || b"_)]".contains(&previous));
+        let is_cited = b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
+        self.is_quoted = self.code || is_cited || is_index;
         let mut last = self.last.iter().rev();
         self.begins_line = last.find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\n');
         self.token.clear();
@@ -261,11 +264,7 @@ fn judge_angled(token: &[u8], begins_line: bool) -> Option<Token> {
         return Some(Token::Sure);
     }
     if TAGS.contains(&token) {
-        return Some(if begins_line {
-            Token::Sure
-        } else {
-            Token::Likely
-        });
+        return begins_line.then_some(Token::Sure);
     }
     if LIKELY.contains(&token) {
         return Some(Token::Likely);
@@ -343,7 +342,7 @@ const ANGLED: [&[u8]; 5] = [
     b"</think>",
 ];
 
-/// Sure where a line begins. In the middle of one, text may be about them.
+/// These count where a line begins. In the middle of one, text is about them as often as not.
 const TAGS: [&[u8]; 18] = [
     b"<tool_call>",
     b"</tool_call>",

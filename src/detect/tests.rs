@@ -198,7 +198,7 @@ fn a_circle_is_cut_behind_its_first_time() {
         times: 3,
         ..CycleLimits::default()
     });
-    let long: String = (0..600).map(|n| format!("{n} ")).collect();
+    let long: String = (0..600).map(|n| format!("w{n} ")).collect();
     let looping = long.repeat(4);
     let mut all = Vec::new();
     far.push(Piece::verbatim(looping.as_bytes(), 7), &mut |found| {
