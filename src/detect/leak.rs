@@ -43,10 +43,16 @@ pub(crate) struct Leak {
     token_start: u64,
     /// The byte before it, and the two before that.
     last: [u8; 3],
-    is_quoted: bool,
-    begins_line: bool,
+    stands: Stands,
     row: Option<Row>,
     is_found: bool,
+}
+
+/// How what may become a token stands in the text.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stands {
+    is_quoted: bool,
+    begins_line: bool,
 }
 
 /// Tokens with next to nothing between them.
@@ -72,8 +78,7 @@ impl Leak {
             token: Vec::with_capacity(TOKEN),
             token_start: 0,
             last: [b'\n'; 3],
-            is_quoted: false,
-            begins_line: false,
+            stands: Stands::default(),
             row: None,
             is_found: false,
         }
@@ -118,9 +123,9 @@ impl Leak {
         let is_index =
             byte == b'[' && (previous.is_ascii_alphanumeric() || b"_)]".contains(&previous));
         let is_cited = b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
-        self.is_quoted = self.code || is_cited || is_index;
+        self.stands.is_quoted = self.code || is_cited || is_index;
         let mut last = self.last.iter().rev();
-        self.begins_line = last.find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\n');
+        self.stands.begins_line = last.find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\n');
         self.token.clear();
         self.token.extend_from_slice(before);
         self.token.push(byte);
@@ -154,7 +159,7 @@ impl Leak {
             return None;
         }
         let is_end = matches!(byte, b'>' | b']' | b'=') || self.token[0] == b't';
-        match judge(&self.token, self.begins_line) {
+        match judge(&self.token, self.stands.begins_line) {
             Some(token) if is_end => {
                 self.token.clear();
                 self.count(token)
@@ -175,11 +180,11 @@ impl Leak {
             start: self.token_start,
             count: 0,
             gap: 0,
-            is_quoted: self.is_quoted,
+            is_quoted: self.stands.is_quoted,
         });
         row.count += 1;
         row.gap = 0;
-        row.is_quoted |= self.is_quoted;
+        row.is_quoted |= self.stands.is_quoted;
         let least = if row.is_quoted {
             self.limits.quoted
         } else {

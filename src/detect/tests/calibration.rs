@@ -101,7 +101,7 @@ fn read<D: Detector>(
     let mut at = 0;
     for (code, _, part) in runs {
         tell(&mut detector, code);
-        if !part.is_empty() && !(code && prose_only) {
+        if !(part.is_empty() || code && prose_only) {
             detector.push(Piece::verbatim(part.as_bytes(), at), &mut |found| {
                 all.push(found)
             });
