@@ -603,11 +603,8 @@ fn sketches_of_small_sets_are_exact() {
         };
         let (sa, sb) = (distinct(&a), distinct(&b));
         let all = sa.union(&sb).count();
-        let model = if all == 0 {
-            0
-        } else {
-            sa.intersection(&sb).count() * 100 / all
-        };
+        let both = sa.intersection(&sb).count();
+        let model = (both * 100).checked_div(all).unwrap_or(0);
         assert_eq!(
             Sketch::<16>::of(&a).alike(&Sketch::of(&b)),
             model,
@@ -637,7 +634,11 @@ fn replies_with_other_numbers_are_the_same_and_survive_a_restart() {
     let kept = serde_json::to_string(&turns).unwrap();
     let mut turns: Turns = serde_json::from_str(&kept).unwrap();
     assert!(push(&mut turns, &same(333), 1000));
-    assert!(!push(&mut turns, &"Something else altogether was found in another file that nobody had looked at before, and it explains why this never worked.".repeat(1), 3));
+    assert!(!push(
+        &mut turns,
+        "Something else altogether was found in another file that nobody had looked at before, and it explains why this never worked.",
+        3
+    ));
 }
 
 #[test]

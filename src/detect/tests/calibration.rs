@@ -55,6 +55,8 @@ struct Sample {
     text: String,
 }
 
+type IsFound = fn(&Sample) -> bool;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Prose,
@@ -342,7 +344,7 @@ fn false_positives(
     known: &KnownNames,
 ) -> BTreeMap<&'static str, (usize, Vec<String>)> {
     let mut table = BTreeMap::new();
-    let single: [(&str, fn(&Sample) -> bool); 4] = [
+    let single: [(&str, IsFound); 4] = [
         ("alike", alike),
         ("cycle", cycle),
         ("leak", leak),
