@@ -2,24 +2,22 @@
 #![no_main]
 #![allow(dead_code)]
 
-#[path = "../../src/detect.rs"]
-mod detect;
-mod view {
-    #[path = "../../../src/view/json.rs"]
-    pub(crate) mod json;
-    #[path = "../../../src/view/piece.rs"]
-    pub(crate) mod piece;
+#[path = "../../src"]
+mod ours {
+    pub(crate) mod detect;
+    pub(crate) mod view;
 }
 
-use detect::alike::{Alike, AlikeLimits};
-use detect::cycle::{Cycle, CycleLimits};
-use detect::doom_loop::Call;
-use detect::leak::{Leak, LeakLimits};
-use detect::script::{Script, ScriptLimits};
-use detect::unknown_name::{KnownNames, UnknownName};
-use detect::{Detector, Found};
 use libfuzzer_sys::fuzz_target;
-use view::piece::{Language, Piece};
+use ours::detect::alike::{Alike, AlikeLimits};
+use ours::detect::cycle::{Cycle, CycleLimits};
+use ours::detect::doom_loop::Call;
+use ours::detect::leak::{Leak, LeakLimits};
+use ours::detect::script::{Script, ScriptLimits};
+use ours::detect::unknown_name::{KnownNames, UnknownName};
+use ours::detect::{Detector, Found};
+use ours::view;
+use ours::view::piece::{Language, Piece};
 
 fuzz_target!(|data: &[u8]| {
     let [which, size, text @ ..] = data else {
@@ -28,9 +26,23 @@ fuzz_target!(|data: &[u8]| {
     let known = KnownNames::new(["known"]);
     let languages = ["rust", "toml", "ts", "python", "go"];
     let language = Language::new(languages[usize::from(*which) % languages.len()]);
-    let circles = CycleLimits { chars: 40, times: 3, ..CycleLimits::default() };
-    let near = AlikeLimits { words: 1, times: 2, of: 3, ..AlikeLimits::default() };
-    let few = ScriptLimits { letters: 4, of_letters: 6, words: 2, ..ScriptLimits::default() };
+    let circles = CycleLimits {
+        chars: 40,
+        times: 3,
+        ..CycleLimits::default()
+    };
+    let near = AlikeLimits {
+        words: 1,
+        times: 2,
+        of: 3,
+        ..AlikeLimits::default()
+    };
+    let few = ScriptLimits {
+        letters: 4,
+        of_letters: 6,
+        words: 2,
+        ..ScriptLimits::default()
+    };
     let size = usize::from(*size) + 1;
     same(|| Cycle::new(circles), text, size);
     same(|| Alike::new(near), text, size);

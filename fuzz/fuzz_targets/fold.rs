@@ -3,23 +3,24 @@
 #![no_main]
 #![allow(dead_code)]
 
-mod view {
-    #[path = "../../../src/view/fold.rs"]
-    pub(crate) mod fold;
-    #[path = "../../../src/view/piece.rs"]
-    pub(crate) mod piece;
+#[path = "../../src"]
+mod ours {
+    pub(crate) mod view;
 }
 
 use libfuzzer_sys::fuzz_target;
-use view::fold::{Fold, Folds, fold_text};
-use view::piece::Piece;
+use ours::view::fold::{Fold, Folds, fold_text};
+use ours::view::piece::Piece;
 
 fuzz_target!(|data: &[u8]| {
     let [which, size, text @ ..] = data else {
         return;
     };
     let names = ["case", "invisible", "nfkc", "confusables"];
-    let folds = names.iter().enumerate().filter(|(bit, _)| which >> bit & 1 == 1);
+    let folds = names
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| which >> bit & 1 == 1);
     let folds = folds.fold(Folds::default(), |folds, (_, name)| {
         folds | Folds::named(name).expect("it is a name")
     });
@@ -37,7 +38,12 @@ fn folded(folds: Folds, text: &[u8], size: usize) -> (Vec<(u8, u64, u64, u64)>, 
     let mut bytes = Vec::new();
     let mut note = |piece: Piece<'_>| {
         for (index, &byte) in piece.bytes.iter().enumerate() {
-            bytes.push((byte, piece.start(index), piece.end(index), piece.decided(index)));
+            bytes.push((
+                byte,
+                piece.start(index),
+                piece.end(index),
+                piece.decided(index),
+            ));
         }
     };
     let mut fold = Fold::new(folds);

@@ -172,7 +172,18 @@ impl Detector for Alike {
     }
 }
 
-/// Punctuation that rows of data and code are full of, and sentences are not.
 fn is_mark(byte: u8) -> bool {
-    b"{}[]()|;=<>\"\\/_".contains(&byte)
+    MARKS[usize::from(byte)]
 }
+
+/// Punctuation that rows of data and code are full of, and sentences are not.
+static MARKS: [bool; 256] = {
+    let mut marks = [false; 256];
+    let of = b"{}[]()|;=<>\"\\/_";
+    let mut at = 0;
+    while at < of.len() {
+        marks[of[at] as usize] = true;
+        at += 1;
+    }
+    marks
+};

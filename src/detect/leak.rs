@@ -1,6 +1,6 @@
 //! Control tokens of chat templates and tool calls, where the model should have written text.
 //!
-//! In prose one is enough (of those that look like tags, one that begins a line). In code, and behind a quotation mark, text may be *about* tokens, so there it
+//! In prose one is enough (tags of calls and thoughts count only where a line begins). In code, and behind a quotation mark, text may be *about* tokens, so there it
 //! takes several, one after the other with nothing but blanks and a role between them: that is what a
 //! leaked template looks like, and a sentence that names two tokens does not.
 //!
@@ -43,10 +43,16 @@ pub(crate) struct Leak {
     token_start: u64,
     /// The byte before it, and the two before that.
     last: [u8; 3],
-    is_quoted: bool,
-    begins_line: bool,
+    stands: Stands,
     row: Option<Row>,
     is_found: bool,
+}
+
+/// How what may become a token stands in the text.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stands {
+    is_quoted: bool,
+    begins_line: bool,
 }
 
 /// Tokens with next to nothing between them.
@@ -72,8 +78,7 @@ impl Leak {
             token: Vec::with_capacity(TOKEN),
             token_start: 0,
             last: [b'\n'; 3],
-            is_quoted: false,
-            begins_line: false,
+            stands: Stands::default(),
             row: None,
             is_found: false,
         }
@@ -114,10 +119,13 @@ impl Leak {
 
     fn begin(&mut self, before: &[u8], byte: u8, start: u64) {
         let previous = self.last[2 - before.len()];
-        self.is_quoted =
-            self.code || b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
+        // `a[INST]` is an element of an array.
+        let is_index =
+            byte == b'[' && (previous.is_ascii_alphanumeric() || b"_)]".contains(&previous));
+        let is_cited = b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
+        self.stands.is_quoted = self.code || is_cited || is_index;
         let mut last = self.last.iter().rev();
-        self.begins_line = last.find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\n');
+        self.stands.begins_line = last.find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\n');
         self.token.clear();
         self.token.extend_from_slice(before);
         self.token.push(byte);
@@ -151,7 +159,7 @@ impl Leak {
             return None;
         }
         let is_end = matches!(byte, b'>' | b']' | b'=') || self.token[0] == b't';
-        match judge(&self.token, self.begins_line) {
+        match judge(&self.token, self.stands.begins_line) {
             Some(token) if is_end => {
                 self.token.clear();
                 self.count(token)
@@ -172,11 +180,11 @@ impl Leak {
             start: self.token_start,
             count: 0,
             gap: 0,
-            is_quoted: self.is_quoted,
+            is_quoted: self.stands.is_quoted,
         });
         row.count += 1;
         row.gap = 0;
-        row.is_quoted |= self.is_quoted;
+        row.is_quoted |= self.stands.is_quoted;
         let least = if row.is_quoted {
             self.limits.quoted
         } else {
@@ -261,11 +269,7 @@ fn judge_angled(token: &[u8], begins_line: bool) -> Option<Token> {
         return Some(Token::Sure);
     }
     if TAGS.contains(&token) {
-        return Some(if begins_line {
-            Token::Sure
-        } else {
-            Token::Likely
-        });
+        return begins_line.then_some(Token::Sure);
     }
     if LIKELY.contains(&token) {
         return Some(Token::Likely);
@@ -343,7 +347,7 @@ const ANGLED: [&[u8]; 5] = [
     b"</think>",
 ];
 
-/// Sure where a line begins. In the middle of one, text may be about them.
+/// These count where a line begins. In the middle of one, text is about them as often as not.
 const TAGS: [&[u8]; 18] = [
     b"<tool_call>",
     b"</tool_call>",

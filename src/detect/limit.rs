@@ -191,11 +191,11 @@ impl Tokens {
         self.kind = kind;
         self.last = byte;
         self.count += u64::from(match kind {
-            Kind::Letter => self.run % 6 == 0 && self.run != 6,
-            Kind::Digit => self.run % 3 == 0,
-            Kind::Mark => self.run % 4 == 0,
+            Kind::Letter => self.run.is_multiple_of(6) && self.run != 6,
+            Kind::Digit => self.run.is_multiple_of(3),
+            Kind::Mark => self.run.is_multiple_of(4),
             Kind::Blank => self.run % 8 == 1 || byte == b'\n' && self.run == 0,
-            Kind::Wide => self.run % 2 == 0,
+            Kind::Wide => self.run.is_multiple_of(2),
         });
         self.count
     }

@@ -103,6 +103,6 @@ impl<const N: usize> Sketch<N> {
             both += usize::from(left == right);
             all += 1;
         }
-        if all == 0 { 0 } else { both * 100 / all }
+        (both * 100usize).checked_div(all).unwrap_or(0)
     }
 }

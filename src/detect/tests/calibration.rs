@@ -55,6 +55,8 @@ struct Sample {
     text: String,
 }
 
+type IsFound = fn(&Sample) -> bool;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Prose,
@@ -101,7 +103,7 @@ fn read<D: Detector>(
     let mut at = 0;
     for (code, _, part) in runs {
         tell(&mut detector, code);
-        if !part.is_empty() && !(code && prose_only) {
+        if !(part.is_empty() || code && prose_only) {
             detector.push(Piece::verbatim(part.as_bytes(), at), &mut |found| {
                 all.push(found)
             });
@@ -342,7 +344,7 @@ fn false_positives(
     known: &KnownNames,
 ) -> BTreeMap<&'static str, (usize, Vec<String>)> {
     let mut table = BTreeMap::new();
-    let single: [(&str, fn(&Sample) -> bool); 4] = [
+    let single: [(&str, IsFound); 4] = [
         ("alike", alike),
         ("cycle", cycle),
         ("leak", leak),
