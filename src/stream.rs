@@ -290,6 +290,7 @@ impl Stream {
         };
         let values = MessageValues {
             match_text: self.matched(&hit),
+            channel: self.channel(hit.part).map(Channel::name),
             path: self.path(hit.part),
             tool: self.tool_name(hit.part),
             arg: self.arg(&hit),

@@ -11,15 +11,19 @@ mod builder;
 mod builtin;
 mod check;
 mod compile;
+mod compose;
 mod diagnostic;
 mod error;
 mod escape;
+mod lint;
 pub(crate) mod message;
 mod nearest;
 mod schema;
 mod source;
 
 pub use builder::PackBuilder;
+pub(crate) use compose::Allow;
+pub use compose::Date;
 pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
 
@@ -29,12 +33,12 @@ use crate::rule::{Channel, Rule};
 use crate::session::Session;
 use crate::stream::Stream;
 use crate::verdict::RuleId;
-use check::Check;
+use check::{Check, Loaded};
 #[cfg(feature = "lookaround")]
 pub(crate) use compile::Confirms;
 use compile::{Big, Compiled, TooBig};
 pub(crate) use compile::{ChannelRules, Scope};
-use diagnostic::{Report, code};
+use diagnostic::code;
 pub(crate) use message::{MessageValues, render as render_message};
 
 /// A checked, immutable set of rules. Cloning is cheap: clones share everything.
@@ -64,6 +68,7 @@ pub struct Pack {
 
 struct Inner {
     rules: Vec<Rule>,
+    allows: Vec<Allow>,
     warnings: Vec<Diagnostic>,
     limits: Limits,
     root: Option<String>,
@@ -188,6 +193,11 @@ impl Pack {
             .flat_map(|rules| rules.matcher.sizes())
     }
 
+    /// Places where hits of some rules do not count.
+    pub(crate) fn allows(&self) -> &[Allow] {
+        &self.inner.allows
+    }
+
     #[inline]
     pub(crate) fn channel(&self, channel: Channel) -> Option<&ChannelRules> {
         self.inner.compiled.channels[channel as usize].as_ref()
@@ -214,7 +224,7 @@ impl fmt::Debug for Pack {
 /// Past 1,000 problems the last one says how many more there are.
 #[must_use]
 pub fn check(paths: &[impl AsRef<Path>], limits: &Limits) -> Vec<Diagnostic> {
-    let builder = Pack::builder().limits(limits.clone());
+    let builder = Pack::builder().limits(limits.clone()).lints();
     match paths
         .iter()
         .fold(builder, |builder, path| builder.file(path.as_ref()))
@@ -241,12 +251,12 @@ pub fn schema() -> String {
 }
 
 /// The last step of every load: from checked rules to a pack.
-fn finish(
-    rules: Vec<Rule>,
-    report: Report,
-    limits: Limits,
-    root: Option<PathBuf>,
-) -> Result<Pack, LoadError> {
+fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack, LoadError> {
+    let Loaded {
+        rules,
+        allows,
+        report,
+    } = loaded;
     if report.has_errors() {
         return Err(LoadError::new(report.into_diagnostics()));
     }
@@ -257,6 +267,7 @@ fn finish(
     Ok(Pack {
         inner: Arc::new(Inner {
             rules,
+            allows,
             warnings,
             limits,
             root,
