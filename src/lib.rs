@@ -110,7 +110,7 @@ pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};
 pub use matcher::AutomatonSize;
 pub use pack::{
-    Date, Diagnostic, Level, LoadError, LoadErrorKind, Pack, PackBuilder, check, schema,
+    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, check, schema,
 };
 pub use rule::{
     Action, Allowance, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,

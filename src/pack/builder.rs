@@ -7,7 +7,7 @@ use super::compose::{self, Date};
 use super::diagnostic::{Diagnostic, code};
 use super::escape::quote;
 use super::source::Files;
-use super::{Check, LoadError, Pack, builtin, finish, nearest};
+use super::{Check, LoadError, Lock, Pack, builtin, finish, nearest};
 use crate::limits::Limits;
 use crate::rule::{Action, Rule};
 
@@ -115,6 +115,12 @@ impl PackBuilder {
     /// puts it among the [`warnings`](Pack::warnings). It costs about as much again as the load.
     pub fn lints(mut self) -> PackBuilder {
         self.terms.lints = true;
+        self
+    }
+
+    /// The packs that this must come to: any other name, version or content is an error.
+    pub fn lock(mut self, lock: Lock) -> PackBuilder {
+        self.terms.lock = Some(lock);
         self
     }
 

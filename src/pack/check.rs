@@ -14,6 +14,7 @@ use super::compose::{self, Allow, Date, Override, Source, Written};
 use super::diagnostic::{Code, Cursor, Diagnostic, Excerpt, Report, code};
 use super::escape::{self, quote};
 use super::lint;
+use super::lock::Lock;
 use crate::limits::Limits;
 use crate::rule::{Action, Rule};
 
@@ -73,6 +74,8 @@ pub(super) struct Terms {
     pub(super) grants: Option<Vec<Action>>,
     /// Which day it is.
     pub(super) today: Option<Date>,
+    /// What the packs must be.
+    pub(super) lock: Option<Lock>,
     /// Whether to look for what is odd, too.
     pub(super) lints: bool,
 }
@@ -83,6 +86,7 @@ pub(super) struct Loaded {
     /// In the order of their full ids.
     pub(super) rules: Vec<Rule>,
     pub(super) allows: Vec<Allow>,
+    pub(super) lock: Lock,
     pub(super) report: Report,
 }
 
@@ -135,12 +139,36 @@ impl<'l> Check<'l> {
         let (allows, faults) = compose::resolve(take(&mut self.allows), &rules, terms.today);
         late.extend(faults.into_iter().map(|(at, fault)| (at, None, fault)));
         self.late_places(&sources, late);
+        let lock = self.locked(&sources, terms.lock.as_ref());
         let report = self.report;
         Loaded {
             rules,
             allows,
+            lock,
             report,
         }
+    }
+
+    /// The lock of what was read; reports where it is not the `wanted` one.
+    fn locked(&mut self, sources: &[Source], wanted: Option<&Lock>) -> Lock {
+        let files = sources.iter().zip(&self.facts);
+        let files = files.map(|(source, facts)| {
+            (
+                facts.pack.as_str(),
+                facts.version.as_deref(),
+                source.text.as_str(),
+            )
+        });
+        let lock = Lock::new(files);
+        for message in wanted
+            .into_iter()
+            .flat_map(|wanted| wanted.differences(&lock))
+        {
+            let problem = Diagnostic::of_file(&code::LOCK_MISMATCH, "ttsr.lock", message);
+            self.report
+                .push(problem.with_help("look at what changed, then write the lock anew"));
+        }
+        lock
     }
 
     /// Reads the text of one file.

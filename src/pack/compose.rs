@@ -189,16 +189,15 @@ fn rank(sources: &mut [Source]) {
             break;
         }
     }
-    let circle = circle(&graph, &ranks);
+    let circles = circles(&graph, &ranks);
     for source in sources {
         let Head { pack, extends } = source.head.clone().unwrap_or_default();
         source.rank = ranks.get(pack.as_str()).copied().unwrap_or_default();
         let Some((_, span)) = extends.first() else {
             continue;
         };
-        if circle.contains(&pack) {
-            let fault = cyclic(&pack, &circle);
-            source.faults.push((fault, span.clone()));
+        if let Some(circle) = circles.iter().find(|circle| circle.contains(&pack)) {
+            source.faults.push((cyclic(&pack, circle), span.clone()));
         } else if source.rank == DEPTH {
             let message = format!("more than {DEPTH} packs extend each other in a chain");
             let fault = Fault::new(&code::EXTENDS_TOO_DEEP, message);
@@ -224,25 +223,34 @@ fn graph(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     graph
 }
 
-/// The packs of one circle, in its order; empty if there is none.
-fn circle(
+/// The circles among the packs without a rank, each in its order. Every pack is looked at once.
+fn circles(
     graph: &BTreeMap<String, BTreeSet<String>>,
     ranks: &BTreeMap<&str, usize>,
-) -> Vec<String> {
-    let Some(mut pack) = graph.keys().find(|pack| !ranks.contains_key(pack.as_str())) else {
-        return Vec::new();
-    };
-    let mut path: Vec<String> = Vec::new();
-    loop {
-        if let Some(start) = path.iter().position(|known| known == pack) {
-            return path.split_off(start);
+) -> Vec<Vec<String>> {
+    let unranked = graph
+        .keys()
+        .filter(|pack| !ranks.contains_key(pack.as_str()));
+    let mut left: BTreeSet<&String> = unranked.collect();
+    let mut circles = Vec::new();
+    while let Some(start) = left.pop_first() {
+        let mut path = vec![start.clone()];
+        let mut pack = start;
+        // Follow packs not looked at yet; where one of the path comes again, a circle is closed.
+        loop {
+            if let Some(at) = path.iter().position(|known| graph[pack].contains(known)) {
+                circles.push(path.split_off(at));
+                break;
+            }
+            let Some(next) = graph[pack].iter().find(|below| left.contains(below)) else {
+                break;
+            };
+            left.remove(next);
+            path.push(next.clone());
+            pack = next;
         }
-        path.push(pack.clone());
-        let mut below = graph[pack].iter();
-        pack = below
-            .find(|one| !ranks.contains_key(one.as_str()))
-            .expect("a pack without a rank extends one without a rank");
     }
+    circles
 }
 
 fn cyclic(pack: &str, circle: &[String]) -> Fault {

@@ -16,6 +16,7 @@ mod diagnostic;
 mod error;
 mod escape;
 mod lint;
+mod lock;
 pub(crate) mod message;
 mod nearest;
 mod schema;
@@ -26,6 +27,7 @@ pub(crate) use compose::Allow;
 pub use compose::Date;
 pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
+pub use lock::Lock;
 
 use crate::limits::Limits;
 use crate::matcher::{AutomatonSize, CLASSES};
@@ -69,6 +71,7 @@ pub struct Pack {
 struct Inner {
     rules: Vec<Rule>,
     allows: Vec<Allow>,
+    lock: Lock,
     warnings: Vec<Diagnostic>,
     limits: Limits,
     root: Option<String>,
@@ -151,6 +154,12 @@ impl Pack {
         &self.inner.limits
     }
 
+    /// The packs it was made of, with versions and hashes of their content.
+    #[must_use]
+    pub fn lock(&self) -> &Lock {
+        &self.inner.lock
+    }
+
     /// The folder that absolute paths of tool calls are taken relative to.
     #[must_use]
     pub fn root(&self) -> Option<&str> {
@@ -212,6 +221,7 @@ impl fmt::Debug for Pack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pack")
             .field("rules", &self.inner.rules.len())
+            .field("allows", &self.allows().len())
             .field("warnings", &self.inner.warnings.len())
             .field("root", &self.inner.root)
             .finish_non_exhaustive()
@@ -255,6 +265,7 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
     let Loaded {
         rules,
         allows,
+        lock,
         report,
     } = loaded;
     if report.has_errors() {
@@ -268,6 +279,7 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
         inner: Arc::new(Inner {
             rules,
             allows,
+            lock,
             warnings,
             limits,
             root,

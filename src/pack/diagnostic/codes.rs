@@ -42,6 +42,7 @@ codes! {
     CONFLICTING_OVERRIDE "conflicting-override" Error Invalid "two packs override the same key of a rule"
     MISSING_GRANT "missing-grant" Error Invalid "an action that is not in the `grants` of its pack"
     NOT_GRANTED "not-granted" Error Invalid "an action that the host does not grant"
+    LOCK_MISMATCH "lock-mismatch" Error Invalid "a pack that is not the one in the lock"
     EXPIRED_ALLOW "expired-allow" Warning Invalid "an `allow` whose last day is over; it is not applied"
     ENCODING "encoding" Error Invalid "a file is not UTF-8"
     SYNTAX "syntax" Error Invalid "the text is not TOML"
