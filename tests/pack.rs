@@ -1040,7 +1040,7 @@ fn the_pack_that_shows_everything_loads() {
     let late = builder.today(ttsr::Date::new(2027, 2, 1).unwrap());
     golden(
         "expired-allow",
-        &shown_problems(&late.build().unwrap().warnings()),
+        &shown_problems(late.build().unwrap().warnings()),
     );
 }
 

@@ -23,7 +23,8 @@ impl Date {
     /// The day, if there is one of that number.
     #[must_use]
     pub fn new(year: u16, month: u8, day: u8) -> Option<Date> {
-        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let divides = |by: u16| year.is_multiple_of(by);
+        let is_leap = divides(4) && (!divides(100) || divides(400));
         let days = match month {
             4 | 6 | 9 | 11 => 30,
             2 if is_leap => 29,
