@@ -112,7 +112,9 @@ pub use event::Event;
 pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};
 pub use matcher::AutomatonSize;
-pub use pack::{Diagnostic, Level, LoadError, LoadErrorKind, Pack, PackBuilder, check, schema};
+pub use pack::{
+    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, check, schema,
+};
 pub use rule::{
     Action, Allowance, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,
     Examples, Fold, Header, Mode, Partial, Pattern, PatternKind, Per, Region, Repeat, Repetition,

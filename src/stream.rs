@@ -401,6 +401,7 @@ impl Stream {
         };
         let values = MessageValues {
             match_text: self.matched(&hit),
+            channel: self.channel(hit.part).map(Channel::name),
             path: self
                 .quote(&hit)
                 .and_then(|quote| quote.file.as_deref())

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 use ttsr::{
     Action, Channel, Diagnostic, Level, Limits, LoadError, LoadErrorKind, Pack, PackBuilder,
-    Pattern, Rule,
+    Pattern, Rule, Severity,
 };
 
 const HEADER: &str = "schema = 1\n[pack]\nname = \"demo\"\n";
@@ -153,6 +153,7 @@ fn every_toml_file_shows_what_its_golden_file_says() {
 
 #[test]
 fn every_code_is_shown_in_a_golden_file() {
+    // What `check` alone tells.
     let shown: String = fs::read_dir(golden_folder())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -165,6 +166,7 @@ fn every_code_is_shown_in_a_golden_file() {
         .filter(|code| {
             !shown.contains(&format!("error[{code}]"))
                 && !shown.contains(&format!("warning[{code}]"))
+                && !shown.contains(&format!("note[{code}]"))
         })
         .collect();
     assert_eq!(missing, [""; 0]);
@@ -384,8 +386,15 @@ fn check_tells_all_problems_of_files_and_folders() {
         &Limits::default(),
     );
     let codes: Vec<_> = found.iter().map(Diagnostic::code).collect();
-    assert_eq!(codes, ["unsupported-schema", "unreadable", "no-rules"]);
-    assert!(ttsr::check(&[folder.0.join("good")], &Limits::default()).is_empty());
+    let all = [
+        "unsupported-schema",
+        "no-negative-example",
+        "unreadable",
+        "no-rules",
+    ];
+    assert_eq!(codes, all);
+    let good = ttsr::check(&[folder.0.join("good")], &Limits::default());
+    assert!(good.iter().all(|found| found.level() == Level::Note));
 }
 
 #[test]
@@ -1003,4 +1012,562 @@ fn a_key_of_a_million_segments_does_not_overflow_the_stack() {
 fn a_hundred_thousand_duplicate_keys_are_reported_in_linear_time() {
     let error = Pack::from_toml(&"a = 1\n".repeat(100_000)).unwrap_err();
     assert_eq!(error.diagnostics().len(), 1001);
+}
+
+/// The example of the rule language, whole.
+#[test]
+fn the_pack_that_shows_everything_loads() {
+    let builder = Pack::builder().toml(
+        "rust-hygiene.toml",
+        include_str!("pack/compose/rust-hygiene.toml"),
+    );
+    let pack = builder
+        .clone()
+        .today(ttsr::Date::new(2027, 1, 31).unwrap())
+        .build()
+        .unwrap();
+    let rule = |id: &str| pack.rule(pack.find(id).expect(id));
+    assert_eq!(rule("rust-hygiene/looping").retry.max, 1);
+    assert_eq!(
+        rule("std/secrets/generic-password").severity,
+        Severity::Info
+    );
+    assert_eq!(rule("std/secrets/generic-password").action, Action::Observe);
+    assert_eq!(rule("std/secrets/generic-password").condition.none.len(), 1);
+    assert!(pack.find("std/secrets/github-token").is_some());
+    assert_eq!(pack.warnings(), []);
+
+    let late = builder.today(ttsr::Date::new(2027, 2, 1).unwrap());
+    golden(
+        "expired-allow",
+        &shown_problems(late.build().unwrap().warnings()),
+    );
+}
+
+fn shown_problems(problems: &[Diagnostic]) -> String {
+    let shown: Vec<String> = problems.iter().map(Diagnostic::render).collect();
+    shown.join("\n")
+}
+
+fn golden_error(name: &str, builder: PackBuilder) {
+    golden(
+        name,
+        &shown_problems(builder.build().unwrap_err().diagnostics()),
+    );
+}
+
+fn pack_of(name: &str, head: &str, body: &str) -> String {
+    format!("schema = 1\n[pack]\nname = \"{name}\"\n{head}\n{body}\n")
+}
+
+#[test]
+fn overrides_and_allows_of_what_is_not_there_are_errors() {
+    let body = r#"
+[override."base/no-leek"]
+severity = "info"
+
+[override."leak"]
+severity = "info"
+
+[override."base/no-leak"]
+append.match.anny = []
+append.severity = "info"
+
+[override."base/quiet"]
+
+[[allow]]
+rules = ["base/nothing*"]
+paths = ["a"]
+reason = "r"
+
+[[allow]]
+rules = ["base/*"]
+reason = "r"
+until = "2027-02-30"
+
+[[allow]]
+rules = ["["]
+text = ["x"]
+"#;
+    let base = pack_of("base", "", &rule("no-leak", "{ literal = 'x' }", ""));
+    let builder = Pack::builder().toml("base.toml", base);
+    golden_error(
+        "compose-missing",
+        builder.toml("team.toml", pack_of("team", "extends = ['base']", body)),
+    );
+}
+
+#[test]
+fn an_override_replaces_appends_and_is_judged_as_a_whole() {
+    let base = pack_of(
+        "base",
+        "",
+        &rule(
+            "a",
+            "{ literal = 'x' }",
+            "severity = 'error'\nretry.max = 3\nretry.then = 'abort'\ntools = ['bash']",
+        ),
+    );
+    let team = pack_of(
+        "team",
+        "extends = ['base']",
+        r#"
+[override."base/a"]
+severity = "warning"
+retry.max = 1
+action = "retry"
+append.tools = ["zsh"]
+append.match.any = [{ word = "y" }]
+match.fold = "case"
+append.examples.no-match = ["z"]
+"#,
+    );
+    let load = |team: &str| Pack::builder().toml("b", team).toml("a", &base).build();
+    let pack = load(&team).unwrap();
+    let changed = &pack.rules()[0];
+    assert_eq!(
+        (changed.severity, changed.action),
+        (Severity::Warning, Action::Retry)
+    );
+    assert_eq!(
+        (changed.retry.max, changed.retry.then),
+        (1, Some(Action::Abort))
+    );
+    assert_eq!(changed.tools, ["bash", "zsh"]);
+    assert_eq!(changed.condition.any.len(), 2);
+    assert!(
+        changed
+            .condition
+            .any
+            .iter()
+            .all(|any| any.fold == [ttsr::Fold::Case])
+    );
+    assert_eq!(changed.examples.not_matching, ["z"]);
+
+    let nonsense = team.replace("action = \"retry\"", "on = [\"text\"]");
+    let error = load(&nonsense).unwrap_err();
+    let codes: Vec<_> = error.diagnostics().iter().map(Diagnostic::code).collect();
+    assert_eq!(codes, ["no-effect", "unreachable-scope"], "{error}");
+}
+
+#[test]
+fn d61_packs_that_extend_each_other_in_circles_and_too_deep_chains_are_errors() {
+    let one = |name: &str, below: &str| {
+        pack_of(
+            name,
+            &format!("extends = [{below}]"),
+            &rule("a", "{ literal = 'x' }", ""),
+        )
+    };
+    golden_error(
+        "extends-circle",
+        Pack::builder()
+            .toml("a.toml", one("a", "'b'"))
+            .toml("b.toml", one("b", "'c'"))
+            .toml("c.toml", one("c", "'b'"))
+            .toml("self.toml", one("self", "'self'")),
+    );
+    let chain = |length: usize| {
+        (0..length).fold(Pack::builder(), |builder, number| {
+            let below = if number + 1 < length {
+                format!("'p{}'", number + 1)
+            } else {
+                String::new()
+            };
+            let text = one(&format!("p{number}"), &below);
+            builder.toml(
+                format!("{number:04}.toml"),
+                text.replace("extends = []", ""),
+            )
+        })
+    };
+    assert_eq!(chain(16).build().unwrap().rules().len(), 16);
+    golden_error("extends-deep", chain(17));
+    let error = chain(1000).build().unwrap_err();
+    assert_eq!(error.diagnostics()[0].code(), "extends-too-deep");
+
+    // A diamond is no circle.
+    let diamond = Pack::builder()
+        .toml("top", one("top", "'left', 'right'"))
+        .toml("left", one("left", "'std/secrets'"))
+        .toml("right", one("right", "'std/secrets'"));
+    assert!(
+        diamond
+            .build()
+            .unwrap()
+            .find("std/secrets/github-token")
+            .is_some()
+    );
+}
+
+#[test]
+fn d61_what_a_pack_extends_lies_beside_it_and_nowhere_else() {
+    let outside = Folder::new();
+    outside.write(
+        "secret.toml",
+        pack_of("secret", "", &rule("a", "{ literal = 'x' }", "")),
+    );
+    let folder = Folder::new();
+    let top = |below: &str| {
+        pack_of(
+            "top",
+            &format!("extends = ['{below}']"),
+            &rule("t", "{ literal = 'x' }", ""),
+        )
+    };
+    let file = folder.write("top.toml", top("below/one"));
+    folder.write(
+        "below/one.toml",
+        pack_of("below/one", "", &rule("a", "{ literal = 'x' }", "")),
+    );
+    assert_eq!(Pack::load(&file).unwrap().rules().len(), 2);
+    // The same when the whole folder is loaded.
+    assert_eq!(Pack::load(&folder.0).unwrap().rules().len(), 2);
+
+    for below in [
+        "../secret",
+        "../../etc/passwd",
+        "/etc/passwd",
+        "a\\\\b",
+        "nothing",
+    ] {
+        fs::write(&file, top(below)).unwrap();
+        let error = Pack::load(&file).unwrap_err();
+        let codes: Vec<_> = error.diagnostics().iter().map(Diagnostic::code).collect();
+        assert!(
+            codes == ["unknown-pack"] || codes.contains(&"pack-name"),
+            "{below}: {codes:?}"
+        );
+    }
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(outside.0.join("secret.toml"), folder.0.join("secret.toml"))
+            .unwrap();
+        fs::write(&file, top("secret")).unwrap();
+        let error = Pack::load(&file).unwrap_err();
+        let codes: Vec<_> = error.diagnostics().iter().map(Diagnostic::code).collect();
+        assert!(codes.contains(&"outside-folder"), "{codes:?}");
+    }
+}
+
+#[test]
+fn lists_of_a_pack_below_can_be_named() {
+    let below =
+        |name: &str, tool: &str| pack_of(name, "", &format!("[lists]\nshells = ['{tool}']"));
+    let top = |used: &str| {
+        pack_of(
+            "top",
+            "extends = ['a', 'b']",
+            &rule("t", "{ literal = 'x' }", &format!("tools = ['{used}']")),
+        )
+    };
+    let load = |used: &str, other: &str| {
+        Pack::builder()
+            .toml("a", below("a", "bash"))
+            .toml("b", below("b", other))
+            .toml("t", top(used))
+            .build()
+    };
+    assert_eq!(load("@shells", "bash").unwrap().rules()[0].tools, ["bash"]);
+    assert_eq!(load("@b/shells", "zsh").unwrap().rules()[0].tools, ["zsh"]);
+    // Two packs mean different things by it.
+    let error = load("@shells", "zsh").unwrap_err();
+    assert_eq!(
+        error
+            .diagnostics()
+            .iter()
+            .find(|one| one.level() == Level::Error)
+            .unwrap()
+            .code(),
+        "unknown-list"
+    );
+}
+
+#[test]
+fn grants_are_a_ceiling_for_actions_and_for_what_follows_them() {
+    let rules = rule(
+        "retries",
+        "{ literal = 'x' }",
+        "severity = 'error'\nretry.then = 'inject'",
+    ) + &rule("warns", "{ literal = 'x' }", "action = 'warn'")
+        + &rule(
+            "aborts-at-last",
+            "{ literal = 'x' }",
+            "severity = 'critical'\naction = 'retry'",
+        );
+    golden_error(
+        "grants-missing",
+        Pack::builder().toml("demo.toml", pack_of("demo", "grants = ['retry']", &rules)),
+    );
+    let all = pack_of("demo", "grants = ['retry', 'inject', 'abort']", &rules);
+    let builder = Pack::builder().toml("demo.toml", all);
+    assert!(builder.clone().build().is_ok());
+    golden_error(
+        "grants-refused",
+        builder.grants(&[Action::Retry, Action::Inject]),
+    );
+    // Whoever makes an action stronger needs the grant for it.
+    let weak = pack_of(
+        "weak",
+        "grants = []",
+        &rule("a", "{ literal = 'x' }", "action = 'warn'"),
+    );
+    let over = "[override.\"weak/a\"]\naction = 'abort'";
+    let load = |grants: &str| {
+        let top = pack_of(
+            "top",
+            &format!("extends = ['weak']\ngrants = [{grants}]"),
+            over,
+        );
+        Pack::builder().toml("weak", &weak).toml("top", top).build()
+    };
+    assert!(load("'abort'").is_ok());
+    assert_eq!(
+        load("").unwrap_err().diagnostics()[0].code(),
+        "missing-grant"
+    );
+}
+
+#[test]
+fn two_packs_that_override_the_same_key_are_told_unless_one_extends_the_other() {
+    let base = pack_of("base", "", &rule("a", "{ literal = 'x' }", ""));
+    let over = |name: &str, below: &str, severity: &str| {
+        let body = format!("[override.\"base/a\"]\nseverity = '{severity}'");
+        pack_of(name, &format!("extends = [{below}]"), &body)
+    };
+    let load = |second: &str| {
+        Pack::builder()
+            .toml("z-first", over("first", "'base'", "info"))
+            .toml("a-second", over("second", second, "error"))
+            .toml("base", &base)
+    };
+    let pack = load("'base', 'first'").build().unwrap();
+    assert_eq!(pack.rules()[0].severity, Severity::Error);
+    golden_error("conflicting-override", load("'base'"));
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_sources_never_matters(order in Just((0..6).collect::<Vec<usize>>()).prop_shuffle()) {
+        let sources = [
+            ("base", pack_of("base", "", &rule("a", "{ literal = 'x' }", "severity = 'error'"))),
+            ("more", pack_of("base", "", &rule("b", "{ literal = 'y' }", "tools = ['t']"))),
+            ("left", pack_of("left", "extends = ['base']", "[override.\"base/a\"]\nappend.match.any = [{ literal = 'l' }]\nappend.tags = ['l']")),
+            ("right", pack_of("right", "extends = ['base']", "[override.\"base/a\"]\nappend.match.any = [{ literal = 'r' }]\nappend.tags = ['r']")),
+            ("top", pack_of("top", "extends = ['left', 'right', 'lang/rust']", "[override.\"base/a\"]\nappend.tags = ['top']\nseverity = 'info'")),
+            ("broken", pack_of("Broken", "extends = ['nothing']", &rule("A", "{ literal = '' }", ""))),
+        ];
+        let load = |order: &[usize], skip: &str| {
+            let chosen = order.iter().map(|index| &sources[*index]).filter(|(name, _)| *name != skip);
+            let builder = chosen.fold(Pack::builder(), |builder, (name, text)| builder.toml(*name, text));
+            shown(&builder.build())
+        };
+        let sorted: Vec<usize> = (0..6).collect();
+        prop_assert_eq!(load(&order, "broken"), load(&sorted, "broken"));
+        prop_assert!(load(&order, "broken").contains("\"l\",\n        \"r\",\n        \"top\""));
+        prop_assert_eq!(load(&order, ""), load(&sorted, ""));
+    }
+}
+
+#[test]
+fn a_lock_is_kept_or_the_load_fails() {
+    let text = |body: &str| pack_of("demo", "version = '1.0.0'", &rule("a", body, ""));
+    let load = |body: &str| {
+        Pack::builder()
+            .toml("demo.toml", text(body))
+            .builtin("lang/rust")
+    };
+    let lock = load("{ literal = 'x' }").build().unwrap().lock().clone();
+    assert!(load("{ literal = 'x' }").lock(lock.clone()).build().is_ok());
+    golden_error(
+        "lock",
+        load("{ literal = 'y' }").builtin("std/secrets").lock(lock),
+    );
+}
+
+/// Complaints 5, 38 and 40 about other rule formats: what can never act, or is never read, was accepted.
+#[test]
+fn complaints_c5_c38_c40_a_rule_that_loads_can_act() {
+    for (more, code) in [
+        ("on = ['text']\npaths = ['*.ts']", "unreachable-scope"),
+        ("action = 'consult'", "action-channel"),
+        ("retry.then = 'retry'", "bad-value"),
+        ("action = 'warn'\nretry.max = 1", "no-effect"),
+        ("action = 'warn'\npartial = 'keep'", "no-effect"),
+        ("mode = 'off'", "bad-value"),
+    ] {
+        let text = with_rules(&rule("a", "{ literal = 'x' }", more));
+        assert_eq!(error_codes(&text)[0], code, "{more}");
+    }
+}
+
+/// Complaints 1 and 2: invalid rules were dropped in silence, and a scope kept its quotes.
+#[test]
+fn complaints_c1_c2_inline_flags_load_and_a_bad_rule_is_loud() {
+    let good = with_rules(&rule("a", "{ regex = '(?i)x' }", ""));
+    assert_eq!(Pack::from_toml(&good).unwrap().rules().len(), 1);
+    let bad = with_rules(&rule(
+        "a",
+        "{ regex = '(?' }",
+        "on = '\"text\",\"reasoning\"'",
+    ));
+    assert_eq!(error_codes(&bad), ["regex", "wrong-type"]);
+}
+
+/// Complaints 16 and 17: repeat mode and context mode were one setting for all rules.
+#[test]
+fn complaints_c16_c17_every_policy_key_is_per_rule_with_a_pack_default() {
+    let head = "[defaults]\nrepeat.per-session = 5\npartial = 'keep'\nseverity = 'error'\n";
+    let own = "repeat.per-session = 1\npartial = 'discard'";
+    let rules = rule("own", "{ literal = 'x' }", own) + &rule("default", "{ literal = 'y' }", "");
+    let pack = Pack::from_toml(&format!("{HEADER}{head}{rules}")).unwrap();
+    let policy = |id: &str| {
+        let rule = pack.rule(pack.find(id).unwrap());
+        (rule.repeat.unwrap().per_session, rule.partial)
+    };
+    assert_eq!(policy("demo/own"), (Some(1), ttsr::Partial::Discard));
+    assert_eq!(policy("demo/default"), (Some(5), ttsr::Partial::Keep));
+}
+
+/// Complaint 39: unknown fields were dropped, and rules of a checked-out tree were trusted.
+#[test]
+fn complaint_c39_strangers_get_no_more_than_the_host_grants() {
+    let text = with_rules(&rule("a", "{ literal = 'x' }", "severity = 'critical'"));
+    let builder = Pack::builder().toml("stranger.toml", text);
+    assert!(builder.clone().build().is_ok());
+    let error = builder.grants(&[]).build().unwrap_err();
+    assert_eq!(error.diagnostics()[0].code(), "not-granted");
+}
+
+#[test]
+fn lints_are_told_by_check_alone_and_name_what_to_do() {
+    let text = include_str!("pack/compose/odd.toml");
+    assert_eq!(Pack::from_toml(text).unwrap().warnings(), []);
+    let odd = Pack::builder()
+        .toml("odd.toml", text)
+        .lints()
+        .build()
+        .unwrap();
+    golden("lints", &shown_problems(odd.warnings()));
+}
+
+#[test]
+fn built_in_packs_have_nothing_odd_and_ask_for_what_they_use() {
+    for name in Pack::builtins() {
+        let pack = Pack::builder().builtin(name).lints().build().unwrap();
+        let odd: Vec<_> = pack
+            .warnings()
+            .iter()
+            .filter(|odd| odd.level() != Level::Note)
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(odd, [""; 0], "{name}");
+    }
+}
+
+/// The object at `key` of a schema.
+fn at<'s>(schema: &'s serde_json::Value, key: &str) -> &'s serde_json::Value {
+    let found = &schema["properties"][key];
+    assert!(found.is_object(), "{key}");
+    found
+}
+
+/// Every key below `schema`, as a piece of TOML around a value that no key takes.
+fn keys_with_a_date(
+    schema: &serde_json::Value,
+    around: &dyn Fn(&str) -> String,
+    found: &mut Vec<(String, String)>,
+) {
+    let Some(properties) = schema["properties"].as_object() else {
+        return;
+    };
+    for (key, value) in properties {
+        let pieces = around(&format!("{key} = 12:00:00"));
+        found.push((key.clone(), pieces));
+        let inner = |text: &str| around(&format!("{key} = {{ {text} }}"));
+        let entry = |text: &str| around(&format!("{key} = [{{ {text} }}]"));
+        let named = |text: &str| around(&format!("{key}.\"demo/a\" = {{ {text} }}"));
+        let id = |text: &str| around(&format!("{key}.a = {{ {text} }}"));
+        keys_with_a_date(value, &inner, found);
+        keys_with_a_date(&value["items"], &entry, found);
+        if key == "override" {
+            keys_with_a_date(&value["additionalProperties"], &named, found);
+        } else {
+            keys_with_a_date(&value["additionalProperties"], &id, found);
+        }
+    }
+}
+
+#[test]
+fn every_key_of_the_schema_is_read_by_the_loader() {
+    let schema: serde_json::Value = serde_json::from_str(&ttsr::schema()).unwrap();
+    assert_eq!(schema["$schema"], "http://json-schema.org/draft-07/schema#");
+    let mut found = Vec::new();
+    keys_with_a_date(&schema, &|text: &str| text.to_owned(), &mut found);
+    assert!(found.len() > 200, "only {} keys", found.len());
+    for (key, text) in found {
+        // A key that nobody reads would take anything.
+        let column = text.find(&format!("{key} = 12:00:00")).unwrap();
+        let errors = Pack::from_toml(&text).expect_err(&text);
+        let is_told = errors.diagnostics().iter().any(|problem| {
+            let from = problem.column() as usize - 1;
+            (column..column + key.len() + 12).contains(&from)
+                && ["wrong-type", "bad-value", "unsupported-schema"].contains(&problem.code())
+        });
+        assert!(is_told, "{text}: {errors}");
+    }
+}
+
+#[test]
+fn the_schema_names_values_defaults_and_bounds() {
+    let schema: serde_json::Value = serde_json::from_str(&ttsr::schema()).unwrap();
+    let rule = &at(&schema, "rule")["additionalProperties"];
+    assert_eq!(rule["additionalProperties"], false);
+    assert_eq!(rule["required"][1], "match");
+    assert_eq!(at(rule, "severity")["default"], "warning");
+    assert_eq!(
+        at(rule, "action")["enum"].as_array().unwrap().len(),
+        Action::ALL.len()
+    );
+    assert_eq!(at(at(rule, "retry"), "max")["minimum"], 1);
+    assert_eq!(at(at(rule, "retry"), "temperature")["maximum"], 2);
+    assert_eq!(
+        at(at(rule, "match"), "any")["items"]["additionalProperties"],
+        false
+    );
+    let over = &at(&schema, "override")["additionalProperties"];
+    assert!(at(at(over, "append"), "match")["properties"]["any"].is_object());
+}
+
+/// Each block of the reference is a whole rule file, or a rule without its head.
+#[test]
+fn every_example_of_the_reference_loads() {
+    let text = include_str!("../docs/rules.md");
+    let blocks: Vec<&str> = text
+        .split("```toml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(blocks.len() >= 20, "only {} blocks", blocks.len());
+    for block in blocks {
+        let head = if block.contains("schema = 1") {
+            ""
+        } else {
+            HEADER
+        };
+        let pack = Pack::from_toml(&format!("{head}{block}"));
+        let pack = pack.unwrap_or_else(|error| panic!("{block}\n{error}"));
+        assert!(!pack.rules().is_empty(), "{block}");
+    }
+    // Every key is explained.
+    let schema = ttsr::schema();
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    let mut keys = Vec::new();
+    keys_with_a_date(&schema, &|text: &str| text.to_owned(), &mut keys);
+    for (key, _) in keys {
+        assert!(
+            text.contains(&format!("`{key}`")) || text.contains(&format!(".{key}`")),
+            "{key} is not explained"
+        );
+    }
 }

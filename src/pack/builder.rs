@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use super::check::Terms;
+use super::compose::{self, Date};
 use super::diagnostic::{Diagnostic, code};
 use super::escape::quote;
 use super::source::Files;
-use super::{Check, LoadError, Pack, builtin, finish, nearest};
+use super::{Check, LoadError, Lock, Pack, builtin, finish, nearest};
 use crate::limits::Limits;
-use crate::rule::Rule;
+use crate::rule::{Action, Rule};
 
 /// Collects what a [`Pack`] is made of. Nothing is read before [`build`](Self::build), and the order of
 /// the calls does not matter.
@@ -38,6 +40,7 @@ pub struct PackBuilder {
     inputs: Vec<Input>,
     limits: Limits,
     root: Option<PathBuf>,
+    terms: Terms,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +88,42 @@ impl PackBuilder {
         }
     }
 
+    /// The actions that rules may take; all of them where this is not called. What is no stronger than
+    /// [`Action::Warn`] needs no grant. A rule that takes another action fails the load: packs may come
+    /// from strangers.
+    ///
+    /// # Example: a pack that may not cut
+    /// ```
+    /// use ttsr::{Action, LoadErrorKind, Pack};
+    /// let builder = Pack::builder().builtin("std/shell-safety").grants(&[Action::Inject]);
+    /// let error = builder.build().unwrap_err();
+    /// assert_eq!(error.diagnostics()[0].code(), "not-granted");
+    /// ```
+    pub fn grants(mut self, actions: &[Action]) -> PackBuilder {
+        self.terms.grants = Some(actions.to_vec());
+        self
+    }
+
+    /// Which day it is. An `[[allow]]` that ended before is not applied; where this is not called, none
+    /// ever ends.
+    pub fn today(mut self, today: Date) -> PackBuilder {
+        self.terms.today = Some(today);
+        self
+    }
+
+    /// Also looks for what is odd and works all the same, such as a rule that another one shadows, and
+    /// puts it among the [`warnings`](Pack::warnings). It costs about as much again as the load.
+    pub fn lints(mut self) -> PackBuilder {
+        self.terms.lints = true;
+        self
+    }
+
+    /// The packs that this must come to: any other name, version or content is an error.
+    pub fn lock(mut self, lock: Lock) -> PackBuilder {
+        self.terms.lock = Some(lock);
+        self
+    }
+
     /// Reads and checks everything.
     ///
     /// # Errors
@@ -94,19 +133,20 @@ impl PackBuilder {
             inputs,
             limits,
             root,
+            terms,
         } = self;
         let mut check = Check::new(&limits);
         let mut files = Files::new(&limits);
         for input in inputs {
             match input {
                 Input::Path(path) => files.read(&path, &mut check),
-                Input::Text { name, text } => check.text(&name, &text),
+                Input::Text { name, text } => check.text(&name, &text, None),
                 Input::Rule(rule) => check.rule(*rule),
                 Input::Builtin(name) => builtin_pack(&name, &mut check),
             }
         }
-        let (rules, report) = check.finish();
-        finish(rules, report, limits, root)
+        compose::gather(&mut check, &mut files);
+        finish(check.finish(&terms), limits, root)
     }
 
     fn with(mut self, input: Input) -> PackBuilder {
@@ -117,7 +157,7 @@ impl PackBuilder {
 
 fn builtin_pack(name: &str, check: &mut Check<'_>) {
     if let Some(text) = builtin::text(name) {
-        return check.text(&format!("<{name}>"), text);
+        return check.text(&format!("<{name}>"), text, None);
     }
     let names: Vec<&str> = Pack::builtins().collect();
     let message = format!("there is no built-in pack {}", quote(name));

@@ -5,14 +5,18 @@
 //! a pattern costs is asked of `matcher::pattern`; nothing is compiled here.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem::take;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::compose::{self, Allow, Date, Override, Source, Written};
 use super::diagnostic::{Code, Cursor, Diagnostic, Excerpt, Report, code};
 use super::escape::{self, quote};
+use super::lint;
+use super::lock::Lock;
 use crate::limits::Limits;
-use crate::rule::Rule;
+use crate::rule::{Action, Rule};
 
 mod by_hand;
 mod condition;
@@ -27,7 +31,7 @@ mod scope;
 mod sense;
 mod syntax;
 
-use draft::{Draft, Layer};
+use draft::{Draft, Layer, Place};
 use fault::Fault;
 
 /// Most problems of one file that are looked at closely; the rest is counted.
@@ -40,11 +44,50 @@ pub(super) struct Check<'l> {
     started: Instant,
     late: bool,
     report: Report,
-    rules: Vec<Rule>,
-    /// Number of files read so far.
-    files: usize,
+    /// The texts, in the order in which they are read once they are all there.
+    pub(super) sources: Vec<Source>,
+    /// Rules made in code.
+    by_hand: Vec<Rule>,
+    /// What each source says besides its rules, by the number of the source.
+    facts: Vec<Facts>,
+    drafts: Vec<Draft>,
+    overrides: Vec<Override>,
+    allows: Vec<Written>,
     /// Where each full id was first written.
     seen: HashMap<String, String>,
+}
+
+/// What the head of a file says, as far as other files need it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) pack: String,
+    pub(super) version: Option<String>,
+    pub(super) extends: Vec<String>,
+    pub(super) grants: Option<Vec<Action>>,
+    pub(super) lists: BTreeMap<String, Vec<String>>,
+}
+
+/// What the host says about a load.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Terms {
+    /// Which actions it allows; all of them where it does not say.
+    pub(super) grants: Option<Vec<Action>>,
+    /// Which day it is.
+    pub(super) today: Option<Date>,
+    /// What the packs must be.
+    pub(super) lock: Option<Lock>,
+    /// Whether to look for what is odd, too.
+    pub(super) lints: bool,
+}
+
+/// What a load comes to. With an error in the report, the rules are not all there.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// In the order of their full ids.
+    pub(super) rules: Vec<Rule>,
+    pub(super) allows: Vec<Allow>,
+    pub(super) lock: Lock,
+    pub(super) report: Report,
 }
 
 impl<'l> Check<'l> {
@@ -54,51 +97,24 @@ impl<'l> Check<'l> {
             started: Instant::now(),
             late: false,
             report: Report::default(),
-            rules: Vec::new(),
-            files: 0,
+            sources: Vec::new(),
+            by_hand: Vec::new(),
+            facts: Vec::new(),
+            drafts: Vec::new(),
+            overrides: Vec::new(),
+            allows: Vec::new(),
             seen: HashMap::new(),
         }
     }
 
-    /// Checks the text of one rule file.
-    pub(super) fn text(&mut self, name: &str, text: &str) {
-        if self.is_late(name) {
-            return;
-        }
-        let mut walk = Walk::new(self, text);
-        syntax::walk(&mut walk);
-        for draft in &mut walk.drafts {
-            draft.complete();
-        }
-        let drafts = take(&mut walk.drafts);
-        for draft in drafts.iter().filter(|draft| !draft.is_broken) {
-            walk.judge(draft);
-        }
-        let Walk { problems, ids, .. } = walk;
-        self.places(name, text, problems, ids);
-        self.rules
-            .extend(drafts.into_iter().map(|draft| draft.rule));
-        self.files += 1;
-        self.is_late(name);
+    /// Takes the text of one rule file. It is read by [`finish`](Self::finish).
+    pub(super) fn text(&mut self, name: &str, text: &str, folder: Option<&Path>) {
+        self.sources.push(Source::new(name, text, folder));
     }
 
-    /// Checks a rule made in code.
+    /// Takes a rule made in code.
     pub(super) fn rule(&mut self, rule: Rule) {
-        const FILE: &str = "<code>";
-        let problem = |fault: Fault| Diagnostic {
-            rule: Some(escape::all(&rule.id)),
-            help: fault.help,
-            ..Diagnostic::of_file(fault.code, FILE, fault.message)
-        };
-        let mut faults = by_hand::faults(&rule, self.limits);
-        if let Some(first) = self.seen.insert(rule.id.clone(), "made in code".to_owned()) {
-            faults.push(duplicate(&rule.id, &first));
-        }
-        faults
-            .into_iter()
-            .map(problem)
-            .for_each(|problem| self.report.push(problem));
-        self.rules.push(by_hand::normal(rule));
+        self.by_hand.push(by_hand::normal(rule));
     }
 
     /// Reports a problem found elsewhere.
@@ -106,11 +122,176 @@ impl<'l> Check<'l> {
         self.report.push(diagnostic);
     }
 
-    /// The rules in the order of their full ids, and the problems. With an error among them, the rules
-    /// are not all there.
-    pub(super) fn finish(mut self) -> (Vec<Rule>, Report) {
-        self.rules.sort_by(|a, b| a.id.cmp(&b.id));
-        (self.rules, self.report)
+    /// Reads everything that was taken.
+    pub(super) fn finish(mut self, terms: &Terms) -> Loaded {
+        let sources = take(&mut self.sources);
+        for source in &sources {
+            self.read(source);
+        }
+        let mut late = self.compose(terms);
+        let mut rules: Vec<Rule> = take(&mut self.drafts)
+            .into_iter()
+            .map(|draft| draft.rule)
+            .collect();
+        self.read_by_hand(terms);
+        rules.append(&mut self.by_hand);
+        rules.sort_by(|a, b| a.id.cmp(&b.id));
+        let (allows, faults) = compose::resolve(take(&mut self.allows), &rules, terms.today);
+        late.extend(faults.into_iter().map(|(at, fault)| (at, None, fault)));
+        self.late_places(&sources, late);
+        let lock = self.locked(&sources, terms.lock.as_ref());
+        let report = self.report;
+        Loaded {
+            rules,
+            allows,
+            lock,
+            report,
+        }
+    }
+
+    /// The lock of what was read; reports where it is not the `wanted` one.
+    fn locked(&mut self, sources: &[Source], wanted: Option<&Lock>) -> Lock {
+        let files = sources.iter().zip(&self.facts);
+        let files = files.map(|(source, facts)| {
+            (
+                facts.pack.as_str(),
+                facts.version.as_deref(),
+                source.text.as_str(),
+            )
+        });
+        let lock = Lock::new(files);
+        for message in wanted
+            .into_iter()
+            .flat_map(|wanted| wanted.differences(&lock))
+        {
+            let problem = Diagnostic::of_file(&code::LOCK_MISMATCH, "ttsr.lock", message);
+            self.report
+                .push(problem.with_help("look at what changed, then write the lock anew"));
+        }
+        lock
+    }
+
+    /// Reads the text of one file.
+    fn read(&mut self, source: &Source) {
+        let Source {
+            name, text, faults, ..
+        } = source;
+        if self.is_late(name) {
+            return;
+        }
+        let mut walk = Walk::new(self, text);
+        walk.imported = self.imported(source.extends());
+        for (fault, span) in faults {
+            walk.fault(fault.clone(), span.clone());
+        }
+        syntax::walk(&mut walk);
+        self.overrides.append(&mut walk.overrides);
+        self.allows.append(&mut walk.allows);
+        self.drafts.append(&mut walk.drafts);
+        self.facts.push(take(&mut walk.facts));
+        let problems = take(&mut walk.problems);
+        let ids = take(&mut walk.ids);
+        self.places(name, text, problems, ids);
+        self.is_late(name);
+    }
+
+    /// The lists of the packs below: each as `pack/list`, and as `list` where only one of them is so called.
+    fn imported(&self, extends: Vec<String>) -> BTreeMap<String, Vec<String>> {
+        let mut graph = self.graph();
+        graph.insert(String::new(), extends.into_iter().collect());
+        let below = compose::closure(&graph, "");
+        let mut lists = BTreeMap::new();
+        let mut twice = HashSet::new();
+        for facts in self
+            .facts
+            .iter()
+            .filter(|facts| below.contains(&facts.pack))
+        {
+            for (name, entries) in &facts.lists {
+                lists.insert(format!("{}/{name}", facts.pack), entries.clone());
+                let before = lists.insert(name.clone(), entries.clone());
+                if before.is_some_and(|before| before != *entries) {
+                    twice.insert(name.clone());
+                }
+            }
+        }
+        lists.retain(|name, _| !twice.contains(name));
+        lists
+    }
+
+    /// Which packs each pack extends.
+    fn graph(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for facts in &self.facts {
+            let below = graph.entry(facts.pack.clone()).or_default();
+            below.extend(facts.extends.iter().cloned());
+        }
+        graph
+    }
+
+    /// Applies overrides, then judges each rule as a whole.
+    fn compose(&mut self, terms: &Terms) -> Vec<Late> {
+        let graph = self.graph();
+        let overrides = take(&mut self.overrides);
+        let (_, faults) = compose::apply(&mut self.drafts, overrides, &graph);
+        let mut late: Vec<Late> = faults
+            .into_iter()
+            .map(|(at, fault)| (at, None, fault))
+            .collect();
+        for draft in &mut self.drafts {
+            draft.complete();
+        }
+        for draft in self.drafts.iter().filter(|draft| !draft.is_broken) {
+            let asked = |place: &Place| self.facts[place.file].grants.clone();
+            let mut faults = judged(draft, self.limits);
+            if faults.is_empty() {
+                faults = compose::ungranted(draft, asked, terms.grants.as_deref());
+            }
+            if terms.lints && faults.is_empty() {
+                faults = lint::of_rule(draft, self.limits);
+            }
+            let id = Some(draft.rule.id.clone());
+            late.extend(
+                faults
+                    .into_iter()
+                    .map(|(at, fault)| (at, id.clone(), fault)),
+            );
+        }
+        if terms.lints {
+            late.extend(lint::of_all(&self.drafts));
+        }
+        late
+    }
+
+    fn read_by_hand(&mut self, terms: &Terms) {
+        const FILE: &str = "<code>";
+        for rule in &self.by_hand {
+            let problem = |fault: Fault| Diagnostic {
+                rule: Some(escape::all(&rule.id)),
+                help: fault.help,
+                ..Diagnostic::of_file(fault.code, FILE, fault.message)
+            };
+            let mut faults = by_hand::faults(rule, self.limits);
+            faults.extend(compose::refused_in(rule, terms.grants.as_deref()));
+            if let Some(first) = self.seen.insert(rule.id.clone(), "made in code".to_owned()) {
+                faults.push(duplicate(&rule.id, &first));
+            }
+            let problems = faults.into_iter().map(problem);
+            problems.for_each(|problem| self.report.push(problem));
+        }
+    }
+
+    /// Reports what was found once all files were read.
+    fn late_places(&mut self, sources: &[Source], mut late: Vec<Late>) {
+        late.sort_by_key(|(at, _, _)| at.file);
+        let mut left = late.into_iter().peekable();
+        for (file, source) in sources.iter().enumerate() {
+            let mut problems = Problems::default();
+            while let Some((at, rule, fault)) = left.next_if(|(at, _, _)| at.file == file) {
+                problems.push(fault, at.span, rule);
+            }
+            self.places(&source.name, &source.text, problems, Vec::new());
+        }
     }
 
     /// Turns spans into places and reports; along the way finds ids that were used before.
@@ -195,6 +376,24 @@ fn duplicate(id: &str, first: &str) -> Fault {
         .with_help(format!("the first is {first}; rename one of the two"))
 }
 
+/// What makes no sense in a whole rule, at the keys it is about. What `[defaults]` says and a rule has no use
+/// for is no fault.
+fn judged(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
+    let mut found = Vec::new();
+    for (path, fault) in sense::faults(&draft.rule, limits) {
+        let given = draft.given(path);
+        let is_default = given.is_some_and(|given| given.layer == Layer::Defaults);
+        if fault.code != &code::NO_EFFECT || !is_default {
+            let place = given.map_or(&draft.place, |given| &given.at);
+            found.push((place.clone(), fault));
+        }
+    }
+    found
+}
+
+/// A problem found once all files were read, and the rule it is about.
+pub(super) type Late = (Place, Option<String>, Fault);
+
 /// Something at a place of the text.
 enum Mark {
     Problem(Problem),
@@ -217,7 +416,8 @@ struct Id {
     span: Span,
 }
 
-type Span = std::ops::Range<usize>;
+/// Bytes of a text.
+pub(super) type Span = std::ops::Range<usize>;
 
 /// A problem of one text, before its place is worked out.
 #[derive(Debug)]
@@ -235,6 +435,22 @@ struct Problems {
     hidden: usize,
 }
 
+impl Problems {
+    fn push(&mut self, fault: Fault, span: Span, rule: Option<String>) {
+        if self.list.len() >= PROBLEMS_PER_FILE {
+            self.hidden += 1;
+            return;
+        }
+        self.list.push(Problem {
+            code: fault.code,
+            span,
+            rule: rule.as_deref().map(escape::all),
+            message: fault.message,
+            help: fault.help,
+        });
+    }
+}
+
 /// The walk over one text.
 #[derive(Debug)]
 struct Walk<'t> {
@@ -248,6 +464,11 @@ struct Walk<'t> {
     rule: Option<String>,
     ids: Vec<Id>,
     drafts: Vec<Draft>,
+    overrides: Vec<Override>,
+    allows: Vec<Written>,
+    facts: Facts,
+    /// Lists of the packs below.
+    imported: BTreeMap<String, Vec<String>>,
     /// The number of the file.
     file: usize,
     /// Scope entries after lists are filled in, over all rules.
@@ -266,47 +487,19 @@ impl<'t> Walk<'t> {
             rule: None,
             ids: Vec::new(),
             drafts: Vec::new(),
-            file: check.files,
+            overrides: Vec::new(),
+            allows: Vec::new(),
+            facts: Facts::default(),
+            imported: BTreeMap::new(),
+            file: check.facts.len(),
             entries: 0,
         }
     }
 
     /// Reports `fault` at `span`.
     fn fault(&mut self, fault: Fault, span: Span) {
-        let Fault {
-            code,
-            message,
-            help,
-            ..
-        } = fault;
-        self.errors += usize::from(code.level == super::Level::Error);
-        if self.problems.list.len() >= PROBLEMS_PER_FILE {
-            self.problems.hidden += 1;
-            return;
-        }
-        let rule = self.rule.as_deref().map(escape::all);
-        self.problems.list.push(Problem {
-            code,
-            span,
-            rule,
-            message,
-            help,
-        });
-    }
-
-    /// Reports what makes no sense in a whole rule, at the keys it is about.
-    fn judge(&mut self, draft: &Draft) {
-        self.rule = Some(draft.rule.id.clone());
-        for (path, fault) in sense::faults(&draft.rule, self.limits) {
-            let given = draft.given(path);
-            let is_default = given.is_some_and(|given| given.layer == Layer::Defaults);
-            if fault.code == &code::NO_EFFECT && is_default {
-                continue;
-            }
-            let place = given.map_or(&draft.place, |given| &given.at);
-            self.fault(fault, place.span.clone());
-        }
-        self.rule = None;
+        self.errors += usize::from(fault.code.level == super::Level::Error);
+        self.problems.push(fault, span, self.rule.clone());
     }
 
     /// Reports `fault` at the text it was found in, as exactly as the text allows.

@@ -20,6 +20,8 @@ pub(super) use report::Report;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
+    /// Worth knowing; nothing is wrong.
+    Note,
     /// The pack loads; the author should look at it.
     Warning,
     /// The pack does not load.
@@ -27,10 +29,11 @@ pub enum Level {
 }
 
 impl Level {
-    /// The name used in every output: `warning` or `error`.
+    /// The name used in every output: `note`, `warning` or `error`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Level::Note => "note",
             Level::Warning => "warning",
             Level::Error => "error",
         }

@@ -28,13 +28,16 @@ const TAG_BYTES: usize = 256;
 const BLOCKS: usize = 64;
 
 /// What a template may name.
-const VARIABLES: [&str; 9] = [
+const VARIABLES: [&str; 12] = [
     "rule.id",
     "rule.description",
     "rule.instead",
     "rule.why",
     "rule.severity",
+    "rule.action",
+    "rule.docs",
     "match.text",
+    "channel",
     "path",
     "tool",
     "arg",
@@ -47,6 +50,8 @@ pub(crate) struct MessageValues<'a> {
     pub(crate) match_text: &'a str,
     /// `path`: the file the tool call is about.
     pub(crate) path: Option<&'a str>,
+    /// `channel`: the kind of the part.
+    pub(crate) channel: Option<&'a str>,
     /// `tool`: the name of the tool.
     pub(crate) tool: Option<&'a str>,
     /// `arg`: the path of the argument the match is in.
@@ -97,7 +102,9 @@ fn context(rule: &Rule, values: &MessageValues<'_>) -> Value {
         ("id", author(&rule.id)),
         ("description", author(&rule.description)),
         ("severity", Value::from(rule.severity.name())),
+        ("action", Value::from(rule.action.name())),
     ];
+    about_rule.extend(rule.docs.as_deref().map(|text| ("docs", author(text))));
     about_rule.extend(
         rule.instead
             .as_deref()
@@ -110,6 +117,7 @@ fn context(rule: &Rule, values: &MessageValues<'_>) -> Value {
         ("match", Value::from_pairs(about_match)),
     ];
     let optional = [
+        ("channel", values.channel),
         ("path", values.path),
         ("tool", values.tool),
         ("arg", values.arg),
@@ -227,8 +235,10 @@ fn trial(template: &str) -> Vec<Fault> {
     let bare = fill(template, &rule, &MessageValues::default());
     rule.instead = Some("instead".to_owned());
     rule.why = Some("why".to_owned());
+    rule.docs = Some("docs".to_owned());
     let values = MessageValues {
         match_text: "text",
+        channel: Some("text"),
         path: Some("path"),
         tool: Some("tool"),
         arg: Some("arg"),
@@ -302,6 +312,7 @@ mod tests {
     fn values(text: &str) -> MessageValues<'_> {
         MessageValues {
             match_text: text,
+            channel: Some("text"),
             path: Some("src/a.rs"),
             tool: None,
             arg: Some("content"),
@@ -311,11 +322,11 @@ mod tests {
     #[test]
     fn variables_and_conditions_are_filled_in() {
         let template = "{{ rule.id }} ({{ rule.severity }}): `{{ match.text }}`\
-                        {% if path %} in {{ path }}{% endif %}{% if not tool %} no tool{% endif %} {{arg}}";
+                        {% if path %} in {{ path }}{% endif %}{% if not tool %} no tool{% endif %} {{arg}} {{ channel }} {{ rule.action }}{% if rule.docs %} no docs{% endif %}";
         assert_eq!(faults(template), []);
         assert_eq!(
             render(&rule(template), &values("Box::leak")),
-            "demo/no-leak (warning): `Box::leak` in src/a.rs no tool content"
+            "demo/no-leak (warning): `Box::leak` in src/a.rs no tool content text inject"
         );
         assert_eq!(render(&rule("[{{ tool }}]"), &values("")), "[]");
     }

@@ -11,17 +11,23 @@ mod builder;
 mod builtin;
 mod check;
 mod compile;
+mod compose;
 mod diagnostic;
 mod error;
 mod escape;
+mod lint;
+mod lock;
 pub(crate) mod message;
 mod nearest;
 mod schema;
 mod source;
 
 pub use builder::PackBuilder;
+pub(crate) use compose::Allow;
+pub use compose::Date;
 pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
+pub use lock::Lock;
 
 use crate::limits::Limits;
 use crate::matcher::{AutomatonSize, CLASSES, Matcher};
@@ -29,14 +35,14 @@ use crate::rule::{Channel, Rule};
 use crate::session::Session;
 use crate::stream::Stream;
 use crate::verdict::RuleId;
-use check::Check;
+use check::{Check, Loaded};
 #[cfg(feature = "lookaround")]
 pub(crate) use compile::Confirms;
 use compile::{Big, Compiled, TooBig};
 pub(crate) use compile::{
     ChannelRules, Compound, Extent, Role, Scope, Source, SpanPattern, SpanRules, ViewRules,
 };
-use diagnostic::{Report, code};
+use diagnostic::code;
 pub(crate) use message::{MessageValues, render as render_message};
 
 /// A checked, immutable set of rules. Cloning is cheap: clones share everything.
@@ -66,6 +72,8 @@ pub struct Pack {
 
 struct Inner {
     rules: Vec<Rule>,
+    allows: Vec<Allow>,
+    lock: Lock,
     warnings: Vec<Diagnostic>,
     limits: Limits,
     root: Option<String>,
@@ -148,6 +156,12 @@ impl Pack {
         &self.inner.limits
     }
 
+    /// The packs it was made of, with versions and hashes of their content.
+    #[must_use]
+    pub fn lock(&self) -> &Lock {
+        &self.inner.lock
+    }
+
     /// The folder that absolute paths of tool calls are taken relative to.
     #[must_use]
     pub fn root(&self) -> Option<&str> {
@@ -191,6 +205,11 @@ impl Pack {
             .flat_map(Matcher::sizes)
     }
 
+    /// Places where hits of some rules do not count.
+    pub(crate) fn allows(&self) -> &[Allow] {
+        &self.inner.allows
+    }
+
     #[inline]
     pub(crate) fn channel(&self, channel: Channel) -> Option<&ChannelRules> {
         self.inner.compiled.channels[channel as usize].as_ref()
@@ -215,6 +234,7 @@ impl fmt::Debug for Pack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pack")
             .field("rules", &self.inner.rules.len())
+            .field("allows", &self.allows().len())
             .field("warnings", &self.inner.warnings.len())
             .field("root", &self.inner.root)
             .finish_non_exhaustive()
@@ -227,7 +247,7 @@ impl fmt::Debug for Pack {
 /// Past 1,000 problems the last one says how many more there are.
 #[must_use]
 pub fn check(paths: &[impl AsRef<Path>], limits: &Limits) -> Vec<Diagnostic> {
-    let builder = Pack::builder().limits(limits.clone());
+    let builder = Pack::builder().limits(limits.clone()).lints();
     match paths
         .iter()
         .fold(builder, |builder, path| builder.file(path.as_ref()))
@@ -254,12 +274,13 @@ pub fn schema() -> String {
 }
 
 /// The last step of every load: from checked rules to a pack.
-fn finish(
-    rules: Vec<Rule>,
-    report: Report,
-    limits: Limits,
-    root: Option<PathBuf>,
-) -> Result<Pack, LoadError> {
+fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack, LoadError> {
+    let Loaded {
+        rules,
+        allows,
+        lock,
+        report,
+    } = loaded;
     if report.has_errors() {
         return Err(LoadError::new(report.into_diagnostics()));
     }
@@ -270,6 +291,8 @@ fn finish(
     Ok(Pack {
         inner: Arc::new(Inner {
             rules,
+            allows,
+            lock,
             warnings,
             limits,
             root,

@@ -50,6 +50,35 @@ impl<'l> Files<'l> {
         check.problem(problem);
     }
 
+    /// Reads the pack of that name that lies in `folder`: the file `name.toml` or the folder `name`. What
+    /// leads out of the folder is not followed; what is not there is left to the caller to tell.
+    pub(super) fn beside(&mut self, folder: &Path, name: &str, check: &mut Check<'_>) {
+        let is_plain = |segment: &str| {
+            segment
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        };
+        if !name
+            .split('/')
+            .all(|segment| !segment.is_empty() && is_plain(segment))
+        {
+            return;
+        }
+        let Ok(root) = fs::canonicalize(folder) else {
+            return;
+        };
+        for path in [folder.join(format!("{name}.toml")), folder.join(name)] {
+            match fs::canonicalize(&path) {
+                Ok(real) if real.starts_with(&root) => self.read(&path, check),
+                Ok(_) => {
+                    let message = "this link leads out of the folder";
+                    check.problem(problem(&code::OUTSIDE_FOLDER, &path, message));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
     fn folder(&mut self, root: &Path, check: &mut Check<'_>) {
         let mut walk = Walk::default();
         let inside = match fs::canonicalize(root) {
@@ -134,7 +163,7 @@ impl<'l> Files<'l> {
         };
         self.files += 1;
         match self.text(path) {
-            Ok(text) => check.text(&name(path), &text),
+            Ok(text) => check.text(&name(path), &text, path.parent()),
             Err(problem) => check.problem(problem),
         }
     }

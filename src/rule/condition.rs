@@ -435,6 +435,9 @@ pub struct Condition {
     pub doom_loop: Option<DoomLoop>,
 }
 
+/// Kept of every haystack.
+const EXCERPT_BYTES: u64 = 256;
+
 impl Condition {
     /// Broken where any of the patterns matches.
     #[must_use]
@@ -443,6 +446,43 @@ impl Condition {
             any: patterns,
             ..Condition::default()
         }
+    }
+
+    /// Whether one short text can break it: loops and bounds need more than an example would show.
+    pub(crate) fn fits_an_example(&self) -> bool {
+        self.repetition.is_none() && self.limit.is_none() && self.doom_loop.is_none()
+    }
+
+    /// Most bytes of the reply that are kept to decide it, besides the matcher's own state; none where
+    /// that depends on how long lines or parts are. A character is at most four bytes.
+    ///
+    /// # Example: a window in characters is bounded, one in lines is not
+    /// ```
+    /// use ttsr::{Condition, Pattern, Within};
+    /// let mut condition = Condition::any(vec![Pattern::literal("a")]);
+    /// assert_eq!(condition.retained_bytes(), Some(256));
+    /// condition.none = vec![Pattern::literal("b")];
+    /// condition.within = Some(Within::Chars(100));
+    /// assert_eq!(condition.retained_bytes(), Some(656));
+    /// condition.within = Some(Within::Lines(1));
+    /// assert_eq!(condition.retained_bytes(), None);
+    /// ```
+    #[must_use]
+    pub fn retained_bytes(&self) -> Option<u64> {
+        let chars = |chars: u32| u64::from(chars) * 4;
+        let needs_window =
+            !self.all.is_empty() || !self.sequence.is_empty() || !self.none.is_empty();
+        let window = match self.within {
+            Some(Within::Chars(most)) => chars(most),
+            _ if needs_window => return None,
+            _ => 0,
+        };
+        let last = chars(self.last.unwrap_or_default());
+        let unit = self
+            .repetition
+            .map_or(0, |loops| chars(loops.unit_chars.1) * 2);
+        // Where a match begins, for excerpts and for groups, is looked for in so many bytes.
+        Some(window.max(last).max(unit) + EXCERPT_BYTES)
     }
 
     /// Every pattern, in the order `any`, `all`, `sequence`, `none`.

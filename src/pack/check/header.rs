@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
 
-use super::Walk;
-use super::draft::Draft;
+use super::draft::{Draft, Place};
 use super::fault::Fault;
 use super::keys::{Text, Texts};
 use super::rule::{self, Kind};
+use super::{Span, Walk};
+use crate::pack::compose::{self, Allow, Date, Override, Written};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::pack::schema;
+use crate::rule::Action;
 
 /// The schema this version reads.
 const SCHEMA: &str = "1";
@@ -42,8 +44,18 @@ impl Walk<'_> {
             ..Header::default()
         };
         header.lists = self.lists(root);
+        header.imported = std::mem::take(&mut self.imported);
+        self.facts.pack = header.name.to_owned();
+        for (name, texts) in &header.lists {
+            let entries = texts.items.iter().map(|item| item.value.to_owned());
+            self.facts
+                .lists
+                .insert((*name).to_owned(), entries.collect());
+        }
         self.defaults(root, &mut header);
         self.rules(root, &header);
+        self.overrides(root, &header);
+        self.allows(root, &header);
     }
 
     /// Whether the rest can be read: another schema would make every other message wrong.
@@ -92,6 +104,11 @@ impl Walk<'_> {
                 self.fault_in(fault, &text);
             }
         }
+        self.facts.version = self
+            .string(pack, "version")
+            .map(|text| text.value.to_owned());
+        self.extends(pack);
+        self.grants(pack);
         if !pack.contains_key("name") {
             let help = "add `name = \"…\"`: rules are known as `name/rule`";
             self.missing("name", "`[pack]`", help, value.span());
@@ -108,6 +125,161 @@ impl Walk<'_> {
             }
             None => Some(text.value),
         }
+    }
+
+    fn extends(&mut self, pack: &DeTable<'_>) {
+        let Some(texts) = self.filled_strings(pack, "extends") else {
+            return;
+        };
+        for text in &texts.items {
+            if let Some(fault) = pack_name(text.value) {
+                self.fault_in(fault, text);
+            } else if self.facts.extends.iter().any(|name| name == text.value) {
+                let message = format!("`extends` names {} twice", quote(text.value));
+                self.fault(Fault::new(&code::BAD_VALUE, message), text.span.clone());
+            } else {
+                self.facts.extends.push(text.value.to_owned());
+            }
+        }
+    }
+
+    /// The ceiling that the pack sets itself; an empty list is one, too.
+    fn grants(&mut self, pack: &DeTable<'_>) {
+        let Some(texts) = self.strings(pack, "grants") else {
+            return;
+        };
+        let needed = Action::ALL
+            .into_iter()
+            .filter(|action| action.needs_grant());
+        let names: Vec<String> = needed.map(|action| action.name().to_owned()).collect();
+        let from_name = |name: &str| Action::from_name(name).filter(|action| action.needs_grant());
+        self.facts.grants = self.list_of(texts, "grants", &names, from_name);
+    }
+
+    fn overrides(&mut self, root: &DeTable<'_>, header: &Header<'_>) {
+        let Some(overrides) = self.table(root, "override") else {
+            return;
+        };
+        for (key, value) in overrides.iter() {
+            let target = key.get_ref().to_string();
+            if let Some(fault) = super::by_hand::id_fault(&target) {
+                self.fault(fault, key.span());
+                continue;
+            }
+            let name = format!("override {}", quote(&target));
+            let Some(table) = self.as_table(value, &name) else {
+                continue;
+            };
+            if table.is_empty() {
+                let fault = Fault::new(&code::EMPTY_VALUE, format!("{name} changes nothing"));
+                self.fault(fault.with_help("remove it"), key.span());
+            }
+            self.rule = Some(target.clone());
+            let (errors, at) = (self.errors, self.place(key.span()));
+            let mut replace = self.draft(Kind::Override, table, header, key.span());
+            let append = self.table(table, "append");
+            let append = append.map(|append| self.draft(Kind::Append, append, header, key.span()));
+            replace.is_broken = self.errors > errors;
+            self.rule = None;
+            let pack = header.name.to_owned();
+            self.overrides.push(Override {
+                target,
+                at,
+                pack,
+                replace,
+                append,
+            });
+        }
+    }
+
+    fn place(&self, span: Span) -> Place {
+        Place {
+            file: self.file,
+            span,
+        }
+    }
+
+    fn allows(&mut self, root: &DeTable<'_>, header: &Header<'_>) {
+        let entries = self.array(root, "allow").unwrap_or_default();
+        for entry in entries {
+            let Some(table) = self.as_table(entry, "an entry of `allow`") else {
+                continue;
+            };
+            self.known(table, "`allow`", schema::ALLOW);
+            let allow = self.allow(table, header, entry.span());
+            self.allows.extend(allow);
+        }
+    }
+
+    fn allow(&mut self, table: &DeTable<'_>, header: &Header<'_>, span: Span) -> Option<Written> {
+        for (key, help) in [
+            ("rules", "name rules as `pack/rule`, or with `*`"),
+            ("reason", "say why these hits do not count"),
+        ] {
+            if !table.contains_key(key) {
+                self.missing(key, "`allow`", help, span.clone());
+            }
+        }
+        let rules = self.filled_strings(table, "rules");
+        let rules = rules.into_iter().flat_map(|texts| texts.items);
+        let rules: Vec<Text<'_>> = rules.collect();
+        for text in &rules {
+            if compose::id_glob(text.value).is_none() || text.value.is_empty() {
+                let message = format!("glob {} cannot be read", quote(text.value));
+                self.fault(Fault::new(&code::GLOB, message), text.span.clone());
+            }
+        }
+        let text = self.filled_strings(table, "text");
+        if let Some(texts) = &text {
+            self.blanks(texts, "text");
+        }
+        let text = text.into_iter().flat_map(|texts| texts.items);
+        let allow = Allow {
+            rules: Vec::new(),
+            tools: self.scope(table, "tools", header).unwrap_or_default(),
+            paths: self.scope(table, "paths", header).unwrap_or_default(),
+            text: text.map(|text| text.value.to_owned()).collect(),
+            reason: self.optional(table, "reason").unwrap_or_default(),
+            until: self.date(table, "until"),
+        };
+        if ["tools", "paths", "text"]
+            .iter()
+            .all(|key| !table.contains_key(*key))
+        {
+            let message =
+                "this `allow` has no `paths`, `tools` or `text`: the rules would never act";
+            let fault = Fault::new(&code::CONTRADICTION, message).with_help(
+                "name a place; to put a rule to rest write `[override.\"pack/rule\"]` with `mode = \"shadow\"`",
+            );
+            self.fault(fault, span.clone());
+        }
+        let rules = rules.into_iter();
+        let rules = rules.map(|text| (text.value.to_owned(), self.place(text.span)));
+        Some(Written {
+            allow,
+            rules: rules.collect(),
+            at: self.place(span),
+        })
+    }
+
+    /// The day at `key`, written as a date or as text.
+    fn date(&mut self, table: &DeTable<'_>, key: &str) -> Option<Date> {
+        let value = table.get(key)?;
+        let written = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Datetime(date) => date.to_string(),
+            _ => {
+                self.wrong_type(&quote(key), "a date", value);
+                return None;
+            }
+        };
+        let date = Date::parse(&written);
+        if date.is_none() {
+            let message = format!("{} is not a day", quote(&written));
+            let fault = Fault::new(&code::BAD_VALUE, message).with_help("such as `2027-01-31`");
+            self.fault(fault, value.span());
+        }
+        date
     }
 
     fn lists<'v>(&mut self, root: &'v DeTable<'_>) -> BTreeMap<&'v str, Texts<'v>> {
@@ -158,7 +330,11 @@ impl Walk<'_> {
 
     fn rules(&mut self, root: &DeTable<'_>, header: &Header<'_>) {
         let Some(rules) = self.table(root, "rule").filter(|rules| !rules.is_empty()) else {
-            if !root.contains_key("rule") || self.errors == 0 {
+            let says_more = ["override", "allow", "lists"]
+                .iter()
+                .any(|key| root.contains_key(*key));
+            let is_of_use = says_more || !self.facts.extends.is_empty();
+            if !is_of_use && (!root.contains_key("rule") || self.errors == 0) {
                 let fault = Fault::new(&code::NO_RULES, "this file defines no rule")
                     .with_help("a rule begins with `[rule.its-id]`");
                 self.fault(fault, 0..0);

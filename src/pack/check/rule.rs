@@ -74,7 +74,7 @@ pub(super) fn read(
     let table = walk.as_table(value, &format!("rule {}", quote(key.get_ref())))?;
     let own = walk.draft(Kind::Rule, table, header, key.span());
     walk.required(table, &key.span());
-    walk.wants_example(table, &own.rule.examples, &key.span());
+    walk.wants_example(table, &own.rule, &key.span());
     let mut draft = Draft::new(full, own.place.clone());
     if let Some(defaults) = &header.defaults {
         draft.lay(defaults.clone(), Layer::Defaults);
@@ -216,11 +216,12 @@ impl Walk<'_> {
         }
     }
 
-    fn wants_example(&mut self, table: &DeTable<'_>, examples: &Examples, place: &Span) {
+    fn wants_example(&mut self, table: &DeTable<'_>, rule: &Rule, place: &Span) {
         let written = table.get("examples").map(Spanned::get_ref);
         let is_readable = written.is_none_or(|written| matches!(written, DeValue::Table(_)));
         let has_case = table.contains_key("case");
-        if examples.matching.is_empty() && is_readable && !has_case {
+        let is_missing = rule.examples.matching.is_empty() && is_readable && !has_case;
+        if is_missing && rule.condition.fits_an_example() {
             let message = format!("{} has no example that breaks it", self.at(""));
             let fault = Fault::new(&code::NO_EXAMPLE, message)
                 .with_help("add `examples.match = [\"…\"]`; `ttsr test` runs it under every split");

@@ -30,6 +30,8 @@ fn recovered(walk: &mut Walk<'_>) {
     let (root, mut errors) = DeTable::parse_recoverable(walk.text);
     walk.root(root.get_ref());
     walk.drafts.clear();
+    walk.overrides.clear();
+    walk.allows.clear();
     walk.ids.clear();
     walk.rule = None;
     errors.sort_by_key(start);

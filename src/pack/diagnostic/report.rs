@@ -17,7 +17,7 @@ impl Report {
     pub(in crate::pack) fn push(&mut self, diagnostic: Diagnostic) {
         let list = match diagnostic.level() {
             Level::Error => &mut self.errors,
-            Level::Warning => &mut self.warnings,
+            Level::Warning | Level::Note => &mut self.warnings,
         };
         list.push(diagnostic);
         // Cut at twice the number shown, so that the sorting is paid once in a thousand problems.

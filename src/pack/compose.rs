@@ -1,0 +1,282 @@
+//! How packs become one: which packs a pack extends and where they are found, in which order their files
+//! are read, what overrides change, what is allowed and what is granted.
+//!
+//! Nothing here depends on the order in which sources were named: files are read after those of the packs
+//! that theirs extends, else in the order of their names and texts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::check::fault::Fault;
+use super::check::{Check, Span};
+use super::diagnostic::code;
+use super::escape::quote;
+use super::source::Files;
+use super::{Pack, builtin, nearest};
+
+mod allow;
+mod date;
+mod grant;
+mod over;
+
+pub(crate) use allow::Allow;
+pub(super) use allow::{Written, id_glob, resolve};
+pub use date::Date;
+pub(super) use grant::{refused_in, then, ungranted};
+pub(super) use over::{Override, apply};
+
+/// Most packs in a chain of packs that extend each other.
+const DEPTH: usize = 16;
+
+/// The text of a rule file that is still to be read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Source {
+    /// What problems call it.
+    pub(super) name: String,
+    pub(super) text: String,
+    /// The folder it lies in, where it is a file.
+    pub(super) folder: Option<PathBuf>,
+    /// What was read of its head, once that was needed.
+    head: Option<Head>,
+    /// How many packs follow below it at most.
+    rank: usize,
+    /// What is wrong with what it extends.
+    pub(super) faults: Vec<(Fault, Span)>,
+}
+
+impl Source {
+    pub(super) fn new(name: &str, text: &str, folder: Option<&Path>) -> Source {
+        Source {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            folder: folder.map(Path::to_path_buf),
+            ..Source::default()
+        }
+    }
+
+    /// The names of the packs it extends, where that was needed to find them.
+    pub(super) fn extends(&self) -> Vec<String> {
+        let head = self.head.iter();
+        let names = head.flat_map(|head| head.extends.iter().map(|(name, _)| name.clone()));
+        names.collect()
+    }
+
+    /// Reads the head, unless it is read. Texts that are not TOML have none; what is wrong with them is
+    /// said when they are checked.
+    fn peek(&mut self) {
+        self.head.get_or_insert_with(|| Head::new(&self.text));
+    }
+}
+
+/// The name of a pack and the packs it extends.
+#[derive(Clone, Debug, Default)]
+struct Head {
+    pack: String,
+    extends: Vec<(String, Span)>,
+}
+
+impl Head {
+    fn new(text: &str) -> Head {
+        let Ok(root) = DeTable::parse(text) else {
+            return Head::default();
+        };
+        let pack = root.get_ref().get("pack");
+        let Some(pack) = pack.and_then(|pack| pack.get_ref().as_table()) else {
+            return Head::default();
+        };
+        let name = pack.get("name").and_then(|name| name.get_ref().as_str());
+        let extends = pack
+            .get("extends")
+            .and_then(|list| list.get_ref().as_array());
+        let extends = extends.into_iter().flatten().filter_map(|entry| {
+            let name = entry.get_ref().as_str()?;
+            Some((name.to_owned(), entry.span()))
+        });
+        Head {
+            pack: name.unwrap_or_default().to_owned(),
+            extends: extends.collect(),
+        }
+    }
+}
+
+/// Finds the packs that the sources of `check` extend, and puts all into the order in which they are read.
+pub(super) fn gather(check: &mut Check<'_>, files: &mut Files<'_>) {
+    check
+        .sources
+        .sort_by(|a, b| (&a.name, &a.text).cmp(&(&b.name, &b.text)));
+    if check
+        .sources
+        .iter()
+        .any(|source| source.text.contains("extends"))
+    {
+        find(check, files);
+        rank(&mut check.sources);
+    }
+    check
+        .sources
+        .sort_by(|a, b| (a.rank, &a.name, &a.text).cmp(&(b.rank, &b.name, &b.text)));
+}
+
+/// Adds the packs that are extended and not there yet: built-in ones, then those next to the file.
+fn find(check: &mut Check<'_>, files: &mut Files<'_>) {
+    let mut next = 0;
+    while next < check.sources.len() {
+        check.sources.iter_mut().for_each(Source::peek);
+        let known: BTreeSet<String> = packs(&check.sources).map(str::to_owned).collect();
+        let source = &check.sources[next];
+        let wanted = source.head.clone().unwrap_or_default().extends;
+        let folder = source.folder.clone();
+        for (name, span) in wanted.into_iter().filter(|(name, _)| !known.contains(name)) {
+            if packs(&check.sources).any(|pack| pack == name) {
+                continue;
+            }
+            let before = check.sources.len();
+            match (builtin::text(&name), &folder) {
+                (Some(text), _) => check.text(&format!("<{name}>"), text, None),
+                (None, Some(folder)) => files.beside(folder, &name, check),
+                (None, None) => {}
+            }
+            check.sources[before..].iter_mut().for_each(Source::peek);
+            if !packs(&check.sources).any(|pack| pack == name) {
+                let fault = unknown(&name, &check.sources);
+                check.sources[next].faults.push((fault, span));
+            }
+        }
+        next += 1;
+    }
+}
+
+fn packs(sources: &[Source]) -> impl Iterator<Item = &str> {
+    let heads = sources.iter().filter_map(|source| source.head.as_ref());
+    heads.map(|head| head.pack.as_str())
+}
+
+fn unknown(name: &str, sources: &[Source]) -> Fault {
+    let mut known: Vec<&str> = packs(sources).collect();
+    for name in Pack::builtins() {
+        known.push(name);
+    }
+    known.sort_unstable();
+    known.dedup();
+    let message = format!("there is no pack {}", quote(name));
+    Fault::new(&code::UNKNOWN_PACK, message).with_help(format!(
+        "a pack is built in, given beside this one, or lies next to this file as `{}.toml`; {}",
+        name.escape_debug(),
+        nearest::help(name, &known),
+    ))
+}
+
+/// Gives every source the length of the longest chain below it. Packs in a circle, and those above them,
+/// are told and stay at zero.
+fn rank(sources: &mut [Source]) {
+    let graph = graph(sources);
+    let mut ranks: BTreeMap<&str, usize> = BTreeMap::new();
+    loop {
+        let before = ranks.len();
+        for (pack, below) in &graph {
+            let known: Option<Vec<usize>> = below
+                .iter()
+                .map(|one| ranks.get(one.as_str()).copied())
+                .collect();
+            if let Some(known) = known {
+                let rank = known.into_iter().max().map_or(0, |rank| rank + 1);
+                ranks.entry(pack).or_insert(rank);
+            }
+        }
+        if ranks.len() == before {
+            break;
+        }
+    }
+    let circles = circles(&graph, &ranks);
+    for source in sources {
+        let Head { pack, extends } = source.head.clone().unwrap_or_default();
+        source.rank = ranks.get(pack.as_str()).copied().unwrap_or_default();
+        let Some((_, span)) = extends.first() else {
+            continue;
+        };
+        if let Some(circle) = circles.iter().find(|circle| circle.contains(&pack)) {
+            source.faults.push((cyclic(&pack, circle), span.clone()));
+        } else if source.rank == DEPTH {
+            let message = format!("more than {DEPTH} packs extend each other in a chain");
+            let fault = Fault::new(&code::EXTENDS_TOO_DEEP, message);
+            source.faults.push((
+                fault.with_help("extend the packs below directly"),
+                span.clone(),
+            ));
+        }
+    }
+}
+
+/// What each pack extends, as far as it is there.
+fn graph(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for head in sources.iter().filter_map(|source| source.head.as_ref()) {
+        let below = graph.entry(head.pack.clone()).or_default();
+        below.extend(head.extends.iter().map(|(name, _)| name.clone()));
+    }
+    let known: BTreeSet<String> = graph.keys().cloned().collect();
+    for below in graph.values_mut() {
+        below.retain(|name| known.contains(name));
+    }
+    graph
+}
+
+/// The circles among the packs without a rank, each in its order. Every pack is looked at once.
+fn circles(
+    graph: &BTreeMap<String, BTreeSet<String>>,
+    ranks: &BTreeMap<&str, usize>,
+) -> Vec<Vec<String>> {
+    let unranked = graph
+        .keys()
+        .filter(|pack| !ranks.contains_key(pack.as_str()));
+    let mut left: BTreeSet<&String> = unranked.collect();
+    let mut circles = Vec::new();
+    while let Some(start) = left.pop_first() {
+        let mut path = vec![start.clone()];
+        let mut pack = start;
+        // Follow packs not looked at yet; where one of the path comes again, a circle is closed.
+        loop {
+            if let Some(at) = path.iter().position(|known| graph[pack].contains(known)) {
+                circles.push(path.split_off(at));
+                break;
+            }
+            let Some(next) = graph[pack].iter().find(|below| left.contains(below)) else {
+                break;
+            };
+            left.remove(next);
+            path.push(next.clone());
+            pack = next;
+        }
+    }
+    circles
+}
+
+fn cyclic(pack: &str, circle: &[String]) -> Fault {
+    let start = circle
+        .iter()
+        .position(|one| one == pack)
+        .unwrap_or_default();
+    let names = circle.iter().cycle().skip(start).take(circle.len() + 1);
+    let chain: Vec<String> = names.map(|name| quote(name)).collect();
+    let message = format!("packs extend each other in a circle: {}", chain.join(" → "));
+    Fault::new(&code::CYCLIC_EXTENDS, message).with_help("remove one of these `extends`")
+}
+
+/// The packs below a pack, itself not among them.
+pub(super) fn closure(
+    extends: &BTreeMap<String, BTreeSet<String>>,
+    pack: &str,
+) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut left: Vec<&str> = vec![pack];
+    while let Some(pack) = left.pop() {
+        for below in extends.get(pack).into_iter().flatten() {
+            if found.insert(below.clone()) {
+                left.push(below);
+            }
+        }
+    }
+    found
+}

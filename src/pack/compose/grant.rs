@@ -1,0 +1,63 @@
+//! Which actions a pack may take: what it asks for in `grants`, and what the host allows.
+
+use super::super::check::draft::{Draft, Place};
+use super::super::check::fault::Fault;
+use crate::pack::diagnostic::code;
+use crate::rule::{Action, Rule, Severity};
+
+/// What a rule does that nobody granted. `asked` is what the pack that chose the action has in `grants`:
+/// a pack without that key sets itself no ceiling. `granted` is what the host allows.
+pub(in crate::pack) fn ungranted(
+    draft: &Draft,
+    asked: impl Fn(&Place) -> Option<Vec<Action>>,
+    granted: Option<&[Action]>,
+) -> Vec<(Place, Fault)> {
+    let mut found = Vec::new();
+    for (action, place) in actions(draft) {
+        if asked(&place).is_some_and(|asked| !asked.contains(&action)) {
+            let name = action.name();
+            let message = format!("action `{name}` is not in the `grants` of its pack");
+            let fault = Fault::new(&code::MISSING_GRANT, message).with_help(format!(
+                "add \"{name}\" to `grants` in `[pack]`, or take a weaker action"
+            ));
+            found.push((place, fault));
+        } else if granted.is_some_and(|granted| !granted.contains(&action)) {
+            found.push((place, refused(action)));
+        }
+    }
+    found
+}
+
+/// The same for a rule made in code: only the host's word counts.
+pub(in crate::pack) fn refused_in(rule: &Rule, granted: Option<&[Action]>) -> Vec<Fault> {
+    let granted = granted.unwrap_or(&Action::ALL);
+    let used = [Some(rule.action), then(rule)].into_iter().flatten();
+    let used = used.filter(|action| action.needs_grant() && !granted.contains(action));
+    used.map(refused).collect()
+}
+
+fn refused(action: Action) -> Fault {
+    let message = format!("action `{}` is not granted by the host", action.name());
+    Fault::new(&code::NOT_GRANTED, message)
+        .with_help("override the rule with a weaker action, or let the host grant this one")
+}
+
+/// The actions of a rule that need a grant, and where each is decided.
+fn actions(draft: &Draft) -> Vec<(Action, Place)> {
+    let at = |given: Option<&super::super::check::draft::Given>| {
+        given.map_or_else(|| draft.place.clone(), |given| given.at.clone())
+    };
+    let own = (draft.rule.action, at(draft.action_from.as_ref()));
+    let then = then(&draft.rule).map(|then| (then, at(draft.given("retry.then"))));
+    let used = [Some(own), then].into_iter().flatten();
+    used.filter(|(action, _)| action.needs_grant()).collect()
+}
+
+/// What follows when retries are spent, said or not.
+pub(in crate::pack) fn then(rule: &Rule) -> Option<Action> {
+    let unsaid = match rule.severity {
+        Severity::Critical => Action::Abort,
+        _ => Action::Warn,
+    };
+    (rule.action == Action::Retry).then(|| rule.retry.then.unwrap_or(unsaid))
+}

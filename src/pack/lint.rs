@@ -1,0 +1,266 @@
+//! What is odd in a rule that works: told by `check`, never a reason not to load.
+
+use std::collections::HashMap;
+
+use regex_automata::meta::Regex;
+use regex_syntax::hir::literal::Extractor;
+use regex_syntax::hir::{Hir, HirKind};
+
+use super::check::Late;
+use super::check::draft::{Draft, Place};
+use super::check::fault::Fault;
+use super::diagnostic::code;
+use super::escape::quote;
+use super::message::{self, MessageValues};
+use crate::limits::Limits;
+use crate::matcher::pattern;
+use crate::rule::{Action, Channel, Pattern, Rule, Severity, Status, Within};
+
+/// A pattern without a literal to look for that needs more states than this is worth a word.
+const STATES: usize = 1000;
+
+/// What is odd in one rule.
+pub(super) fn of_rule(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
+    let rule = &draft.rule;
+    let found = [
+        no_negative(rule),
+        self_trigger(rule),
+        style(rule),
+        deprecated(rule),
+        unbounded(rule),
+        no_literal(rule, limits),
+    ];
+    let found = found.into_iter().flatten();
+    let place = |path| draft.given(path).map_or(&draft.place, |given| &given.at);
+    found
+        .map(|(path, fault)| (place(path).clone(), fault))
+        .collect()
+}
+
+/// What is odd about rules beside each other.
+pub(super) fn of_all(drafts: &[Draft]) -> Vec<Late> {
+    let mut found = Vec::new();
+    let ids: HashMap<&str, &Draft> = drafts
+        .iter()
+        .map(|draft| (draft.rule.id.as_str(), draft))
+        .collect();
+    for draft in drafts {
+        let replaced_by = draft.rule.replaced_by.as_deref();
+        if let Some(missing) = replaced_by.filter(|id| !ids.contains_key(id)) {
+            let message = format!(
+                "`replaced-by` names {}, which is not loaded",
+                quote(missing)
+            );
+            let fault = Fault::new(&code::REPLACED_BY_MISSING, message)
+                .with_help("name its pack in `extends`, or correct the id");
+            let at = draft
+                .given("replaced-by")
+                .map_or(&draft.place, |given| &given.at);
+            found.push((at.clone(), Some(draft.rule.id.clone()), fault));
+        }
+    }
+    found.extend(shadowed(drafts));
+    found
+}
+
+type Found = Option<(&'static str, Fault)>;
+
+fn no_negative(rule: &Rule) -> Found {
+    let has_case = rule.cases.iter().any(|case| case.expect.is_none());
+    let is_shown = !rule.examples.not_matching.is_empty() || has_case;
+    (!is_shown).then(|| {
+        let fault = Fault::new(
+            &code::NO_NEGATIVE_EXAMPLE,
+            "no example shows what does not break the rule",
+        );
+        (
+            "",
+            fault.with_help("add `examples.no-match = [\"…\"]` with the nearest harmless text"),
+        )
+    })
+}
+
+/// A message that the model repeats would break the rule again.
+fn self_trigger(rule: &Rule) -> Found {
+    let may_repeat = [Channel::Text, Channel::Reasoning, Channel::UserInput];
+    if !rule.on.iter().any(|channel| may_repeat.contains(channel)) || rule.action < Action::Append {
+        return None;
+    }
+    let message = message::render(rule, &MessageValues::default());
+    let plain = rule
+        .condition
+        .any
+        .iter()
+        .filter(|pattern| pattern.region.is_empty() && pattern.arg.is_none());
+    let hit = plain
+        .filter(|_| rule.condition.none.is_empty())
+        .find(|pattern| {
+            let regex = Regex::new(&pattern.to_regex());
+            regex.is_ok_and(|regex| regex.is_match(&message))
+        })?;
+    let message = format!(
+        "the message breaks its own rule: it matches {}",
+        quote(&hit.text)
+    );
+    let path = if rule.message.is_some() {
+        "message"
+    } else {
+        ""
+    };
+    Some((path, Fault::new(&code::SELF_TRIGGER, message).with_help(
+        "a model that repeats the message is cut again; say it in other words, with `{{ match.text }}` at most",
+    )))
+}
+
+fn style(rule: &Rule) -> Found {
+    let is_style = rule
+        .tags
+        .iter()
+        .any(|tag| tag.eq_ignore_ascii_case("style"));
+    let aborts = rule.action == Action::Abort || super::compose::then(rule) == Some(Action::Abort);
+    (aborts && (is_style || rule.severity < Severity::Error)).then(|| {
+        let why = if is_style {
+            "a rule of style"
+        } else {
+            "a rule of severity below `error`"
+        };
+        let fault = Fault::new(&code::ABORT_FOR_STYLE, format!("{why} ends the turn"));
+        (
+            "action",
+            fault.with_help("take `inject` or `retry`; only the dangerous should abort"),
+        )
+    })
+}
+
+fn deprecated(rule: &Rule) -> Found {
+    (rule.status == Status::Deprecated).then(|| {
+        let fault = Fault::new(&code::DEPRECATED_RULE, "this rule is deprecated");
+        let help = match &rule.replaced_by {
+            Some(id) => format!("use {} instead", quote(id)),
+            None => "remove it, or say in `replaced-by` what to use instead".to_owned(),
+        };
+        ("status", fault.with_help(help))
+    })
+}
+
+/// A window that is not counted in characters holds as much text as the reply has.
+fn unbounded(rule: &Rule) -> Found {
+    let condition = &rule.condition;
+    let is_wide = match condition.within {
+        Some(Within::Chars(_)) => false,
+        Some(_) => true,
+        None => !condition.all.is_empty() || !condition.sequence.is_empty(),
+    };
+    let retained = rule.holds() && is_wide;
+    retained.then(|| {
+        let message = "the window has no bound in characters, and text is held back until it ends";
+        let fault = Fault::new(&code::UNBOUNDED_WINDOW, message);
+        (
+            "match.within",
+            fault.with_help("write `match.within = { chars = 500 }`, or do without `hold`"),
+        )
+    })
+}
+
+/// Patterns that begin and end anywhere keep many states alive on any text.
+fn no_literal(rule: &Rule, limits: &Limits) -> Found {
+    let costly = rule.condition.patterns().find_map(|written| {
+        let hir = pattern::parse(&written.to_regex(), limits).ok()?;
+        let states = pattern::states(&hir);
+        (states > STATES && !has_literal(&hir)).then_some((written, states))
+    });
+    costly.map(|(written, states): (&Pattern, usize)| {
+        let message = format!(
+            "pattern {} has no literal text in it and needs about {states} states",
+            quote(&written.text)
+        );
+        let fault = Fault::new(&code::NO_LITERAL, message);
+        (
+            "match",
+            fault.with_help("add text that must be there, or lower the counts of its repetitions"),
+        )
+    })
+}
+
+/// Whether some literal of two bytes or more is in every match.
+fn has_literal(hir: &Hir) -> bool {
+    let is_good = |seq: regex_syntax::hir::literal::Seq| {
+        seq.min_literal_len().is_some_and(|bytes| bytes >= 2)
+    };
+    let inner = match hir.kind() {
+        HirKind::Concat(subs) => subs
+            .iter()
+            .any(|sub| matches!(sub.kind(), HirKind::Literal(text) if text.0.len() >= 2)),
+        _ => false,
+    };
+    inner || is_good(Extractor::new().extract(hir))
+}
+
+/// Rules with the same patterns and the same scope as a stronger one: where they hit, that one wins. Only
+/// what is certain is told: equal texts, equal scopes, nothing but `any`.
+fn shadowed(drafts: &[Draft]) -> Vec<Late> {
+    let mut strongest: HashMap<Key<'_>, &Draft> = HashMap::new();
+    let plain = drafts.iter().filter(|draft| is_plain(&draft.rule));
+    for draft in plain.clone() {
+        for pattern in &draft.rule.condition.any {
+            let best = strongest.entry(key(&draft.rule, pattern)).or_insert(draft);
+            if rank(&draft.rule) > rank(&best.rule) {
+                *best = draft;
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for draft in plain {
+        let above = |pattern| strongest[&key(&draft.rule, pattern)];
+        let mut aboves = draft.rule.condition.any.iter().map(above);
+        let Some(first) = aboves
+            .next()
+            .filter(|above| rank(&above.rule) > rank(&draft.rule))
+        else {
+            continue;
+        };
+        if aboves.all(|above| rank(&above.rule) > rank(&draft.rule)) {
+            let message = format!(
+                "rule {} matches the same and is stronger: this one never decides",
+                quote(&first.rule.id)
+            );
+            let fault = Fault::new(&code::SHADOWED_RULE, message)
+                .with_help("remove one of the two, or give them different scopes");
+            found.push((draft.place.clone(), Some(draft.rule.id.clone()), fault));
+        }
+    }
+    found
+}
+
+/// A pattern and all that says where it is looked for.
+type Key<'r> = (&'r Pattern, [&'r [String]; 6], &'r [Channel]);
+
+fn key<'r>(rule: &'r Rule, pattern: &'r Pattern) -> Key<'r> {
+    let Rule {
+        tools,
+        args,
+        paths,
+        agents,
+        models,
+        providers,
+        ..
+    } = rule;
+    (
+        pattern,
+        [tools, args, paths, agents, models, providers],
+        &rule.on,
+    )
+}
+
+/// Whether nothing but `any` decides when it is broken.
+fn is_plain(rule: &Rule) -> bool {
+    let any = rule.condition.any.clone();
+    !any.is_empty()
+        && rule.condition == crate::rule::Condition::any(any)
+        && rule.mode == crate::rule::Mode::Live
+        && rule.repeat.is_none()
+}
+
+fn rank(rule: &Rule) -> (Action, i32, Severity) {
+    (rule.action, rule.priority, rule.severity)
+}
