@@ -790,7 +790,7 @@ fn patch(random: &mut Random) -> String {
                     1 => patch += &format!("*** Delete File: {file}\n"),
                     _ => {
                         patch += &format!("*** Update File: {file}\n");
-                        patch += &["", "*** Move to: other.rs\n"][random.below(2)];
+                        patch += ["", "*** Move to: other.rs\n"][random.below(2)];
                         for _ in 0..1 + random.below(2) {
                             patch += random.pick(&["@@\n", "@@ fn x() {\n", ""]);
                             patch += &hunk(random, 6);
