@@ -790,7 +790,7 @@ fn patch(random: &mut Random) -> String {
                     1 => patch += &format!("*** Delete File: {file}\n"),
                     _ => {
                         patch += &format!("*** Update File: {file}\n");
-                        patch += &["", "*** Move to: other.rs\n"][random.below(2)].repeat(1);
+                        patch += ["", "*** Move to: other.rs\n"][random.below(2)];
                         for _ in 0..1 + random.below(2) {
                             patch += random.pick(&["@@\n", "@@ fn x() {\n", ""]);
                             patch += &hunk(random, 6);
@@ -1172,7 +1172,7 @@ fn check(input: &str) -> Read {
     read(&every_cut(input.as_bytes(), EditLimits::default(), &mut random).0)
 }
 
-fn texts<'a>(file: &str, texts: &[&'a str]) -> Vec<(String, String)> {
+fn texts(file: &str, texts: &[&str]) -> Vec<(String, String)> {
     texts
         .iter()
         .map(|&text| (file.to_owned(), text.to_owned()))

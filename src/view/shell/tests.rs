@@ -308,7 +308,7 @@ impl Model<'_> {
             || matches!(self.peek(), Some(b'<' | b'>')) && !self.is_process();
         let heredoc = matches!(*operator, b"<<" | b"<<-");
         if ends && heredoc {
-            return self.ends_early(heredoc);
+            return;
         }
         if ends {
             return inner.push(operator.to_vec());
@@ -324,8 +324,6 @@ impl Model<'_> {
         text.extend(word.text);
         inner.push(text);
     }
-
-    fn ends_early(&self, _heredoc: bool) {}
 
     fn bodies(&mut self) {
         for (end, tabs) in std::mem::take(&mut self.heredocs) {
