@@ -1,22 +1,26 @@
 //! A lazily built DFA whose transition table is append-only, shared by all streams and threads.
 //!
+//! The search itself is one state. Where it reaches the cut of a pattern it *wakes* a tail, another state
+//! of the same table, which is stepped besides until it is dead. What wakes a live tail once more is
+//! merged into it, so there is one for each cut at most.
+//!
 //! When the budget is spent a cursor carries its NFA states itself and steps them, exactly and in
-//! time linear in the input, until it meets a state of the table again. When that has gone on for long
-//! enough to be worth it, a new *generation* begins with an empty table: cursors move to it when
-//! they next step past the budget, and the old one goes with its last cursor. There are never more
-//! than two.
+//! time linear in the input, until it meets states of the table again. As soon as that is worth it, a new
+//! *generation* begins with an empty table: cursors move to it when they next step past the budget, and
+//! the old one goes with its last cursor. There are never more than two.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Event;
 use super::alphabet::Place;
-use super::build::{Accept, Builder, Live};
+use super::build::{Builder, CUT, Missing};
 use super::decode::{Decoder, Symbol};
 use super::lanes::{Lanes, Tile};
 use super::look::Before;
 use super::nfa::Nfa;
 use super::table::{SHORT, StateId, Table};
+use super::tails::{Aside, Hits, Over, Tail};
 
 /// The automaton of several patterns.
 #[derive(Debug)]
@@ -45,6 +49,12 @@ struct Generation {
     table: Table,
     /// The states that nothing is in progress in, by what stands before.
     bases: [StateId; Before::ALL.len()],
+    /// The state of tails that are over.
+    dead: StateId,
+    /// The first state of the tail of each cut, by what stands before; 0 where it is not built.
+    tails: Box<[AtomicU32]>,
+    /// Cuts that a haystack begins with.
+    first_cuts: Box<[u32]>,
     builder: Mutex<Builder>,
 }
 
@@ -56,8 +66,8 @@ pub(crate) struct Cursor {
     state: StateId,
     decoder: Decoder,
     invalid_bytes: u32,
-    /// NFA states of its own, while the table is full.
-    over: Option<Box<Live>>,
+    /// Live tails, and NFA states of its own.
+    aside: Option<Box<Aside>>,
 }
 
 impl Cursor {
@@ -71,17 +81,34 @@ impl Cursor {
             self.invalid_bytes = self.invalid_bytes.saturating_add(1);
         }
     }
+
+    /// Whether it has left the table.
+    fn is_over(&self) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.over.is_some())
+    }
+
+    fn has_tails(&self) -> bool {
+        self.aside.as_ref().is_some_and(|aside| !aside.tails.is_empty())
+    }
+
+    fn tails(&mut self) -> &mut Vec<Tail> {
+        &mut self.aside.get_or_insert_default().tails
+    }
 }
 
 impl Generation {
     fn new(nfa: &Nfa, budget: usize, number: u32) -> Generation {
         let table = Table::new(nfa.alphabet.len(), budget);
         let mut builder = Builder::new(nfa, &table, budget);
-        let bases = builder.bases(&table);
+        let (bases, dead) = builder.first_states(&table);
+        let tails = nfa.cuts.len() * Before::ALL.len();
         Generation {
             number,
             table,
             bases,
+            dead,
+            tails: (0..tails).map(|_| AtomicU32::new(0)).collect(),
+            first_cuts: builder.first_cuts().into(),
             builder: Mutex::new(builder),
         }
     }
@@ -89,6 +116,20 @@ impl Generation {
     /// The state that matching of a haystack begins in.
     fn start(&self) -> StateId {
         self.bases[Before::Start as usize]
+    }
+
+    /// The first state of the tail of a cut, if it is built.
+    fn first_of(&self, cut: u32, before: Before) -> Option<StateId> {
+        let slot = cut as usize * Before::ALL.len() + before as usize;
+        StateId::of_bits(self.tails[slot].load(Ordering::Acquire))
+    }
+
+    /// Publishes the first state of a tail; the table holds everything else already.
+    fn note(&self, missing: Missing, state: StateId) {
+        if let Missing::Start(cut, before) = missing {
+            let slot = cut as usize * Before::ALL.len() + before as usize;
+            self.tails[slot].store(state.bits(), Ordering::Release);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Builder> {
@@ -122,6 +163,9 @@ pub struct AutomatonSize {
 /// Bytes of a block of steps between two tests.
 const BLOCK: usize = 4;
 
+/// Most symbols that a cursor outside the table waits before it asks for its states again.
+const MOST_WAIT: u32 = 255;
+
 /// Bytes stepped past the budget before the lock is let go for others.
 const OVER_BATCH: usize = 4096;
 
@@ -146,13 +190,15 @@ impl Lazy {
     /// A cursor at the start of a haystack.
     pub(crate) fn start(&self) -> Cursor {
         let generation = Arc::clone(&self.generations().current);
-        Cursor {
+        let mut cursor = Cursor {
             state: generation.start(),
             generation,
             decoder: Decoder::default(),
             invalid_bytes: 0,
-            over: None,
-        }
+            aside: None,
+        };
+        self.wake_first(&mut cursor);
+        cursor
     }
 
     /// Takes the cursor to the start of another haystack.
@@ -163,20 +209,31 @@ impl Lazy {
         cursor.state = cursor.generation.start();
         cursor.decoder = Decoder::default();
         cursor.invalid_bytes = 0;
-        cursor.over = None;
+        if let Some(aside) = &mut cursor.aside {
+            aside.tails.clear();
+            aside.over = None;
+        }
+        self.wake_first(cursor);
     }
 
     /// Steps 1 to [`SHORT`] bytes if nothing about them is special, and gives them padded with zeros.
     /// Otherwise nothing has happened, and [`Lazy::push`] is to be called.
     #[inline(always)]
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        if cursor.decoder.is_pending() || cursor.over.is_some() {
+        if cursor.decoder.is_pending() {
             return None;
         }
-        let table = &cursor.generation.table;
-        let short = table.short(self.nfa.alphabet.bytes(), cursor.state, bytes);
+        let Generation { table, dead, .. } = &*cursor.generation;
+        let columns = self.nfa.alphabet.bytes();
+        let short = table.short(columns, cursor.state, bytes);
         if table.any_special(short.bits) {
             return None;
+        }
+        if let Some(aside) = &mut cursor.aside {
+            if !aside.push_short(table, columns, bytes) {
+                return None;
+            }
+            aside.commit(*dead);
         }
         cursor.state = short.state;
         cursor.decoder.passed_ascii();
@@ -200,7 +257,8 @@ impl Lazy {
         let (mut misses, mut skip) = (0u32, 0u32);
         let mut at = 0;
         while let Some(text) = bytes.get(at..at + size) {
-            let is_ready = skip == 0 && cursor.over.is_none() && !cursor.decoder.is_pending();
+            let is_alone = !cursor.is_over() && !cursor.has_tails();
+            let is_ready = skip == 0 && is_alone && !cursor.decoder.is_pending();
             let next = is_ready.then(|| self.step_tile(cursor, text)).flatten();
             match next {
                 Some(state) => {
@@ -247,7 +305,7 @@ impl Lazy {
         let Some(&last) = bytes[at..].last() else {
             return;
         };
-        if cursor.decoder.is_pending() || cursor.over.is_some() {
+        if cursor.decoder.is_pending() || cursor.is_over() {
             at = self.push_slow(cursor, bytes, at, on);
         }
         let columns = self.nfa.alphabet.bytes();
@@ -259,7 +317,7 @@ impl Lazy {
                 state = table.next(state, usize::from(columns[usize::from(byte)]));
                 bits |= state.bits();
             }
-            if table.any_special(bits) {
+            if table.any_special(bits) || !self.push_tails(cursor, block) {
                 at = self.push_slow(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
@@ -269,7 +327,7 @@ impl Lazy {
         while let Some(&byte) = bytes.get(at) {
             let table = &cursor.generation.table;
             let state = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
-            if table.is_special(state) {
+            if table.is_special(state) || !self.push_tails(cursor, &[byte]) {
                 at = self.push_slow(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
@@ -279,6 +337,20 @@ impl Lazy {
         if last < 128 {
             cursor.decoder.passed_ascii();
         }
+    }
+
+    /// Steps the tails; if that is not plain nothing has happened.
+    #[inline]
+    fn push_tails(&self, cursor: &mut Cursor, bytes: &[u8]) -> bool {
+        let Some(aside) = &mut cursor.aside else {
+            return true;
+        };
+        let Generation { table, dead, .. } = &*cursor.generation;
+        let is_plain = aside.push_plain(table, self.nfa.alphabet.bytes(), bytes);
+        if is_plain {
+            aside.commit(*dead);
+        }
+        is_plain
     }
 
     /// Ends the run of bytes that could complete a character: what is pending belongs to none.
@@ -299,18 +371,20 @@ impl Lazy {
         if !self.nfa.has_look {
             return;
         }
-        let Generation { table, .. } = &*cursor.generation;
-        let mut builder = cursor.generation.lock();
-        let live = match cursor.over.take() {
-            Some(live) => *live,
-            None => builder.live(table, cursor.state).clone(),
-        };
-        for pattern in builder.at_end(&self.nfa, &live) {
-            on(Event {
-                pattern,
-                at: 0,
-                back: 0,
-            });
+        let generation = Arc::clone(&cursor.generation);
+        let mut builder = generation.lock();
+        self.leave(cursor, &builder);
+        let over = cursor.aside.take().and_then(|aside| aside.over);
+        let over = over.expect("the cursor has left the table");
+        let tails = over.tails.iter().map(|(_, live)| live);
+        for live in [&over.search].into_iter().chain(tails) {
+            for pattern in builder.at_end(&self.nfa, live) {
+                on(Event {
+                    pattern,
+                    at: 0,
+                    back: 0,
+                });
+            }
         }
     }
 
@@ -349,7 +423,7 @@ impl Lazy {
             cursor.decoder.passed_ascii();
         }
         while let Some(&byte) = bytes.get(at) {
-            if cursor.over.is_some() {
+            if cursor.is_over() {
                 at = self.push_over(cursor, bytes, at, on);
                 continue;
             }
@@ -378,7 +452,7 @@ impl Lazy {
         at
     }
 
-    /// Steps with the lock held, until the table knows the state again, or the batch or the input ends.
+    /// Steps with the lock held, until the table knows the states again, or the batch or the input ends.
     fn push_over(
         &self,
         cursor: &mut Cursor,
@@ -390,13 +464,12 @@ impl Lazy {
         let generation = Arc::clone(&cursor.generation);
         let mut builder = generation.lock();
         let end = bytes.len().min(at + OVER_BATCH);
-        while at < end && cursor.over.is_some() {
+        while at < end && !self.settle(cursor, &mut builder) {
             let mut decoder = cursor.decoder;
             decoder.push(bytes[at], |symbol, back| {
                 cursor.count(symbol);
                 self.nfa.alphabet.symbol(symbol, |column, place| {
-                    let place = place.after(at, back);
-                    self.step_locked(&generation, &mut builder, cursor, column, place, on);
+                    self.step_over(&mut builder, cursor, column, place.after(at, back), on);
                 });
             });
             cursor.decoder = decoder;
@@ -405,9 +478,10 @@ impl Lazy {
         at
     }
 
-    /// Moves the cursor to the current generation if its own is worn out; begins one if need be.
+    /// Moves a cursor that has left its table to the current generation; begins one if it is worth it.
     fn move_on(&self, cursor: &mut Cursor) {
-        if !cursor.generation.lock().is_worn() {
+        let is_latest = cursor.generation.number == self.latest.load(Ordering::Relaxed);
+        if is_latest && !cursor.generation.lock().is_worn() {
             return;
         }
         let mut generations = self.generations();
@@ -425,7 +499,7 @@ impl Lazy {
     /// One step, wherever the state is; builds what is missing.
     #[inline]
     fn step(&self, cursor: &mut Cursor, column: usize, place: Place, on: &mut impl FnMut(Event)) {
-        if cursor.over.is_none() {
+        if cursor.aside.is_none() {
             let table = &cursor.generation.table;
             let next = table.next(cursor.state, column);
             if !table.is_special(next) {
@@ -433,45 +507,218 @@ impl Lazy {
                 return;
             }
         }
+        while !cursor.is_over() {
+            match self.walk(cursor, column) {
+                Ok((next, hits)) => {
+                    cursor.state = next;
+                    if let Some(aside) = &mut cursor.aside {
+                        aside.commit(cursor.generation.dead);
+                    }
+                    return hits.report(place, on);
+                }
+                Err(missing) => self.build(cursor, missing),
+            }
+        }
         let generation = Arc::clone(&cursor.generation);
-        self.step_locked(
-            &generation,
-            &mut generation.lock(),
-            cursor,
-            column,
-            place,
-            on,
-        );
+        self.step_over(&mut generation.lock(), cursor, column, place, on);
     }
 
-    fn step_locked(
+    /// Steps search and tails through the table, as far as it is built. Nothing has happened but in
+    /// [`Tail::next`] of the tails.
+    fn walk(&self, cursor: &mut Cursor, column: usize) -> Result<(StateId, Hits), Missing> {
+        let generation = Arc::clone(&cursor.generation);
+        let table = &generation.table;
+        let mut hits = Hits::default();
+        let step = |from: StateId| match table.next(from, column) {
+            next if next == table.unknown() => Err(Missing::Step(from, column)),
+            next => Ok(next),
+        };
+        let next = step(cursor.state)?;
+        let report = table.is_special(next).then(|| table.report(next));
+        let awake = cursor.aside.as_ref().map_or(0, |aside| aside.tails.len());
+        let mut walk = || {
+            if let Some(aside) = &mut cursor.aside {
+                aside.tails.iter_mut().for_each(|tail| tail.next = tail.state);
+            }
+            let from = cursor.state;
+            for late in report.iter().flat_map(|report| report.late) {
+                self.reach(cursor, from, late.load(Ordering::Relaxed), true, &mut hits)?;
+            }
+            if let Some(aside) = &mut cursor.aside {
+                for tail in &mut aside.tails {
+                    tail.next = step(tail.next)?;
+                    if table.is_special(tail.next) {
+                        hits.take(table, tail.next);
+                    }
+                }
+            }
+            for now in report.iter().flat_map(|report| report.now) {
+                self.reach(cursor, next, now.load(Ordering::Relaxed), false, &mut hits)?;
+            }
+            Ok(())
+        };
+        match walk() {
+            Ok(()) => Ok((next, hits)),
+            Err(missing) => {
+                if let Some(aside) = &mut cursor.aside {
+                    aside.tails.truncate(awake);
+                }
+                Err(missing)
+            }
+        }
+    }
+
+    /// The search, in state `at`, reaches something: a pattern or a cut.
+    fn reach(
         &self,
-        generation: &Generation,
+        cursor: &mut Cursor,
+        at: StateId,
+        reached: u32,
+        is_late: bool,
+        hits: &mut Hits,
+    ) -> Result<(), Missing> {
+        if reached & CUT == 0 {
+            hits.push(reached, is_late);
+            return Ok(());
+        }
+        let cut = reached & !CUT;
+        let generation = Arc::clone(&cursor.generation);
+        let Generation { table, dead, .. } = &*generation;
+        let tails = cursor.tails();
+        let index = tails.iter().position(|tail| tail.cut == cut);
+        let next = match index.map(|index| tails[index].next) {
+            Some(live) if live != *dead => match table.woken(live) {
+                next if next == table.unknown() => return Err(Missing::Woken(live)),
+                next => next,
+            },
+            _ => {
+                let before = Before::ALL[table.before(at) as usize];
+                generation.first_of(cut, before).ok_or(Missing::Start(cut, before))?
+            }
+        };
+        match index {
+            Some(index) => tails[index].next = next,
+            None => tails.push(Tail { cut, state: *dead, next }),
+        }
+        if table.is_special(next) {
+            table.report(next).now.iter().for_each(|pattern| {
+                hits.push(pattern.load(Ordering::Relaxed), is_late);
+            });
+        }
+        Ok(())
+    }
+
+    /// Wakes the tails that a haystack begins with.
+    fn wake_first(&self, cursor: &mut Cursor) {
+        if cursor.generation.first_cuts.is_empty() {
+            return;
+        }
+        while !cursor.is_over() {
+            match self.walk_first(cursor) {
+                Ok(()) => {
+                    let dead = cursor.generation.dead;
+                    return cursor.aside.iter_mut().for_each(|aside| aside.commit(dead));
+                }
+                Err(missing) => {
+                    cursor.tails().clear();
+                    self.build(cursor, missing);
+                }
+            }
+        }
+        if let Some(over) = cursor.aside.as_mut().and_then(|aside| aside.over.as_mut()) {
+            let generation = Arc::clone(&cursor.generation);
+            let mut builder = generation.lock();
+            let hits = &mut Hits::default();
+            for &cut in &generation.first_cuts {
+                over.wake(&self.nfa, &mut builder, cut & !CUT, Before::Start, false, hits);
+            }
+        }
+    }
+
+    fn walk_first(&self, cursor: &mut Cursor) -> Result<(), Missing> {
+        let generation = Arc::clone(&cursor.generation);
+        cursor.tails().clear();
+        for &cut in &generation.first_cuts {
+            // No pattern matches the empty text, so nothing is reported here.
+            self.reach(cursor, generation.start(), cut, false, &mut Hits::default())?;
+        }
+        Ok(())
+    }
+
+    /// Builds what is missing; where there is no room the cursor leaves the table.
+    #[cold]
+    fn build(&self, cursor: &mut Cursor, missing: Missing) {
+        let generation = Arc::clone(&cursor.generation);
+        let mut builder = generation.lock();
+        match builder.build(&self.nfa, &generation.table, missing) {
+            Some(state) => generation.note(missing, state),
+            None => self.leave(cursor, &builder),
+        }
+    }
+
+    /// Gives the cursor its NFA states.
+    fn leave(&self, cursor: &mut Cursor, builder: &Builder) {
+        let table = &cursor.generation.table;
+        let state = cursor.state;
+        let aside = cursor.aside.get_or_insert_default();
+        if aside.over.is_some() {
+            return;
+        }
+        let tails = aside.tails.drain(..);
+        aside.over = Some(Over {
+            search: builder.live(table, state),
+            tails: tails.map(|tail| (tail.cut, builder.live(table, tail.state))).collect(),
+            wait: 0,
+            waited: 0,
+        });
+    }
+
+    /// Takes a cursor back to the table if that is due, and it knows the states or has room for them.
+    fn settle(&self, cursor: &mut Cursor, builder: &mut Builder) -> bool {
+        let Some(aside) = &mut cursor.aside else {
+            return true;
+        };
+        let Some(over) = &mut aside.over else {
+            return true;
+        };
+        if over.wait > 0 {
+            over.wait -= 1;
+            return false;
+        }
+        over.waited = (2 * over.waited + 1).min(MOST_WAIT);
+        over.wait = over.waited;
+        let table = &cursor.generation.table;
+        let Some(state) = builder.place(table, &over.search) else {
+            return false;
+        };
+        let place = |(cut, live): &(u32, _)| {
+            let state = builder.place(table, live)?;
+            let (cut, next) = (*cut, state);
+            Some(Tail { cut, state, next })
+        };
+        let Some(tails) = over.tails.iter().map(place).collect::<Option<Vec<Tail>>>() else {
+            return false;
+        };
+        cursor.state = state;
+        aside.tails.extend(tails);
+        aside.over = None;
+        true
+    }
+
+    fn step_over(
+        &self,
         builder: &mut Builder,
         cursor: &mut Cursor,
         column: usize,
         place: Place,
         on: &mut impl FnMut(Event),
     ) {
-        let table = &generation.table;
-        let next = match &cursor.over {
-            None => builder.next(&self.nfa, table, cursor.state, column),
-            Some(live) => builder.next_of(&self.nfa, table, live, column),
-        };
-        match next {
-            Some(state) => {
-                cursor.over = None;
-                cursor.state = state;
-                if table.is_special(state) {
-                    place.report(&builder.accept(table, state), on);
-                }
-            }
-            None => {
-                let (live, accept) = builder.past_budget();
-                place.report(&accept, on);
-                cursor.over = Some(Box::new(live));
-            }
-        }
+        builder.passed();
+        let mut hits = Hits::default();
+        let aside = cursor.aside.as_mut().expect("the cursor has left the table");
+        let over = aside.over.as_mut().expect("the cursor has left the table");
+        over.step(&self.nfa, builder, column, &mut hits);
+        hits.report(place, on);
     }
 
     fn generations(&self) -> MutexGuard<'_, Generations> {
@@ -479,24 +726,5 @@ impl Lazy {
         self.generations
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Place {
-    fn report(self, accept: &Accept, on: &mut impl FnMut(Event)) {
-        for &pattern in &accept.late {
-            on(Event {
-                pattern,
-                at: self.at,
-                back: self.back + self.width,
-            });
-        }
-        for &pattern in &accept.now {
-            on(Event {
-                pattern,
-                at: self.at,
-                back: self.back,
-            });
-        }
     }
 }

@@ -10,9 +10,11 @@ mod alphabet;
 #[cfg(feature = "lookaround")]
 pub(crate) mod around;
 mod build;
+mod code;
 #[cfg(feature = "lookaround")]
 pub(crate) mod confirm;
 pub(crate) mod decode;
+mod gap;
 mod lanes;
 mod lazy;
 mod look;
@@ -21,6 +23,7 @@ pub(crate) mod pattern;
 mod simplify;
 mod span;
 mod table;
+mod tails;
 mod tree;
 
 use regex_syntax::hir::Hir;
@@ -200,7 +203,7 @@ impl Union {
         // Without patterns there is nothing to build, and nothing to reserve memory for.
         let budget = if members.is_empty() { 0 } else { table_bytes };
         Ok(Union {
-            lazy: Lazy::new(Nfa::new(space, &patterns)?, budget),
+            lazy: Lazy::new(Nfa::new(space, &patterns, Some(tree::Cuts{gaps: gap::Gaps::USUAL, whole: &[]}))?, budget),
             patterns: members.iter().map(|&index| index as u32).collect(),
         })
     }

@@ -6,7 +6,8 @@ use regex_syntax::hir::{Class, Hir, HirKind, Literal, Look, Repetition};
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::alphabet::{Alphabet, Asked, Columns, Ranges, Space, TooManyClasses, byte_ranges};
-use super::tree::{Step, Tree};
+use super::gap::{Evidence, Gaps, evidence, is_single};
+use super::tree::{Cuts, Step, Tree};
 
 /// Index of a state.
 pub(crate) type StateId = u32;
@@ -22,6 +23,17 @@ pub(crate) enum State {
     Look { look: Look, next: StateId },
     /// The pattern with this index has matched.
     Match(u32),
+    /// The search goes on in the tail of this cut (an index into [`Nfa::cuts`]); a tail goes on itself.
+    Cut { cut: u32, next: StateId },
+}
+
+/// Where patterns are cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// Where the tail begins.
+    pub(crate) entry: StateId,
+    /// Whether the tail looks around, so that it matters what stands before.
+    pub(crate) has_look: bool,
 }
 
 /// The NFA of several patterns over one alphabet.
@@ -32,6 +44,7 @@ pub(crate) struct Nfa {
     pub(crate) sets: Vec<Columns>,
     /// Where patterns begin. Patterns with the same beginning share its states.
     pub(crate) starts: Vec<StateId>,
+    pub(crate) cuts: Vec<Cut>,
     pub(crate) alphabet: Alphabet,
     /// What look-around of these patterns asks about.
     pub(crate) asked: Asked,
@@ -45,10 +58,16 @@ impl Nfa {
     ///
     /// # Errors
     /// [`TooManyClasses`].
-    pub(crate) fn new(space: Space, patterns: &[Hir]) -> Result<Nfa, TooManyClasses> {
+    pub(crate) fn new(
+        space: Space,
+        patterns: &[Hir],
+        cuts: Option<Cuts<'_>>,
+    ) -> Result<Nfa, TooManyClasses> {
         let mut builder = Builder {
             space,
+            gaps: cuts.map(|cuts| cuts.gaps),
             states: Vec::new(),
+            cuts: Vec::new(),
             sets: Vec::new(),
             ids: HashMap::new(),
         };
@@ -60,9 +79,15 @@ impl Nfa {
                 ask(&mut asked, look);
             }
         }
-        let starts = builder.tree(&Tree::new(space, patterns));
+        let starts = builder.tree(&Tree::new(space, patterns, cuts));
         let (alphabet, sets) = Alphabet::new(space, &builder.sets, asked)?;
+        let looking = looking(&builder.states);
+        let cuts = builder.cuts.into_iter().map(|entry| Cut {
+            entry,
+            has_look: looking[entry as usize],
+        });
         Ok(Nfa {
+            cuts: cuts.collect(),
             states: builder.states,
             sets,
             starts,
@@ -112,8 +137,30 @@ fn ask(asked: &mut Asked, look: Look) {
     }
 }
 
+/// Which states lead to an assertion.
+fn looking(states: &[State]) -> Vec<bool> {
+    let mut looking = vec![false; states.len()];
+    // Loops are the only way forward, so a few rounds do.
+    let mut has_changed = true;
+    while std::mem::take(&mut has_changed) {
+        for (state, kind) in states.iter().enumerate() {
+            let is_looking = match kind {
+                State::Look { .. } => true,
+                State::Match(_) => false,
+                State::Set { next, .. } | State::Cut { next, .. } => looking[*next as usize],
+                State::Split(next) => next.iter().any(|&next| looking[next as usize]),
+            };
+            has_changed |= is_looking && !looking[state];
+            looking[state] = is_looking;
+        }
+    }
+    looking
+}
+
 struct Builder {
     space: Space,
+    gaps: Option<Gaps>,
+    cuts: Vec<StateId>,
     states: Vec<State>,
     sets: Vec<Ranges>,
     ids: HashMap<Ranges, u32>,
@@ -167,6 +214,61 @@ impl Builder {
             (Step::Unit(code), Space::Chars) => self.add_set(vec![(*code, *code)], next),
             (Step::Unit(byte), Space::Bytes) => self.byte(*byte as u8, *byte as u8, next),
             (Step::Any(hir), _) => self.compile(hir, next),
+            (Step::Cutting(hir, before), _) => match self.gaps {
+                Some(gaps) => self.compile_cutting(hir, next, gaps, *before),
+                None => self.compile(hir, next),
+            },
+            (Step::Cut, _) => self.cut(next),
+        }
+    }
+
+    fn cut(&mut self, next: StateId) -> StateId {
+        let cut = self.cuts.len() as u32;
+        self.cuts.push(next);
+        self.add(State::Cut { cut, next })
+    }
+
+    /// Compiles a pattern with gaps inside that the search is cut before.
+    fn compile_cutting(
+        &mut self,
+        hir: &Hir,
+        next: StateId,
+        gaps: Gaps,
+        before: Evidence,
+    ) -> StateId {
+        if gaps.is_gap(hir, before) {
+            let entry = self.compile(hir, next);
+            return self.cut(entry);
+        }
+        match hir.kind() {
+            HirKind::Capture(capture) => self.compile_cutting(&capture.sub, next, gaps, before),
+            HirKind::Concat(subs) => {
+                let befores: Vec<Evidence> = subs
+                    .iter()
+                    .scan(before, |total, sub| {
+                        let before = *total;
+                        *total += evidence(sub);
+                        Some(before)
+                    })
+                    .collect();
+                let parts = subs.iter().zip(befores).rev();
+                parts.fold(next, |next, (sub, before)| {
+                    self.compile_cutting(sub, next, gaps, before)
+                })
+            }
+            HirKind::Alternation(subs) => {
+                let entries = subs
+                    .iter()
+                    .map(|sub| self.compile_cutting(sub, next, gaps, before))
+                    .collect();
+                self.add(State::Split(entries))
+            }
+            HirKind::Repetition(repetition) if is_single(repetition) => {
+                self.repetition_of(repetition, next, |builder, next| {
+                    builder.compile_cutting(&repetition.sub, next, gaps, before)
+                })
+            }
+            _ => self.compile(hir, next),
         }
     }
 
@@ -242,24 +344,35 @@ impl Builder {
     }
 
     fn repetition(&mut self, repetition: &Repetition, next: StateId) -> StateId {
-        let sub = &repetition.sub;
+        self.repetition_of(repetition, next, |builder, next| {
+            builder.compile(&repetition.sub, next)
+        })
+    }
+
+    /// Compiles a repetition of what `body` compiles.
+    fn repetition_of(
+        &mut self,
+        repetition: &Repetition,
+        next: StateId,
+        mut body: impl FnMut(&mut Builder, StateId) -> StateId,
+    ) -> StateId {
         let mut entry = next;
         let mut required = repetition.min;
         match repetition.max {
             None => {
                 let again = self.add(State::Split(Box::new([])));
-                let body = self.compile(sub, again);
-                self.states[again as usize] = State::Split(Box::new([body, next]));
-                entry = if required == 0 { again } else { body };
+                let once = body(self, again);
+                self.states[again as usize] = State::Split(Box::new([once, next]));
+                entry = if required == 0 { again } else { once };
                 required = required.saturating_sub(1);
             }
             Some(max) => {
                 for _ in repetition.min..max {
-                    let body = self.compile(sub, entry);
-                    entry = self.add(State::Split(Box::new([body, next])));
+                    let once = body(self, entry);
+                    entry = self.add(State::Split(Box::new([once, next])));
                 }
             }
         }
-        (0..required).fold(entry, |entry, _| self.compile(sub, entry))
+        (0..required).fold(entry, |entry, _| body(self, entry))
     }
 }

@@ -1,0 +1,186 @@
+//! What a cursor carries besides the state of its search: the live tails of cut patterns, and states of
+//! its own where the table has no room for them.
+
+use std::sync::atomic::Ordering;
+
+use super::Event;
+use super::alphabet::Place;
+use super::build::{Builder, CUT, Live};
+use super::look::Before;
+use super::nfa::Nfa;
+use super::table::{SHORT, StateId, Table};
+
+/// A live tail: what follows a gap that was reached. There is one for each cut at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tail {
+    pub(super) cut: u32,
+    pub(super) state: StateId,
+    /// The state after the symbols being stepped, until they are through.
+    pub(super) next: StateId,
+}
+
+/// What a cursor rarely has; it is kept once there, so that nothing is allocated again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Aside {
+    pub(super) tails: Vec<Tail>,
+    pub(super) over: Option<Over>,
+}
+
+/// All states of a cursor, outside any table.
+#[derive(Clone, Debug)]
+pub(super) struct Over {
+    pub(super) search: Live,
+    pub(super) tails: Vec<(u32, Live)>,
+    /// Symbols until the table is asked again whether it knows all of this, and how many those were.
+    pub(super) wait: u32,
+    pub(super) waited: u32,
+}
+
+/// What is reported while a symbol is stepped, before it is certain that it can be.
+#[derive(Debug, Default)]
+pub(super) struct Hits(Vec<(u32, bool)>);
+
+impl Hits {
+    pub(super) fn push(&mut self, pattern: u32, is_late: bool) {
+        self.0.push((pattern, is_late));
+    }
+
+    /// Adds what the state of a tail reports.
+    pub(super) fn take(&mut self, table: &Table, state: StateId) {
+        let report = table.report(state);
+        for (list, is_late) in [(report.late, true), (report.now, false)] {
+            let patterns = list.iter().map(|pattern| pattern.load(Ordering::Relaxed));
+            patterns.for_each(|pattern| self.push(pattern, is_late));
+        }
+    }
+
+    /// Reports the patterns, the symbol being at `place`: first those that ended before it.
+    pub(super) fn report(mut self, place: Place, on: &mut impl FnMut(Event)) {
+        if self.0.len() > 1 {
+            self.0.sort_unstable_by_key(|&(pattern, is_late)| (!is_late, pattern));
+            self.0.dedup();
+        }
+        for (pattern, is_late) in self.0 {
+            let width = if is_late { place.width } else { 0 };
+            on(Event {
+                pattern,
+                at: place.at,
+                back: place.back + width,
+            });
+        }
+    }
+}
+
+impl Aside {
+    /// Steps the tails over at most [`SHORT`] bytes. If that is not plain nothing has happened.
+    #[inline]
+    pub(super) fn push_short(&mut self, table: &Table, columns: &[u8; 256], bytes: &[u8]) -> bool {
+        if self.over.is_some() {
+            return false;
+        }
+        let mut bits = 0;
+        for tail in &mut self.tails {
+            let short = table.short(columns, tail.state, bytes);
+            bits |= short.bits;
+            tail.next = short.state;
+        }
+        debug_assert!(bytes.len() <= SHORT);
+        !table.any_special(bits)
+    }
+
+    /// Steps the tails over a few bytes. If that is not plain nothing has happened.
+    #[inline]
+    pub(super) fn push_plain(&mut self, table: &Table, columns: &[u8; 256], bytes: &[u8]) -> bool {
+        let mut bits = 0;
+        for tail in &mut self.tails {
+            tail.next = tail.state;
+            for &byte in bytes {
+                tail.next = table.next(tail.next, usize::from(columns[usize::from(byte)]));
+                bits |= tail.next.bits();
+            }
+        }
+        !table.any_special(bits)
+    }
+
+    /// Goes on from where the tails were stepped to, without those that are `dead`.
+    #[inline]
+    pub(super) fn commit(&mut self, dead: StateId) {
+        let mut at = 0;
+        while let Some(tail) = self.tails.get_mut(at) {
+            tail.state = tail.next;
+            if tail.state == dead {
+                self.tails.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+impl Over {
+    /// Steps search and tails over a symbol of that column.
+    pub(super) fn step(&mut self, nfa: &Nfa, builder: &mut Builder, column: usize, hits: &mut Hits) {
+        let before = self.search.before;
+        builder.step_live(nfa, &self.search, column);
+        let outcome = &mut builder.step.outcome;
+        std::mem::swap(&mut self.search, &mut outcome.live);
+        let (now, late) = (
+            std::mem::take(&mut outcome.now),
+            std::mem::take(&mut outcome.late),
+        );
+        for &late in &late {
+            self.reach(nfa, builder, late, before, true, hits);
+        }
+        self.tails.retain_mut(|(_, live)| {
+            builder.step_live(nfa, live, column);
+            let outcome = &mut builder.step.outcome;
+            outcome.late.iter().for_each(|&pattern| hits.push(pattern, true));
+            outcome.now.iter().for_each(|&pattern| hits.push(pattern, false));
+            std::mem::swap(live, &mut outcome.live);
+            !live.states.is_empty()
+        });
+        let before = self.search.before;
+        for &now in &now {
+            self.reach(nfa, builder, now, before, false, hits);
+        }
+        builder.step.outcome.now = now;
+        builder.step.outcome.late = late;
+    }
+
+    fn reach(
+        &mut self,
+        nfa: &Nfa,
+        builder: &mut Builder,
+        reached: u32,
+        before: Before,
+        is_late: bool,
+        hits: &mut Hits,
+    ) {
+        match reached & CUT {
+            0 => hits.push(reached, is_late),
+            _ => self.wake(nfa, builder, reached & !CUT, before, is_late, hits),
+        }
+    }
+
+    /// Wakes the tail of a cut, live or not.
+    pub(super) fn wake(
+        &mut self,
+        nfa: &Nfa,
+        builder: &mut Builder,
+        cut: u32,
+        before: Before,
+        is_late: bool,
+        hits: &mut Hits,
+    ) {
+        let known = self.tails.iter_mut().find(|tail| tail.0 == cut);
+        let step = &mut builder.step;
+        step.wake(nfa, known.as_ref().map_or(&Live::default(), |tail| &tail.1), cut, before);
+        let outcome = &mut step.outcome;
+        outcome.now.iter().for_each(|&pattern| hits.push(pattern, is_late));
+        match known {
+            Some(tail) => std::mem::swap(&mut tail.1, &mut outcome.live),
+            None if outcome.is_dead() => {}
+            None => self.tails.push((cut, std::mem::take(&mut outcome.live))),
+        }
+    }
+}
