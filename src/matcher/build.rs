@@ -158,7 +158,10 @@ impl Builder {
 
     /// The states that nothing is in progress in, by what stands before, and the one of dead tails; they
     /// have rows whatever the budget.
-    pub(super) fn first_states(&mut self, table: &Table) -> ([StateId; Before::ALL.len()], StateId) {
+    pub(super) fn first_states(
+        &mut self,
+        table: &Table,
+    ) -> ([StateId; Before::ALL.len()], StateId) {
         let bases = Before::ALL.map(|before| {
             self.step.outcome.clear();
             self.step.outcome.live.before = before;
@@ -345,7 +348,8 @@ impl Builder {
         let start = self.codes.len() as u32;
         if self.codes.capacity() - self.codes.len() < code.len() {
             // Growing by a quarter keeps the budget honest.
-            self.codes.reserve_exact(code.len().max(self.codes.len() / 4));
+            self.codes
+                .reserve_exact(code.len().max(self.codes.len() / 4));
         }
         self.codes.extend_from_slice(code);
         let key = Key {
@@ -508,7 +512,11 @@ impl Step {
         let mut outcome = std::mem::take(&mut self.outcome);
         outcome.clear();
         let about = nfa.cuts[cut as usize];
-        let before = if about.has_look { before } else { Before::Other };
+        let before = if about.has_look {
+            before
+        } else {
+            Before::Other
+        };
         self.passes_cuts = true;
         self.begin_round();
         let states = &mut outcome.live.states;

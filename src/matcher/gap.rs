@@ -129,7 +129,11 @@ fn characters(class: &Class) -> usize {
         }
         Class::Bytes(class) => {
             let ranges = class.ranges();
-            let holds = |byte: &u8| ranges.iter().any(|r| r.start() <= *byte && *byte <= r.end());
+            let holds = |byte: &u8| {
+                ranges
+                    .iter()
+                    .any(|r| r.start() <= *byte && *byte <= r.end())
+            };
             printable.filter(holds).count()
         }
     }

@@ -19,7 +19,7 @@ use super::decode::{Decoder, Symbol};
 use super::lanes::{Lanes, Tile};
 use super::look::Before;
 use super::nfa::Nfa;
-use super::table::{SHORT, StateId, Table};
+use super::table::{SHORT, Short, StateId, Table};
 use super::tails::{Aside, Hits, Over, Tail};
 
 /// The automaton of several patterns.
@@ -30,6 +30,8 @@ pub(crate) struct Lazy {
     /// What stands behind each column, where that is one ASCII character.
     behind: Box<[Before]>,
     tile: Tile,
+    /// Where a cursor is through once each pattern has hit: how many there are, at most 64.
+    once: Option<u32>,
     /// The number of the current generation.
     latest: AtomicU32,
     generations: Mutex<Generations>,
@@ -84,11 +86,20 @@ impl Cursor {
 
     /// Whether it has left the table.
     fn is_over(&self) -> bool {
-        self.aside.as_ref().is_some_and(|aside| aside.over.is_some())
+        self.aside
+            .as_ref()
+            .is_some_and(|aside| aside.over.is_some())
+    }
+
+    /// Whether nothing will be reported any more, so that it need not be stepped.
+    pub(crate) fn is_through(&self) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.is_through)
     }
 
     fn has_tails(&self) -> bool {
-        self.aside.as_ref().is_some_and(|aside| !aside.tails.is_empty())
+        self.aside
+            .as_ref()
+            .is_some_and(|aside| !aside.tails.is_empty())
     }
 
     fn tails(&mut self) -> &mut Vec<Tail> {
@@ -147,6 +158,8 @@ pub struct AutomatonSize {
     pub nfa_states: usize,
     /// Classes of symbols that the patterns tell apart, and two columns of the table's own.
     pub columns: usize,
+    /// Places where patterns are cut before a wide gap; what follows is stepped only once it is reached.
+    pub cuts: usize,
     /// States built so far.
     pub states: usize,
     /// Bytes of their rows in the transition table.
@@ -171,12 +184,15 @@ const OVER_BATCH: usize = 4096;
 
 impl Lazy {
     /// The automaton of `nfa`; the table and state sets of a generation may take about `budget` bytes.
-    pub(crate) fn new(nfa: Nfa, budget: usize) -> Lazy {
+    /// With `once`, all of so many patterns hit in nearly any text, and none is reported again once all
+    /// have.
+    pub(crate) fn new(nfa: Nfa, budget: usize, once: Option<u32>) -> Lazy {
         let current = Arc::new(Generation::new(&nfa, budget, 0));
         let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
         Lazy {
             behind: (0..nfa.alphabet.len()).map(behind).collect(),
             tile: Tile::USUAL,
+            once,
             nfa,
             budget,
             latest: AtomicU32::new(0),
@@ -210,8 +226,7 @@ impl Lazy {
         cursor.decoder = Decoder::default();
         cursor.invalid_bytes = 0;
         if let Some(aside) = &mut cursor.aside {
-            aside.tails.clear();
-            aside.over = None;
+            aside.clear();
         }
         self.wake_first(cursor);
     }
@@ -220,29 +235,44 @@ impl Lazy {
     /// Otherwise nothing has happened, and [`Lazy::push`] is to be called.
     #[inline(always)]
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        let short = self.look_short(cursor, bytes)?;
+        self.take_short(cursor, short.state);
+        Some(short.padded)
+    }
+
+    /// What [`Lazy::push_short`] would do; nothing has happened yet.
+    #[inline(always)]
+    pub(crate) fn look_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<Short> {
         if cursor.decoder.is_pending() {
             return None;
         }
-        let Generation { table, dead, .. } = &*cursor.generation;
+        let table = &cursor.generation.table;
         let columns = self.nfa.alphabet.bytes();
         let short = table.short(columns, cursor.state, bytes);
-        if table.any_special(short.bits) {
-            return None;
-        }
+        let is_plain = !table.any_special(short.bits)
+            && match &mut cursor.aside {
+                Some(aside) => aside.push_short(table, columns, bytes),
+                None => true,
+            };
+        is_plain.then_some(short)
+    }
+
+    /// Goes on from where [`Lazy::look_short`] came to.
+    #[inline(always)]
+    pub(crate) fn take_short(&self, cursor: &mut Cursor, state: StateId) {
+        cursor.state = state;
         if let Some(aside) = &mut cursor.aside {
-            if !aside.push_short(table, columns, bytes) {
-                return None;
-            }
-            aside.commit(*dead);
+            aside.commit(cursor.generation.dead);
         }
-        cursor.state = short.state;
         cursor.decoder.passed_ascii();
-        Some(short.padded)
     }
 
     /// Steps the bytes; gives each pattern that becomes certain to match.
     #[inline]
     pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], on: &mut impl FnMut(Event)) {
+        if cursor.is_through() {
+            return;
+        }
         let mut at = 0;
         if bytes.len() >= self.tile.least {
             at = self.push_tiles(cursor, bytes, on);
@@ -367,6 +397,9 @@ impl Lazy {
 
     /// Ends the haystack: gives the patterns that needed to know.
     pub(crate) fn finish(&self, cursor: &mut Cursor, on: &mut impl FnMut(Event)) {
+        if cursor.is_through() {
+            return;
+        }
         self.flush(cursor, on);
         if !self.nfa.has_look {
             return;
@@ -374,7 +407,7 @@ impl Lazy {
         let generation = Arc::clone(&cursor.generation);
         let mut builder = generation.lock();
         self.leave(cursor, &builder);
-        let over = cursor.aside.take().and_then(|aside| aside.over);
+        let over = cursor.aside.as_mut().and_then(|aside| aside.over.take());
         let over = over.expect("the cursor has left the table");
         let tails = over.tails.iter().map(|(_, live)| live);
         for live in [&over.search].into_iter().chain(tails) {
@@ -399,6 +432,7 @@ impl Lazy {
         AutomatonSize {
             nfa_states: self.nfa.states.len(),
             columns: self.nfa.alphabet.len(),
+            cuts: self.nfa.cuts.len(),
             states: builder.states(),
             table_bytes: builder.table_bytes(&generation.table),
             set_bytes: builder.set_bytes(),
@@ -499,28 +533,87 @@ impl Lazy {
     /// One step, wherever the state is; builds what is missing.
     #[inline]
     fn step(&self, cursor: &mut Cursor, column: usize, place: Place, on: &mut impl FnMut(Event)) {
-        if cursor.aside.is_none() {
-            let table = &cursor.generation.table;
-            let next = table.next(cursor.state, column);
-            if !table.is_special(next) {
-                cursor.state = next;
-                return;
-            }
+        if cursor.aside.as_ref().is_none_or(|aside| aside.is_idle())
+            && self.step_alone(cursor, column, place, on)
+        {
+            return;
         }
         while !cursor.is_over() {
             match self.walk(cursor, column) {
-                Ok((next, hits)) => {
+                Ok((next, mut hits)) => {
                     cursor.state = next;
                     if let Some(aside) = &mut cursor.aside {
                         aside.commit(cursor.generation.dead);
                     }
-                    return hits.report(place, on);
+                    hits.sort();
+                    let hits = hits.iter();
+                    return hits.for_each(|(pattern, is_late)| {
+                        self.report(cursor, pattern, is_late, place, on);
+                    });
                 }
                 Err(missing) => self.build(cursor, missing),
             }
         }
         let generation = Arc::clone(&cursor.generation);
         self.step_over(&mut generation.lock(), cursor, column, place, on);
+    }
+
+    /// Steps a search that has no tails, if that is built and wakes none; else nothing has happened.
+    #[inline]
+    fn step_alone(
+        &self,
+        cursor: &mut Cursor,
+        column: usize,
+        place: Place,
+        on: &mut impl FnMut(Event),
+    ) -> bool {
+        let generation = Arc::clone(&cursor.generation);
+        let table = &generation.table;
+        let next = table.next(cursor.state, column);
+        if table.is_special(next) {
+            if next == table.unknown() {
+                return false;
+            }
+            let report = table.report(next);
+            // Lists are in order, and cuts are greater than patterns.
+            let last = [report.now.last(), report.late.last()]
+                .into_iter()
+                .flatten();
+            if last.fold(0, |bits, last| bits | last.load(Ordering::Relaxed)) & CUT != 0 {
+                return false;
+            }
+            for (list, is_late) in [(report.late, true), (report.now, false)] {
+                for pattern in list {
+                    let pattern = pattern.load(Ordering::Relaxed);
+                    self.report(cursor, pattern, is_late, place, on);
+                }
+            }
+        }
+        cursor.state = next;
+        true
+    }
+
+    /// Reports a pattern that ends at the symbol, or before it.
+    #[inline]
+    fn report(
+        &self,
+        cursor: &mut Cursor,
+        pattern: u32,
+        is_late: bool,
+        place: Place,
+        on: &mut impl FnMut(Event),
+    ) {
+        if let Some(patterns) = self.once {
+            let aside = cursor.aside.get_or_insert_default();
+            aside.hit |= 1 << pattern;
+            aside.is_through = aside.hit.count_ones() == patterns;
+        }
+        let width = if is_late { place.width } else { 0 };
+        on(Event {
+            pattern,
+            at: place.at,
+            back: place.back + width,
+        });
     }
 
     /// Steps search and tails through the table, as far as it is built. Nothing has happened but in
@@ -538,7 +631,10 @@ impl Lazy {
         let awake = cursor.aside.as_ref().map_or(0, |aside| aside.tails.len());
         let mut walk = || {
             if let Some(aside) = &mut cursor.aside {
-                aside.tails.iter_mut().for_each(|tail| tail.next = tail.state);
+                aside
+                    .tails
+                    .iter_mut()
+                    .for_each(|tail| tail.next = tail.state);
             }
             let from = cursor.state;
             for late in report.iter().flat_map(|report| report.late) {
@@ -593,12 +689,18 @@ impl Lazy {
             },
             _ => {
                 let before = Before::ALL[table.before(at) as usize];
-                generation.first_of(cut, before).ok_or(Missing::Start(cut, before))?
+                generation
+                    .first_of(cut, before)
+                    .ok_or(Missing::Start(cut, before))?
             }
         };
         match index {
             Some(index) => tails[index].next = next,
-            None => tails.push(Tail { cut, state: *dead, next }),
+            None => tails.push(Tail {
+                cut,
+                state: *dead,
+                next,
+            }),
         }
         if table.is_special(next) {
             table.report(next).now.iter().for_each(|pattern| {
@@ -630,7 +732,14 @@ impl Lazy {
             let mut builder = generation.lock();
             let hits = &mut Hits::default();
             for &cut in &generation.first_cuts {
-                over.wake(&self.nfa, &mut builder, cut & !CUT, Before::Start, false, hits);
+                over.wake(
+                    &self.nfa,
+                    &mut builder,
+                    cut & !CUT,
+                    Before::Start,
+                    false,
+                    hits,
+                );
             }
         }
     }
@@ -667,7 +776,9 @@ impl Lazy {
         let tails = aside.tails.drain(..);
         aside.over = Some(Over {
             search: builder.live(table, state),
-            tails: tails.map(|tail| (tail.cut, builder.live(table, tail.state))).collect(),
+            tails: tails
+                .map(|tail| (tail.cut, builder.live(table, tail.state)))
+                .collect(),
             wait: 0,
             waited: 0,
         });
@@ -715,10 +826,15 @@ impl Lazy {
     ) {
         builder.passed();
         let mut hits = Hits::default();
-        let aside = cursor.aside.as_mut().expect("the cursor has left the table");
+        let aside = cursor
+            .aside
+            .as_mut()
+            .expect("the cursor has left the table");
         let over = aside.over.as_mut().expect("the cursor has left the table");
         over.step(&self.nfa, builder, column, &mut hits);
-        hits.report(place, on);
+        hits.sort();
+        let hits = hits.iter();
+        hits.for_each(|(pattern, is_late)| self.report(cursor, pattern, is_late, place, on));
     }
 
     fn generations(&self) -> MutexGuard<'_, Generations> {

@@ -361,8 +361,8 @@ impl Rows {
         } else {
             (&mut self.free, table.match_bit as usize)
         };
-        let has_room = end - *free >= table.stride
-            && table.reports.len() - self.free_report >= new.cells();
+        let has_room =
+            end - *free >= table.stride && table.reports.len() - self.free_report >= new.cells();
         if !has_room {
             return None;
         }

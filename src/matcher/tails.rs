@@ -3,8 +3,6 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Event;
-use super::alphabet::Place;
 use super::build::{Builder, CUT, Live};
 use super::look::Before;
 use super::nfa::Nfa;
@@ -24,6 +22,9 @@ pub(super) struct Tail {
 pub(super) struct Aside {
     pub(super) tails: Vec<Tail>,
     pub(super) over: Option<Over>,
+    /// Which patterns have hit, where each is wanted once, and whether all have.
+    pub(super) hit: u64,
+    pub(super) is_through: bool,
 }
 
 /// All states of a cursor, outside any table.
@@ -54,24 +55,35 @@ impl Hits {
         }
     }
 
-    /// Reports the patterns, the symbol being at `place`: first those that ended before it.
-    pub(super) fn report(mut self, place: Place, on: &mut impl FnMut(Event)) {
+    /// Puts them in order, what ended before the symbol first, each once.
+    pub(super) fn sort(&mut self) {
         if self.0.len() > 1 {
-            self.0.sort_unstable_by_key(|&(pattern, is_late)| (!is_late, pattern));
+            self.0
+                .sort_unstable_by_key(|&(pattern, is_late)| (!is_late, pattern));
             self.0.dedup();
         }
-        for (pattern, is_late) in self.0 {
-            let width = if is_late { place.width } else { 0 };
-            on(Event {
-                pattern,
-                at: place.at,
-                back: place.back + width,
-            });
-        }
+    }
+
+    /// Each pattern, and whether it ended before the symbol.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, bool)> {
+        self.0.iter().copied()
     }
 }
 
 impl Aside {
+    /// Whether there are no tails, and the state is in the table.
+    pub(super) fn is_idle(&self) -> bool {
+        self.tails.is_empty() && self.over.is_none()
+    }
+
+    /// Forgets everything, for another haystack.
+    pub(super) fn clear(&mut self) {
+        self.tails.clear();
+        self.over = None;
+        self.hit = 0;
+        self.is_through = false;
+    }
+
     /// Steps the tails over at most [`SHORT`] bytes. If that is not plain nothing has happened.
     #[inline]
     pub(super) fn push_short(&mut self, table: &Table, columns: &[u8; 256], bytes: &[u8]) -> bool {
@@ -119,7 +131,13 @@ impl Aside {
 
 impl Over {
     /// Steps search and tails over a symbol of that column.
-    pub(super) fn step(&mut self, nfa: &Nfa, builder: &mut Builder, column: usize, hits: &mut Hits) {
+    pub(super) fn step(
+        &mut self,
+        nfa: &Nfa,
+        builder: &mut Builder,
+        column: usize,
+        hits: &mut Hits,
+    ) {
         let before = self.search.before;
         builder.step_live(nfa, &self.search, column);
         let outcome = &mut builder.step.outcome;
@@ -134,8 +152,14 @@ impl Over {
         self.tails.retain_mut(|(_, live)| {
             builder.step_live(nfa, live, column);
             let outcome = &mut builder.step.outcome;
-            outcome.late.iter().for_each(|&pattern| hits.push(pattern, true));
-            outcome.now.iter().for_each(|&pattern| hits.push(pattern, false));
+            outcome
+                .late
+                .iter()
+                .for_each(|&pattern| hits.push(pattern, true));
+            outcome
+                .now
+                .iter()
+                .for_each(|&pattern| hits.push(pattern, false));
             std::mem::swap(live, &mut outcome.live);
             !live.states.is_empty()
         });
@@ -174,9 +198,17 @@ impl Over {
     ) {
         let known = self.tails.iter_mut().find(|tail| tail.0 == cut);
         let step = &mut builder.step;
-        step.wake(nfa, known.as_ref().map_or(&Live::default(), |tail| &tail.1), cut, before);
+        step.wake(
+            nfa,
+            known.as_ref().map_or(&Live::default(), |tail| &tail.1),
+            cut,
+            before,
+        );
         let outcome = &mut step.outcome;
-        outcome.now.iter().for_each(|&pattern| hits.push(pattern, is_late));
+        outcome
+            .now
+            .iter()
+            .for_each(|&pattern| hits.push(pattern, is_late));
         match known {
             Some(tail) => std::mem::swap(&mut tail.1, &mut outcome.live),
             None if outcome.is_dead() => {}
