@@ -12,6 +12,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use super::code;
+use super::crowd::{Crowd, Masks};
 use super::look::{After, Before, holds};
 use super::nfa::{Nfa, State};
 use super::table::{New, Rows, StateId, Table};
@@ -61,12 +62,27 @@ pub(super) struct Builder {
     /// Steps taken past the budget.
     past: usize,
     scratch: Live,
+    crowd: Crowd,
     code: Vec<u8>,
+    /// How many of the latest states asked for were new ones, in 65,536ths.
+    fresh: u32,
     pub(super) step: Step,
 }
 
 /// Steps past the budget that are worth building a state anew: about what building one costs.
 const STEPS_PER_STATE: usize = 16;
+
+/// Over how many states, as a power of two, it is counted which are new.
+const FRESH_SHIFT: u32 = 8;
+
+/// From there on text is hostile: 19 of 20 states are new. Ordinary text, cold, has about 13.
+const HOSTILE: u32 = 65_536 / 20 * 19;
+
+/// Below that text is ordinary: one state of four is known.
+const ORDINARY: u32 = 65_536 / 4 * 3;
+
+/// There is no telling before so many states.
+const FEWEST_HOSTILE: usize = 8192;
 
 /// What a state stands for, as a piece of [`Builder::codes`].
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +136,8 @@ impl Builder {
             columns,
             past: 0,
             scratch: Live::default(),
+            crowd: Crowd::default(),
+            fresh: 0,
             code: Vec::new(),
             step,
         }
@@ -145,15 +163,25 @@ impl Builder {
         self.is_full
     }
 
-    /// Whether so much was stepped past the budget that a new table would have been cheaper, even if
-    /// all of its states had to be built again.
+    /// Whether a new table is worth it: at once where ordinary text has filled this one, and else when
+    /// so much was stepped past the budget that building all of its states again would have been cheaper.
     pub(super) fn is_worn(&self) -> bool {
-        self.past > STEPS_PER_STATE * self.states() + self.step.seen.len()
+        let is_ordinary = self.fresh < ORDINARY && self.states() > FEWEST_HOSTILE;
+        let least = match is_ordinary {
+            true => self.states() / 16,
+            false => STEPS_PER_STATE * self.states() + self.step.seen.len(),
+        };
+        self.is_full && self.past > least
     }
 
     /// Counts a step past the budget.
     pub(super) fn passed(&mut self) {
         self.past += 1;
+    }
+
+    /// Whether the text leads to a new state at nearly every byte, so that building them is in vain.
+    fn is_hostile(&self) -> bool {
+        self.fresh > HOSTILE && self.states() > FEWEST_HOSTILE
     }
 
     /// The states that nothing is in progress in, by what stands before, and the one of dead tails; they
@@ -201,11 +229,20 @@ impl Builder {
     pub(super) fn place(&mut self, table: &Table, live: &Live) -> Option<StateId> {
         self.step.outcome.clear();
         self.step.outcome.live.clone_from(live);
-        self.intern(table)
+        let states = self.states();
+        let state = self.intern(table);
+        if state.is_some() && states == self.states() {
+            // The text is back where it was before.
+            self.fresh = 0;
+        }
+        state
     }
 
     /// Builds what is missing, and gives it; `None` where there is no room.
     pub(super) fn build(&mut self, nfa: &Nfa, table: &Table, missing: Missing) -> Option<StateId> {
+        if self.is_hostile() {
+            return None;
+        }
         match missing {
             Missing::Step(from, column) => {
                 let known = table.next(from, column);
@@ -244,6 +281,77 @@ impl Builder {
         let after = live.before.after(nfa.alphabet.flags(column), nfa.asked);
         self.step.run(nfa, live, column, after);
         self.step.join(&spawned, &self.base[after as usize]);
+    }
+
+    /// Steps a search that is in no table, as a crowd. What it reports is in `step`, the lists not in
+    /// order and maybe with repeats; gives what stands before the position then.
+    pub(super) fn step_crowd(
+        &mut self,
+        nfa: &Nfa,
+        masks: &Masks,
+        crowd: &mut Crowd,
+        before: Before,
+        column: usize,
+    ) -> Before {
+        if crowd.looks(masks) {
+            return self.step_listed(nfa, masks, crowd, before, column);
+        }
+        let spawned = self.spawned(nfa, before, column);
+        let after = before.after(nfa.alphabet.flags(column), nfa.asked);
+        let (mut next, mut reached) = (
+            std::mem::take(&mut self.crowd),
+            std::mem::take(&mut self.step.resolved),
+        );
+        self.step.outcome.clear();
+        self.step.begin_round();
+        let step = &mut self.step;
+        crowd.step(masks, column, &mut next, |next, state| {
+            let State::Set { next: to, .. } = nfa.states[state as usize] else {
+                return;
+            };
+            reached.clear();
+            step.close(nfa, to, after, After::Unknown, &mut reached);
+            for &state in &reached {
+                match nfa.states[state as usize] {
+                    State::Match(pattern) => step.outcome.now.push(pattern),
+                    State::Cut { cut, .. } => step.outcome.now.push(CUT | cut),
+                    _ => next.add(state),
+                }
+            }
+        });
+        next.remove(&self.base[after as usize].holds);
+        spawned
+            .live
+            .states
+            .iter()
+            .for_each(|&state| next.add(state));
+        self.step.outcome.now.extend_from_slice(&spawned.now);
+        self.step.outcome.late.extend_from_slice(&spawned.late);
+        std::mem::swap(crowd, &mut next);
+        self.crowd = next;
+        self.step.resolved = reached;
+        after
+    }
+
+    /// The same, state by state.
+    fn step_listed(
+        &mut self,
+        nfa: &Nfa,
+        masks: &Masks,
+        crowd: &mut Crowd,
+        before: Before,
+        column: usize,
+    ) -> Before {
+        let mut live = std::mem::take(&mut self.scratch);
+        live.cut = None;
+        live.before = before;
+        live.states.clear();
+        live.states.extend(crowd.states());
+        self.step_live(nfa, &live, column);
+        self.scratch = live;
+        let outcome = &self.step.outcome.live;
+        crowd.set(masks, outcome.states.iter().copied());
+        outcome.before
     }
 
     /// Patterns that match because the haystack ends here.
@@ -315,6 +423,7 @@ impl Builder {
         let mut known = first;
         while let Some(state) = known {
             if self.code_of(table, state) == code {
+                self.fresh -= self.fresh >> FRESH_SHIFT;
                 return Some(state);
             }
             known = self.key(table, state).same_hash;
@@ -331,6 +440,7 @@ impl Builder {
             self.is_full = true;
             return None;
         }
+        self.fresh += (65_536 - self.fresh) >> FRESH_SHIFT;
         let Some(state) = self.rows.add(table, new) else {
             self.is_full = true;
             return None;

@@ -10,15 +10,17 @@
 //! the old one goes with its last cursor. There are never more than two.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::Event;
 use super::alphabet::Place;
 use super::build::{Builder, CUT, Missing};
+use super::crowd::Masks;
 use super::decode::{Decoder, Symbol};
 use super::lanes::{Lanes, Tile};
 use super::look::Before;
 use super::nfa::Nfa;
+use super::once::Once;
 use super::table::{SHORT, Short, StateId, Table};
 use super::tails::{Aside, Hits, Over, Tail};
 
@@ -30,8 +32,10 @@ pub(crate) struct Lazy {
     /// What stands behind each column, where that is one ASCII character.
     behind: Box<[Before]>,
     tile: Tile,
-    /// Where a cursor is through once each pattern has hit: how many there are, at most 64.
-    once: Option<u32>,
+    /// Where each pattern is reported once.
+    once: Option<Once>,
+    /// For stepping outside the table; made when that happens first.
+    masks: OnceLock<Masks>,
     /// The number of the current generation.
     latest: AtomicU32,
     generations: Mutex<Generations>,
@@ -184,15 +188,14 @@ const OVER_BATCH: usize = 4096;
 
 impl Lazy {
     /// The automaton of `nfa`; the table and state sets of a generation may take about `budget` bytes.
-    /// With `once`, all of so many patterns hit in nearly any text, and none is reported again once all
-    /// have.
-    pub(crate) fn new(nfa: Nfa, budget: usize, once: Option<u32>) -> Lazy {
+    pub(crate) fn new(nfa: Nfa, budget: usize) -> Lazy {
         let current = Arc::new(Generation::new(&nfa, budget, 0));
         let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
         Lazy {
             behind: (0..nfa.alphabet.len()).map(behind).collect(),
             tile: Tile::USUAL,
-            once,
+            once: None,
+            masks: OnceLock::new(),
             nfa,
             budget,
             latest: AtomicU32::new(0),
@@ -200,6 +203,15 @@ impl Lazy {
                 current,
                 previous: Weak::new(),
             }),
+        }
+    }
+
+    /// The same for patterns that hit in nearly any text: each is reported once, and a cursor is through
+    /// when none can be any more. There are at most [`MOST_ONCE`](super::once::MOST_ONCE).
+    pub(crate) fn once(nfa: Nfa, budget: usize, patterns: usize) -> Lazy {
+        Lazy {
+            once: Some(Once::new(&nfa, patterns)),
+            ..Lazy::new(nfa, budget)
         }
     }
 
@@ -251,7 +263,7 @@ impl Lazy {
         let short = table.short(columns, cursor.state, bytes);
         let is_plain = !table.any_special(short.bits)
             && match &mut cursor.aside {
-                Some(aside) => aside.push_short(table, columns, bytes),
+                Some(aside) => aside.look_short(table, &short),
                 None => true,
             };
         is_plain.then_some(short)
@@ -409,8 +421,9 @@ impl Lazy {
         self.leave(cursor, &builder);
         let over = cursor.aside.as_mut().and_then(|aside| aside.over.take());
         let over = over.expect("the cursor has left the table");
+        let search = over.live();
         let tails = over.tails.iter().map(|(_, live)| live);
-        for live in [&over.search].into_iter().chain(tails) {
+        for live in [&search].into_iter().chain(tails) {
             for pattern in builder.at_end(&self.nfa, live) {
                 on(Event {
                     pattern,
@@ -494,9 +507,15 @@ impl Lazy {
         mut at: usize,
         on: &mut impl FnMut(Event),
     ) -> usize {
-        self.move_on(cursor);
-        let generation = Arc::clone(&cursor.generation);
+        let mut generation = Arc::clone(&cursor.generation);
         let mut builder = generation.lock();
+        let is_latest = generation.number == self.latest.load(Ordering::Relaxed);
+        if !is_latest || builder.is_worn() {
+            drop(builder);
+            self.move_on(cursor);
+            generation = Arc::clone(&cursor.generation);
+            builder = generation.lock();
+        }
         let end = bytes.len().min(at + OVER_BATCH);
         while at < end && !self.settle(cursor, &mut builder) {
             let mut decoder = cursor.decoder;
@@ -512,12 +531,8 @@ impl Lazy {
         at
     }
 
-    /// Moves a cursor that has left its table to the current generation; begins one if it is worth it.
+    /// Moves a cursor that has left its table to another generation, if there is or can be one.
     fn move_on(&self, cursor: &mut Cursor) {
-        let is_latest = cursor.generation.number == self.latest.load(Ordering::Relaxed);
-        if is_latest && !cursor.generation.lock().is_worn() {
-            return;
-        }
         let mut generations = self.generations();
         let is_current = Arc::ptr_eq(&generations.current, &cursor.generation);
         if is_current && generations.previous.strong_count() == 0 {
@@ -540,16 +555,10 @@ impl Lazy {
         }
         while !cursor.is_over() {
             match self.walk(cursor, column) {
-                Ok((next, mut hits)) => {
+                Ok((next, hits)) => {
                     cursor.state = next;
-                    if let Some(aside) = &mut cursor.aside {
-                        aside.commit(cursor.generation.dead);
-                    }
-                    hits.sort();
-                    let hits = hits.iter();
-                    return hits.for_each(|(pattern, is_late)| {
-                        self.report(cursor, pattern, is_late, place, on);
-                    });
+                    self.commit(cursor, hits, place, on);
+                    return;
                 }
                 Err(missing) => self.build(cursor, missing),
             }
@@ -567,7 +576,9 @@ impl Lazy {
         place: Place,
         on: &mut impl FnMut(Event),
     ) -> bool {
-        let generation = Arc::clone(&cursor.generation);
+        let Cursor {
+            generation, aside, ..
+        } = cursor;
         let table = &generation.table;
         let next = table.next(cursor.state, column);
         if table.is_special(next) {
@@ -585,7 +596,7 @@ impl Lazy {
             for (list, is_late) in [(report.late, true), (report.now, false)] {
                 for pattern in list {
                     let pattern = pattern.load(Ordering::Relaxed);
-                    self.report(cursor, pattern, is_late, place, on);
+                    self.report(aside, pattern, is_late, place, on);
                 }
             }
         }
@@ -593,20 +604,40 @@ impl Lazy {
         true
     }
 
+    /// Goes on from where the tails were stepped to, and reports what was found.
+    fn commit(
+        &self,
+        cursor: &mut Cursor,
+        mut hits: Hits,
+        place: Place,
+        on: &mut impl FnMut(Event),
+    ) {
+        if let Some(aside) = &mut cursor.aside {
+            aside.commit(cursor.generation.dead);
+        }
+        hits.sort();
+        for (pattern, is_late) in hits.iter() {
+            self.report(&mut cursor.aside, pattern, is_late, place, on);
+        }
+        if let (Some(once), Some(aside)) = (&self.once, &mut cursor.aside) {
+            once.drop_tails(aside);
+        }
+    }
+
     /// Reports a pattern that ends at the symbol, or before it.
     #[inline]
     fn report(
         &self,
-        cursor: &mut Cursor,
+        aside: &mut Option<Box<Aside>>,
         pattern: u32,
         is_late: bool,
         place: Place,
         on: &mut impl FnMut(Event),
     ) {
-        if let Some(patterns) = self.once {
-            let aside = cursor.aside.get_or_insert_default();
-            aside.hit |= 1 << pattern;
-            aside.is_through = aside.hit.count_ones() == patterns;
+        if let Some(once) = &self.once
+            && !once.is_first(aside.get_or_insert_default(), pattern)
+        {
+            return;
         }
         let width = if is_late { place.width } else { 0 };
         on(Event {
@@ -619,55 +650,83 @@ impl Lazy {
     /// Steps search and tails through the table, as far as it is built. Nothing has happened but in
     /// [`Tail::next`] of the tails.
     fn walk(&self, cursor: &mut Cursor, column: usize) -> Result<(StateId, Hits), Missing> {
-        let generation = Arc::clone(&cursor.generation);
+        let Cursor {
+            generation,
+            state: from,
+            aside,
+            ..
+        } = cursor;
         let table = &generation.table;
-        let mut hits = Hits::default();
-        let step = |from: StateId| match table.next(from, column) {
-            next if next == table.unknown() => Err(Missing::Step(from, column)),
-            next => Ok(next),
-        };
-        let next = step(cursor.state)?;
-        let report = table.is_special(next).then(|| table.report(next));
-        let awake = cursor.aside.as_ref().map_or(0, |aside| aside.tails.len());
-        let mut walk = || {
-            if let Some(aside) = &mut cursor.aside {
-                aside
-                    .tails
-                    .iter_mut()
-                    .for_each(|tail| tail.next = tail.state);
-            }
-            let from = cursor.state;
-            for late in report.iter().flat_map(|report| report.late) {
-                self.reach(cursor, from, late.load(Ordering::Relaxed), true, &mut hits)?;
-            }
-            if let Some(aside) = &mut cursor.aside {
-                for tail in &mut aside.tails {
-                    tail.next = step(tail.next)?;
-                    if table.is_special(tail.next) {
-                        hits.take(table, tail.next);
-                    }
-                }
-            }
-            for now in report.iter().flat_map(|report| report.now) {
-                self.reach(cursor, next, now.load(Ordering::Relaxed), false, &mut hits)?;
-            }
-            Ok(())
-        };
-        match walk() {
-            Ok(()) => Ok((next, hits)),
-            Err(missing) => {
-                if let Some(aside) = &mut cursor.aside {
-                    aside.tails.truncate(awake);
-                }
-                Err(missing)
-            }
+        let next = table.next(*from, column);
+        if next == table.unknown() {
+            return Err(Missing::Step(*from, column));
         }
+        let aside = aside.get_or_insert_default();
+        let awake = aside.tails.len();
+        aside
+            .tails
+            .iter_mut()
+            .for_each(|tail| tail.next = tail.state);
+        let hits = match table.is_special(next) {
+            false => self.walk_tails(generation, aside, column),
+            true => self.walk_special(generation, aside, (*from, next), column),
+        };
+        if hits.is_err() {
+            aside.tails.truncate(awake);
+        }
+        Ok((next, hits?))
+    }
+
+    fn walk_tails(
+        &self,
+        generation: &Generation,
+        aside: &mut Aside,
+        column: usize,
+    ) -> Result<Hits, Missing> {
+        let mut hits = Hits::default();
+        let table = &generation.table;
+        for tail in &mut aside.tails {
+            let next = table.next(tail.next, column);
+            if table.is_special(next) {
+                if next == table.unknown() {
+                    return Err(Missing::Step(tail.next, column));
+                }
+                hits.take(table, next);
+            }
+            tail.next = next;
+        }
+        Ok(hits)
+    }
+
+    /// The search goes from one state to another that reports something.
+    fn walk_special(
+        &self,
+        generation: &Generation,
+        aside: &mut Aside,
+        (from, to): (StateId, StateId),
+        column: usize,
+    ) -> Result<Hits, Missing> {
+        let report = generation.table.report(to);
+        let mut early = Hits::default();
+        for late in report.late {
+            let late = late.load(Ordering::Relaxed);
+            self.reach(generation, aside, from, late, true, &mut early)?;
+        }
+        let mut hits = self.walk_tails(generation, aside, column)?;
+        hits.append(early);
+        for now in report.now {
+            let now = now.load(Ordering::Relaxed);
+            self.reach(generation, aside, to, now, false, &mut hits)?;
+        }
+        Ok(hits)
     }
 
     /// The search, in state `at`, reaches something: a pattern or a cut.
+    #[inline]
     fn reach(
         &self,
-        cursor: &mut Cursor,
+        generation: &Generation,
+        aside: &mut Aside,
         at: StateId,
         reached: u32,
         is_late: bool,
@@ -678,9 +737,15 @@ impl Lazy {
             return Ok(());
         }
         let cut = reached & !CUT;
-        let generation = Arc::clone(&cursor.generation);
-        let Generation { table, dead, .. } = &*generation;
-        let tails = cursor.tails();
+        if self
+            .once
+            .as_ref()
+            .is_some_and(|once| once.is_over(aside, cut))
+        {
+            return Ok(());
+        }
+        let Generation { table, dead, .. } = generation;
+        let tails = &mut aside.tails;
         let index = tails.iter().position(|tail| tail.cut == cut);
         let next = match index.map(|index| tails[index].next) {
             Some(live) if live != *dead => match table.woken(live) {
@@ -689,9 +754,8 @@ impl Lazy {
             },
             _ => {
                 let before = Before::ALL[table.before(at) as usize];
-                generation
-                    .first_of(cut, before)
-                    .ok_or(Missing::Start(cut, before))?
+                let first = generation.first_of(cut, before);
+                first.ok_or(Missing::Start(cut, before))?
             }
         };
         match index {
@@ -728,10 +792,9 @@ impl Lazy {
             }
         }
         if let Some(over) = cursor.aside.as_mut().and_then(|aside| aside.over.as_mut()) {
-            let generation = Arc::clone(&cursor.generation);
-            let mut builder = generation.lock();
+            let mut builder = cursor.generation.lock();
             let hits = &mut Hits::default();
-            for &cut in &generation.first_cuts {
+            for &cut in &cursor.generation.first_cuts {
                 over.wake(
                     &self.nfa,
                     &mut builder,
@@ -745,13 +808,21 @@ impl Lazy {
     }
 
     fn walk_first(&self, cursor: &mut Cursor) -> Result<(), Missing> {
-        let generation = Arc::clone(&cursor.generation);
-        cursor.tails().clear();
+        let Cursor {
+            generation, aside, ..
+        } = cursor;
+        let aside = aside.get_or_insert_default();
+        aside.tails.clear();
         for &cut in &generation.first_cuts {
             // No pattern matches the empty text, so nothing is reported here.
-            self.reach(cursor, generation.start(), cut, false, &mut Hits::default())?;
+            let hits = &mut Hits::default();
+            self.reach(generation, aside, generation.start(), cut, false, hits)?;
         }
         Ok(())
+    }
+
+    fn masks(&self) -> &Masks {
+        self.masks.get_or_init(|| Masks::new(&self.nfa))
     }
 
     /// Builds what is missing; where there is no room the cursor leaves the table.
@@ -774,8 +845,12 @@ impl Lazy {
             return;
         }
         let tails = aside.tails.drain(..);
+        let live = builder.live(table, state);
+        let mut search = std::mem::take(&mut aside.crowd);
+        search.set(self.masks(), live.states);
         aside.over = Some(Over {
-            search: builder.live(table, state),
+            before: live.before,
+            search,
             tails: tails
                 .map(|tail| (tail.cut, builder.live(table, tail.state)))
                 .collect(),
@@ -799,7 +874,7 @@ impl Lazy {
         over.waited = (2 * over.waited + 1).min(MOST_WAIT);
         over.wait = over.waited;
         let table = &cursor.generation.table;
-        let Some(state) = builder.place(table, &over.search) else {
+        let Some(state) = builder.place(table, &over.live()) else {
             return false;
         };
         let place = |(cut, live): &(u32, _)| {
@@ -812,7 +887,11 @@ impl Lazy {
         };
         cursor.state = state;
         aside.tails.extend(tails);
-        aside.over = None;
+        aside.crowd = aside
+            .over
+            .take()
+            .map(|over| over.search)
+            .unwrap_or_default();
         true
     }
 
@@ -831,10 +910,8 @@ impl Lazy {
             .as_mut()
             .expect("the cursor has left the table");
         let over = aside.over.as_mut().expect("the cursor has left the table");
-        over.step(&self.nfa, builder, column, &mut hits);
-        hits.sort();
-        let hits = hits.iter();
-        hits.for_each(|(pattern, is_late)| self.report(cursor, pattern, is_late, place, on));
+        over.step(&self.nfa, self.masks(), builder, column, &mut hits);
+        self.commit(cursor, hits, place, on);
     }
 
     fn generations(&self) -> MutexGuard<'_, Generations> {

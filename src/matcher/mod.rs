@@ -14,14 +14,17 @@ mod build;
 mod code;
 #[cfg(feature = "lookaround")]
 pub(crate) mod confirm;
+mod crowd;
 pub(crate) mod decode;
 mod gap;
 mod lanes;
 mod lazy;
 mod look;
 mod nfa;
+mod once;
 pub(crate) mod pattern;
 mod plan;
+mod sample;
 mod simplify;
 mod span;
 mod table;
@@ -248,7 +251,10 @@ impl Union {
     fn new(part: Part, simplified: &[Simplified], budget: usize) -> Result<Union, TooManyClasses> {
         let nfa = part.nfa(simplified)?;
         Ok(Union {
-            lazy: Lazy::new(nfa, budget, part.once),
+            lazy: match part.is_once {
+                true => Lazy::once(nfa, budget, part.patterns.len()),
+                false => Lazy::new(nfa, budget),
+            },
             patterns: part.patterns.into_boxed_slice(),
         })
     }

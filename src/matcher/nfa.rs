@@ -63,38 +63,50 @@ impl Nfa {
         patterns: &[Hir],
         cuts: Option<Cuts<'_>>,
     ) -> Result<Nfa, TooManyClasses> {
-        let mut builder = Builder {
-            space,
-            gaps: cuts.map(|cuts| cuts.gaps),
-            states: Vec::new(),
-            cuts: Vec::new(),
-            sets: Vec::new(),
-            ids: HashMap::new(),
-        };
-        let mut asked = Asked::default();
-        let mut has_look = false;
-        for pattern in patterns {
-            for look in pattern.properties().look_set().iter() {
-                has_look = true;
-                ask(&mut asked, look);
-            }
-        }
+        let mut builder = Builder::new(space, cuts);
         let starts = builder.tree(&Tree::new(space, patterns, cuts));
-        let (alphabet, sets) = Alphabet::new(space, &builder.sets, asked)?;
-        let looking = looking(&builder.states);
-        let cuts = builder.cuts.into_iter().map(|entry| Cut {
-            entry,
-            has_look: looking[entry as usize],
-        });
-        Ok(Nfa {
-            cuts: cuts.collect(),
-            states: builder.states,
-            sets,
-            starts,
-            alphabet,
-            asked,
-            has_look,
-        })
+        builder.finish(patterns, starts)
+    }
+
+    /// The same without common beginnings, and to which pattern each state belongs.
+    pub(crate) fn apart(
+        space: Space,
+        patterns: &[Hir],
+        cuts: Option<Cuts<'_>>,
+    ) -> Result<(Nfa, Vec<u32>), TooManyClasses> {
+        let mut builder = Builder::new(space, cuts);
+        let (mut starts, mut owners) = (Vec::new(), Vec::new());
+        for (index, pattern) in patterns.iter().enumerate() {
+            let tree = Tree::of(space, [(index as u32, pattern)], cuts);
+            starts.extend(builder.tree(&tree));
+            owners.resize(builder.states.len(), index as u32);
+        }
+        Ok((builder.finish(patterns, starts)?, owners))
+    }
+
+    /// The patterns behind each cut.
+    pub(crate) fn behind_cuts(&self) -> Vec<Vec<u32>> {
+        let mut seen = vec![u32::MAX; self.states.len()];
+        let behind = |(cut, entry): (u32, StateId)| {
+            let (mut stack, mut patterns) = (vec![entry], Vec::new());
+            while let Some(state) = stack.pop() {
+                if std::mem::replace(&mut seen[state as usize], cut) == cut {
+                    continue;
+                }
+                match &self.states[state as usize] {
+                    State::Match(pattern) => patterns.push(*pattern),
+                    State::Split(next) => stack.extend_from_slice(next),
+                    State::Set { next, .. }
+                    | State::Look { next, .. }
+                    | State::Cut { next, .. } => stack.push(*next),
+                }
+            }
+            patterns.sort_unstable();
+            patterns.dedup();
+            patterns
+        };
+        let entries = self.cuts.iter().map(|cut| cut.entry);
+        (0..).zip(entries).map(behind).collect()
     }
 
     /// Whether the set holds the column.
@@ -167,6 +179,43 @@ struct Builder {
 }
 
 impl Builder {
+    fn new(space: Space, cuts: Option<Cuts<'_>>) -> Builder {
+        Builder {
+            space,
+            gaps: cuts.map(|cuts| cuts.gaps),
+            states: Vec::new(),
+            cuts: Vec::new(),
+            sets: Vec::new(),
+            ids: HashMap::new(),
+        }
+    }
+
+    fn finish(self, patterns: &[Hir], starts: Vec<StateId>) -> Result<Nfa, TooManyClasses> {
+        let mut asked = Asked::default();
+        let mut has_look = false;
+        for pattern in patterns {
+            for look in pattern.properties().look_set().iter() {
+                has_look = true;
+                ask(&mut asked, look);
+            }
+        }
+        let (alphabet, sets) = Alphabet::new(self.space, &self.sets, asked)?;
+        let looking = looking(&self.states);
+        let cuts = self.cuts.into_iter().map(|entry| Cut {
+            entry,
+            has_look: looking[entry as usize],
+        });
+        Ok(Nfa {
+            cuts: cuts.collect(),
+            states: self.states,
+            sets,
+            starts,
+            alphabet,
+            asked,
+            has_look,
+        })
+    }
+
     fn add(&mut self, state: State) -> StateId {
         self.states.push(state);
         self.states.len() as StateId - 1

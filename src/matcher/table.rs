@@ -60,6 +60,9 @@ pub(crate) struct Short {
     pub(crate) bits: u32,
     /// Its bytes, and zeros.
     pub(crate) padded: [u8; SHORT],
+    /// The columns of its bytes, and `STAY`.
+    columns: u128,
+    len: usize,
 }
 
 /// What entering a state reports, each list in order.
@@ -150,6 +153,13 @@ impl Table {
         short::portable(self, columns, state, bytes)
     }
 
+    /// Steps another state over the bytes of a short delta; gives it and the ids on the way, ORed.
+    #[inline(always)]
+    pub(crate) fn along(&self, short: &Short, state: StateId) -> (StateId, u32) {
+        let other = short::steps(self, state, short.columns, short.padded, short.len);
+        (other.state, other.bits)
+    }
+
     /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here.
     pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
         self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
@@ -214,13 +224,14 @@ mod short {
 
     /// Steps the columns of a delta of `len` bytes; those beyond it are `STAY`.
     #[inline(always)]
-    fn steps(
+    pub(super) fn steps(
         table: &Table,
         state: StateId,
         columns: u128,
         padded: [u8; SHORT],
         len: usize,
     ) -> Short {
+        let all = columns;
         let (mut state, mut bits, mut columns, mut done) = (state, 0, columns, 0);
         loop {
             let block = columns as u32;
@@ -235,6 +246,8 @@ mod short {
                     state,
                     bits,
                     padded,
+                    columns: all,
+                    len,
                 };
             }
         }

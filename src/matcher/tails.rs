@@ -4,9 +4,10 @@
 use std::sync::atomic::Ordering;
 
 use super::build::{Builder, CUT, Live};
+use super::crowd::{Crowd, Masks};
 use super::look::Before;
 use super::nfa::Nfa;
-use super::table::{SHORT, StateId, Table};
+use super::table::{Short, StateId, Table};
 
 /// A live tail: what follows a gap that was reached. There is one for each cut at most.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Tail {
 pub(super) struct Aside {
     pub(super) tails: Vec<Tail>,
     pub(super) over: Option<Over>,
+    /// Room for the states of [`Over`].
+    pub(super) crowd: Crowd,
     /// Which patterns have hit, where each is wanted once, and whether all have.
     pub(super) hit: u64,
     pub(super) is_through: bool,
@@ -30,7 +33,8 @@ pub(super) struct Aside {
 /// All states of a cursor, outside any table.
 #[derive(Clone, Debug)]
 pub(super) struct Over {
-    pub(super) search: Live,
+    pub(super) before: Before,
+    pub(super) search: Crowd,
     pub(super) tails: Vec<(u32, Live)>,
     /// Symbols until the table is asked again whether it knows all of this, and how many those were.
     pub(super) wait: u32,
@@ -53,6 +57,10 @@ impl Hits {
             let patterns = list.iter().map(|pattern| pattern.load(Ordering::Relaxed));
             patterns.for_each(|pattern| self.push(pattern, is_late));
         }
+    }
+
+    pub(super) fn append(&mut self, mut other: Hits) {
+        self.0.append(&mut other.0);
     }
 
     /// Puts them in order, what ended before the symbol first, each once.
@@ -84,20 +92,20 @@ impl Aside {
         self.is_through = false;
     }
 
-    /// Steps the tails over at most [`SHORT`] bytes. If that is not plain nothing has happened.
+    /// Steps the tails over the bytes that the search was stepped over. If that is not plain nothing has
+    /// happened.
     #[inline]
-    pub(super) fn push_short(&mut self, table: &Table, columns: &[u8; 256], bytes: &[u8]) -> bool {
+    pub(super) fn look_short(&mut self, table: &Table, short: &Short) -> bool {
         if self.over.is_some() {
             return false;
         }
-        let mut bits = 0;
+        let mut all = 0;
         for tail in &mut self.tails {
-            let short = table.short(columns, tail.state, bytes);
-            bits |= short.bits;
-            tail.next = short.state;
+            let (next, bits) = table.along(short, tail.state);
+            tail.next = next;
+            all |= bits;
         }
-        debug_assert!(bytes.len() <= SHORT);
-        !table.any_special(bits)
+        !table.any_special(all)
     }
 
     /// Steps the tails over a few bytes. If that is not plain nothing has happened.
@@ -130,18 +138,30 @@ impl Aside {
 }
 
 impl Over {
+    /// What the search stands for.
+    pub(super) fn live(&self) -> Live {
+        Live {
+            cut: None,
+            before: self.before,
+            states: self.search.states().collect(),
+        }
+    }
+
     /// Steps search and tails over a symbol of that column.
     pub(super) fn step(
         &mut self,
         nfa: &Nfa,
+        masks: &Masks,
         builder: &mut Builder,
         column: usize,
         hits: &mut Hits,
     ) {
-        let before = self.search.before;
-        builder.step_live(nfa, &self.search, column);
+        let before = self.before;
+        self.before = builder.step_crowd(nfa, masks, &mut self.search, before, column);
         let outcome = &mut builder.step.outcome;
-        std::mem::swap(&mut self.search, &mut outcome.live);
+        if self.tails.is_empty() && outcome.now.is_empty() && outcome.late.is_empty() {
+            return;
+        }
         let (now, late) = (
             std::mem::take(&mut outcome.now),
             std::mem::take(&mut outcome.late),
@@ -163,7 +183,7 @@ impl Over {
             std::mem::swap(live, &mut outcome.live);
             !live.states.is_empty()
         });
-        let before = self.search.before;
+        let before = self.before;
         for &now in &now {
             self.reach(nfa, builder, now, before, false, hits);
         }

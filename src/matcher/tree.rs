@@ -56,6 +56,16 @@ impl Cuts<'_> {
 impl Tree {
     /// Patterns are named by their index.
     pub(crate) fn new(space: Space, patterns: &[Hir], cuts: Option<Cuts<'_>>) -> Tree {
+        let named = patterns.iter().enumerate();
+        Tree::of(space, named.map(|(index, hir)| (index as u32, hir)), cuts)
+    }
+
+    /// The tree of patterns with these names.
+    pub(crate) fn of<'a>(
+        space: Space,
+        patterns: impl IntoIterator<Item = (u32, &'a Hir)>,
+        cuts: Option<Cuts<'_>>,
+    ) -> Tree {
         let mut builder = Builder {
             space,
             cuts,
@@ -64,8 +74,8 @@ impl Tree {
             },
             known: HashMap::new(),
         };
-        for (index, pattern) in patterns.iter().enumerate() {
-            builder.add(pattern, index as u32);
+        for (name, pattern) in patterns {
+            builder.add(pattern, name);
         }
         builder.tree
     }
