@@ -64,25 +64,29 @@ pub(super) struct Builder {
     scratch: Live,
     crowd: Crowd,
     code: Vec<u8>,
-    /// How many of the latest states asked for were new ones, in 65,536ths.
-    fresh: u32,
+    /// What was built since it was asked what for, and the symbols that were stepped meanwhile.
+    built: u32,
+    symbols: u32,
+    /// Whether building was in vain.
+    is_hostile: bool,
     pub(super) step: Step,
 }
 
 /// Steps past the budget that are worth building a state anew: about what building one costs.
 const STEPS_PER_STATE: usize = 16;
 
-/// Over how many states, as a power of two, it is counted which are new.
-const FRESH_SHIFT: u32 = 8;
+/// States that are built before it is asked what for.
+const PROBED: u32 = 1024;
 
-/// From there on text is hostile: 19 of 20 states are new. Ordinary text, cold, has about 13.
-const HOSTILE: u32 = 65_536 / 20 * 19;
+/// The same, where it was in vain the last time.
+const PROBED_AGAIN: u32 = 64;
 
-/// Below that text is ordinary: one state of four is known.
-const ORDINARY: u32 = 65_536 / 4 * 3;
+/// Fewer symbols than that for each state that had to be built, and building them is in vain: stepping
+/// such a text as a crowd is ten times as fast. Ordinary text has twenty to fifty, soon.
+const SYMBOLS_PER_STATE: u32 = 2;
 
-/// There is no telling before so many states.
-const FEWEST_HOSTILE: usize = 8192;
+/// There is no telling before so many states: every table is new once.
+const FEWEST: usize = 8192;
 
 /// What a state stands for, as a piece of [`Builder::codes`].
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +141,9 @@ impl Builder {
             past: 0,
             scratch: Live::default(),
             crowd: Crowd::default(),
-            fresh: 0,
+            built: 0,
+            symbols: 0,
+            is_hostile: false,
             code: Vec::new(),
             step,
         }
@@ -166,7 +172,7 @@ impl Builder {
     /// Whether a new table is worth it: at once where ordinary text has filled this one, and else when
     /// so much was stepped past the budget that building all of its states again would have been cheaper.
     pub(super) fn is_worn(&self) -> bool {
-        let is_ordinary = self.fresh < ORDINARY && self.states() > FEWEST_HOSTILE;
+        let is_ordinary = !self.is_hostile && self.states() > FEWEST;
         let least = match is_ordinary {
             true => self.states() / 16,
             false => STEPS_PER_STATE * self.states() + self.step.seen.len(),
@@ -179,9 +185,22 @@ impl Builder {
         self.past += 1;
     }
 
-    /// Whether the text leads to a new state at nearly every byte, so that building them is in vain.
-    fn is_hostile(&self) -> bool {
-        self.fresh > HOSTILE && self.states() > FEWEST_HOSTILE
+    /// Counts a transition that is to be built after so many symbols; gives whether it should be.
+    fn probe(&mut self, symbols: u32) -> bool {
+        self.built += 1;
+        self.symbols = self.symbols.saturating_add(symbols);
+        let probed = if self.is_hostile {
+            PROBED_AGAIN
+        } else {
+            PROBED
+        };
+        if self.built >= probed {
+            let is_dense = self.symbols < SYMBOLS_PER_STATE * self.built;
+            self.is_hostile = is_dense && self.states() > FEWEST;
+            (self.built, self.symbols) = (0, 0);
+            return !self.is_hostile;
+        }
+        true
     }
 
     /// The states that nothing is in progress in, by what stands before, and the one of dead tails; they
@@ -229,18 +248,26 @@ impl Builder {
     pub(super) fn place(&mut self, table: &Table, live: &Live) -> Option<StateId> {
         self.step.outcome.clear();
         self.step.outcome.live.clone_from(live);
-        let states = self.states();
+        // Where building is in vain, only a known state will do.
+        let was_full = self.is_full;
+        self.is_full |= self.is_hostile;
         let state = self.intern(table);
-        if state.is_some() && states == self.states() {
-            // The text is back where it was before.
-            self.fresh = 0;
+        if self.is_hostile {
+            self.is_full = was_full;
         }
         state
     }
 
-    /// Builds what is missing, and gives it; `None` where there is no room.
-    pub(super) fn build(&mut self, nfa: &Nfa, table: &Table, missing: Missing) -> Option<StateId> {
-        if self.is_hostile() {
+    /// Builds what is missing after so many symbols in the table, and gives it; `None` where there is no
+    /// room, or it would be in vain.
+    pub(super) fn build(
+        &mut self,
+        nfa: &Nfa,
+        table: &Table,
+        missing: Missing,
+        symbols: u32,
+    ) -> Option<StateId> {
+        if !self.probe(symbols) {
             return None;
         }
         match missing {
@@ -423,7 +450,6 @@ impl Builder {
         let mut known = first;
         while let Some(state) = known {
             if self.code_of(table, state) == code {
-                self.fresh -= self.fresh >> FRESH_SHIFT;
                 return Some(state);
             }
             known = self.key(table, state).same_hash;
@@ -440,7 +466,6 @@ impl Builder {
             self.is_full = true;
             return None;
         }
-        self.fresh += (65_536 - self.fresh) >> FRESH_SHIFT;
         let Some(state) = self.rows.add(table, new) else {
             self.is_full = true;
             return None;

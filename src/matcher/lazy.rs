@@ -72,6 +72,8 @@ pub(crate) struct Cursor {
     state: StateId,
     decoder: Decoder,
     invalid_bytes: u32,
+    /// Bytes stepped in the table since something had to be built.
+    stepped: u32,
     /// Live tails, and NFA states of its own.
     aside: Option<Box<Aside>>,
 }
@@ -181,7 +183,7 @@ pub struct AutomatonSize {
 const BLOCK: usize = 4;
 
 /// Most symbols that a cursor outside the table waits before it asks for its states again.
-const MOST_WAIT: u32 = 255;
+const MOST_WAIT: u32 = 1023;
 
 /// Bytes stepped past the budget before the lock is let go for others.
 const OVER_BATCH: usize = 4096;
@@ -223,6 +225,7 @@ impl Lazy {
             generation,
             decoder: Decoder::default(),
             invalid_bytes: 0,
+            stepped: 0,
             aside: None,
         };
         self.wake_first(&mut cursor);
@@ -248,7 +251,7 @@ impl Lazy {
     #[inline(always)]
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         let short = self.look_short(cursor, bytes)?;
-        self.take_short(cursor, short.state);
+        self.take_short(cursor, &short);
         Some(short.padded)
     }
 
@@ -271,8 +274,9 @@ impl Lazy {
 
     /// Goes on from where [`Lazy::look_short`] came to.
     #[inline(always)]
-    pub(crate) fn take_short(&self, cursor: &mut Cursor, state: StateId) {
-        cursor.state = state;
+    pub(crate) fn take_short(&self, cursor: &mut Cursor, short: &Short) {
+        cursor.state = short.state;
+        cursor.stepped = cursor.stepped.wrapping_add(short.len());
         if let Some(aside) = &mut cursor.aside {
             aside.commit(cursor.generation.dead);
         }
@@ -286,6 +290,7 @@ impl Lazy {
             return;
         }
         let mut at = 0;
+        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
         if bytes.len() >= self.tile.least {
             at = self.push_tiles(cursor, bytes, on);
         }
@@ -830,7 +835,8 @@ impl Lazy {
     fn build(&self, cursor: &mut Cursor, missing: Missing) {
         let generation = Arc::clone(&cursor.generation);
         let mut builder = generation.lock();
-        match builder.build(&self.nfa, &generation.table, missing) {
+        let stepped = std::mem::take(&mut cursor.stepped);
+        match builder.build(&self.nfa, &generation.table, missing, stepped) {
             Some(state) => generation.note(missing, state),
             None => self.leave(cursor, &builder),
         }
@@ -854,8 +860,7 @@ impl Lazy {
             tails: tails
                 .map(|tail| (tail.cut, builder.live(table, tail.state)))
                 .collect(),
-            wait: 0,
-            waited: 0,
+            wait: aside.waited,
         });
     }
 
@@ -871,8 +876,8 @@ impl Lazy {
             over.wait -= 1;
             return false;
         }
-        over.waited = (2 * over.waited + 1).min(MOST_WAIT);
-        over.wait = over.waited;
+        aside.waited = (2 * aside.waited + 1).min(MOST_WAIT);
+        over.wait = aside.waited;
         let table = &cursor.generation.table;
         let Some(state) = builder.place(table, &over.live()) else {
             return false;
@@ -886,6 +891,8 @@ impl Lazy {
             return false;
         };
         cursor.state = state;
+        // It may soon be out again, and the first time nothing is waited for.
+        aside.waited /= 4;
         aside.tails.extend(tails);
         aside.crowd = aside
             .over

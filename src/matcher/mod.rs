@@ -177,19 +177,19 @@ impl Matcher {
     fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         let first = self.first.lazy.look_short(&mut cursor.first, bytes)?;
         let cursors = cursor.more.as_deref_mut()?;
-        let mut states = [first.state; MOST_SHORT];
+        let mut shorts = [first; MOST_SHORT];
         if cursors.len() > MOST_SHORT {
             return None;
         }
-        for ((union, cursor), state) in self.more.iter().zip(&mut *cursors).zip(&mut states) {
+        for ((union, cursor), short) in self.more.iter().zip(&mut *cursors).zip(&mut shorts) {
             if !cursor.is_through() {
-                *state = union.lazy.look_short(cursor, bytes)?.state;
+                *short = union.lazy.look_short(cursor, bytes)?;
             }
         }
-        self.first.lazy.take_short(&mut cursor.first, first.state);
-        for ((union, cursor), state) in self.more.iter().zip(cursors).zip(states) {
+        self.first.lazy.take_short(&mut cursor.first, &first);
+        for ((union, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
             if !cursor.is_through() {
-                union.lazy.take_short(cursor, state);
+                union.lazy.take_short(cursor, short);
             }
         }
         Some(first.padded)

@@ -74,6 +74,14 @@ pub(crate) struct Report<'a> {
     pub(crate) late: &'a [AtomicU32],
 }
 
+impl Short {
+    /// Number of its bytes.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u32 {
+        self.len as u32
+    }
+}
+
 /// Cells of a row besides its columns.
 const EXTRA: usize = 2;
 

@@ -23,6 +23,8 @@ pub(super) struct Tail {
 pub(super) struct Aside {
     pub(super) tails: Vec<Tail>,
     pub(super) over: Option<Over>,
+    /// Symbols that were waited before the table was asked again.
+    pub(super) waited: u32,
     /// Room for the states of [`Over`].
     pub(super) crowd: Crowd,
     /// Which patterns have hit, where each is wanted once, and whether all have.
@@ -36,9 +38,8 @@ pub(super) struct Over {
     pub(super) before: Before,
     pub(super) search: Crowd,
     pub(super) tails: Vec<(u32, Live)>,
-    /// Symbols until the table is asked again whether it knows all of this, and how many those were.
+    /// Symbols until the table is asked again whether it knows all of this.
     pub(super) wait: u32,
-    pub(super) waited: u32,
 }
 
 /// What is reported while a symbol is stepped, before it is certain that it can be.
