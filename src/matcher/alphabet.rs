@@ -49,7 +49,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// The place of a whole character or byte.
-    fn whole(width: usize) -> Place {
+    pub(crate) fn whole(width: usize) -> Place {
         Place {
             at: 0,
             back: 0,

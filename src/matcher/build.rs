@@ -79,7 +79,7 @@ const STEPS_PER_STATE: usize = 16;
 const PROBED: u32 = 1024;
 
 /// The same, where it was in vain the last time.
-const PROBED_AGAIN: u32 = 64;
+const PROBED_AGAIN: u32 = 8;
 
 /// Fewer symbols than that for each state that had to be built, and building them is in vain: stepping
 /// such a text as a crowd is ten times as fast. Ordinary text has twenty to fifty, soon.
@@ -196,7 +196,8 @@ impl Builder {
         };
         if self.built >= probed {
             let is_dense = self.symbols < SYMBOLS_PER_STATE * self.built;
-            self.is_hostile = is_dense && self.states() > FEWEST;
+            let is_telling = self.states() > FEWEST || self.set_bytes() > self.budget / 8;
+            self.is_hostile = is_dense && is_telling;
             (self.built, self.symbols) = (0, 0);
             return !self.is_hostile;
         }

@@ -258,7 +258,7 @@ impl Lazy {
     /// What [`Lazy::push_short`] would do; nothing has happened yet.
     #[inline(always)]
     pub(crate) fn look_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<Short> {
-        if cursor.decoder.is_pending() {
+        if cursor.decoder.is_pending() || cursor.is_over() {
             return None;
         }
         let table = &cursor.generation.table;
@@ -523,6 +523,14 @@ impl Lazy {
         }
         let end = bytes.len().min(at + OVER_BATCH);
         while at < end && !self.settle(cursor, &mut builder) {
+            if bytes[at] < 128 && !cursor.decoder.is_pending() {
+                let column = self.nfa.alphabet.bytes()[usize::from(bytes[at])];
+                let place = Place::whole(1).after(at, 0);
+                self.step_over(&mut builder, cursor, column.into(), place, on);
+                cursor.decoder.passed_ascii();
+                at += 1;
+                continue;
+            }
             let mut decoder = cursor.decoder;
             decoder.push(bytes[at], |symbol, back| {
                 cursor.count(symbol);
@@ -891,6 +899,8 @@ impl Lazy {
             return false;
         };
         cursor.state = state;
+        // What was stepped outside the table says nothing of it.
+        cursor.stepped = 0;
         // It may soon be out again, and the first time nothing is waited for.
         aside.waited /= 4;
         aside.tails.extend(tails);

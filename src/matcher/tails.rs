@@ -97,9 +97,6 @@ impl Aside {
     /// happened.
     #[inline]
     pub(super) fn look_short(&mut self, table: &Table, short: &Short) -> bool {
-        if self.over.is_some() {
-            return false;
-        }
         let mut all = 0;
         for tail in &mut self.tails {
             let (next, bits) = table.along(short, tail.state);
