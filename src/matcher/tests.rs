@@ -547,9 +547,10 @@ fn past_the_budget_memory_stays_flat_and_hits_stay_exact() {
     let cuts: Vec<usize> = (5..text.len()).step_by(5).collect();
     assert_eq!(ends(&firsts(&matcher, &text, &cuts)), expected(&vms, &text));
     let size = matcher.sizes().next().unwrap();
+    // Nearly every byte leads to a new state, so building them is given up, or the table is replaced.
     assert!(
-        size.generation > 0,
-        "the text no longer fills the table: {size:?}"
+        size.generation > 0 || size.states < 4096,
+        "the table takes all that the text asks for: {size:?}"
     );
     assert!(size.table_bytes + size.set_bytes <= 256 << 10, "{size:?}");
 }
