@@ -250,9 +250,43 @@ impl Lazy {
     /// Otherwise nothing has happened, and [`Lazy::push`] is to be called.
     #[inline(always)]
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        let short = self.look_short(cursor, bytes)?;
+        let Some(short) = self.look_short(cursor, bytes) else {
+            return self.wake_short(cursor, bytes);
+        };
         self.take_short(cursor, &short);
         Some(short.padded)
+    }
+
+    /// The same, byte by byte, where tails are woken but nothing is reported.
+    // Without this a fourth of the deltas took the long way through the stream on sets with gaps.
+    #[inline(never)]
+    fn wake_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        let is_plain = !cursor.decoder.is_pending() && !cursor.is_over() && bytes.is_ascii();
+        if self.nfa.cuts.is_empty() || !is_plain {
+            return None;
+        }
+        let state = cursor.state;
+        let aside = cursor.aside.get_or_insert_default();
+        aside.saved.clone_from(&aside.tails);
+        for &byte in bytes {
+            let column = self.nfa.alphabet.bytes()[usize::from(byte)];
+            match self.walk(cursor, column.into()) {
+                Ok((next, hits)) if hits.is_empty() => cursor.state = next,
+                _ => {
+                    let aside = cursor.aside.get_or_insert_default();
+                    std::mem::swap(&mut aside.tails, &mut aside.saved);
+                    cursor.state = state;
+                    return None;
+                }
+            }
+            let dead = cursor.generation.dead;
+            cursor.aside.get_or_insert_default().commit(dead);
+        }
+        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
+        cursor.decoder.passed_ascii();
+        let mut padded = [0; SHORT];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        Some(padded)
     }
 
     /// What [`Lazy::push_short`] would do; nothing has happened yet.

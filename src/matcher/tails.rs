@@ -23,6 +23,8 @@ pub(super) struct Tail {
 pub(super) struct Aside {
     pub(super) tails: Vec<Tail>,
     pub(super) over: Option<Over>,
+    /// Room for the tails as they were.
+    pub(super) saved: Vec<Tail>,
     /// Symbols that were waited before the table was asked again.
     pub(super) waited: u32,
     /// Room for the states of [`Over`].
@@ -58,6 +60,10 @@ impl Hits {
             let patterns = list.iter().map(|pattern| pattern.load(Ordering::Relaxed));
             patterns.for_each(|pattern| self.push(pattern, is_late));
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(super) fn append(&mut self, mut other: Hits) {
