@@ -2,7 +2,8 @@
 //!
 //! Text that is made to multiply states does it with counted repeats (`1[01]{20}x`), whose states stand in
 //! a row: one word of 64 of them moves on with a shift. What does not stand in a row is stepped state by
-//! state. Stepping lists of states took 160 ns a byte on such text, and this takes a tenth.
+//! state. Such text ran at 1.0 MiB/s where every state was built, and at 11.7 as a crowd (same busy machine,
+//! default budget).
 
 use super::nfa::{Nfa, State};
 

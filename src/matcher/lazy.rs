@@ -258,7 +258,7 @@ impl Lazy {
     }
 
     /// The same, byte by byte, where tails are woken but nothing is reported.
-    // Without this a fourth of the deltas took the long way through the stream on sets with gaps.
+    // Without this every woken tail takes the delta the long way through the stream.
     #[inline(never)]
     fn wake_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         let is_plain = !cursor.decoder.is_pending() && !cursor.is_over() && bytes.is_ascii();

@@ -103,6 +103,11 @@ const FEW: usize = 128;
 /// States on the sample that one automaton may have: 5,000 rules of ordinary code patterns have fewer.
 const MANY: usize = 2000;
 
+// Not cutting what is alive most of the time did not help: CRS has 12.8 live tails at every byte of the
+// sample, and 409 ns a delta with all gaps cut; with those whole that live at more than 60 % of the bytes
+// 320 to 440, by the number of automata, and at more than 30 % twice to four times the states; at 10 %
+// the tables overflowed five times in 3 MB, and a delta took 7,389 ns (all on one busy machine).
+
 /// Patterns that are worth moving: those with the most states.
 const MOVED: usize = 120;
 

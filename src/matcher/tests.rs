@@ -81,10 +81,14 @@ fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
     let mut cursor = matcher.start();
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
-        matcher.push(&mut cursor, &text[from..to], |event| {
-            let decided = from + event.at + 1;
-            note(event.pattern, decided - event.back, decided);
-        });
+        let delta = &text[from..to];
+        let is_short = !delta.is_empty() && delta.len() <= SHORT;
+        if !is_short || matcher.push_short(&mut cursor, delta).is_none() {
+            matcher.push(&mut cursor, delta, |event| {
+                let decided = from + event.at + 1;
+                note(event.pattern, decided - event.back, decided);
+            });
+        }
         from = to;
     }
     matcher.finish(&mut cursor, |event| {
