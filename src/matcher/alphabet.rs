@@ -20,9 +20,10 @@ pub(crate) type Ranges = Vec<(u32, u32)>;
 pub(crate) type Columns = Box<[u64]>;
 
 /// What the code points of an alphabet stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Space {
     /// Unicode scalar values, and one code point each for raw and trailing bytes.
+    #[default]
     Chars,
     /// Bytes with their place in a character.
     Bytes,
@@ -48,7 +49,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// The place of a whole character or byte.
-    fn whole(width: usize) -> Place {
+    pub(crate) fn whole(width: usize) -> Place {
         Place {
             at: 0,
             back: 0,

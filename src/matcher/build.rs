@@ -1,39 +1,51 @@
 //! The states of a lazily built DFA: what they stand for, and how one follows from another.
 //!
-//! A state is what stands before the position, and the NFA states that are live *beyond* those of a
-//! new search: every position also starts all patterns anew, and what that contributes is computed
-//! once per (look-behind, column) and left out of the state. A state knows two lists of patterns:
-//! those that end here whatever comes next, and those that ended before the last symbol and needed
-//! it to be sure.
+//! A state of the search is what stands before the position, and the NFA states that are live *beyond*
+//! those of a new search: every position also starts all patterns anew, and what that contributes is
+//! computed once per (look-behind, column) and left out of the state. A state of a tail is the NFA
+//! states that are live behind one cut. A state knows two lists of what it reports: what is there
+//! whatever comes next, and what was there before the last symbol and needed it to be sure. Reported
+//! are patterns, and by the search also cuts that were reached.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use super::code;
+use super::crowd::{Crowd, Masks};
 use super::look::{After, Before, holds};
 use super::nfa::{Nfa, State};
-use super::table::{Rows, StateId, Table};
+use super::table::{New, Rows, StateId, Table};
 
 /// What a state of the automaton stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Live {
-    before: Before,
-    /// NFA states beyond those of a new search, sorted.
-    extra: Box<[u32]>,
+    /// The cut whose tail it is; the search itself has none.
+    pub(super) cut: Option<u32>,
+    pub(super) before: Before,
+    /// NFA states, for the search those beyond a new one; sorted.
+    pub(super) states: Vec<u32>,
 }
 
 impl Live {
     /// Whether there is nothing beyond a new search.
     pub(super) fn is_base(&self) -> bool {
-        self.extra.is_empty()
+        self.states.is_empty()
     }
 }
 
-/// Patterns reported on entering a state, sorted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Accept {
-    pub(super) now: Box<[u32]>,
-    pub(super) late: Box<[u32]>,
+/// In a list of what is reported: this is a cut, not a pattern.
+pub(super) const CUT: u32 = 1 << 31;
+
+/// Something that the table does not hold yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Missing {
+    /// The state after this one.
+    Step(StateId, usize),
+    /// The state of this tail, woken once more.
+    Woken(StateId),
+    /// The first state of the tail of a cut.
+    Start(u32, Before),
 }
 
 /// Builds the states of a table; there is one, behind the lock.
@@ -41,38 +53,66 @@ pub(super) struct Accept {
 pub(super) struct Builder {
     rows: Rows,
     budget: usize,
-    set_bytes: usize,
     is_full: bool,
-    /// What the rows stand for, in their order: those without and those with a match.
+    /// What the rows stand for, in their order: those without and those with a report.
     keys: Vec<Key>,
-    match_keys: Vec<Key>,
+    special_keys: Vec<Key>,
+    /// The codes of the keys, one after the other.
+    codes: Vec<u8>,
     /// Latest state of each hash; older ones are chained.
     by_hash: HashMap<u64, StateId, BuildHasherDefault<Identity>>,
-    /// By look-behind: the states of a new search, and which they are.
+    /// By look-behind: what a new search is in.
     base: Vec<Base>,
     /// What a new search contributes, by look-behind and column.
     spawned: Vec<Option<Arc<Outcome>>>,
     columns: usize,
     /// Steps taken past the budget.
     past: usize,
-    step: Step,
+    scratch: Live,
+    crowd: Crowd,
+    code: Vec<u8>,
+    /// What was built since it was asked what for, and the symbols that were stepped meanwhile.
+    built: u32,
+    symbols: u32,
+    /// Whether building was in vain.
+    is_hostile: bool,
+    pub(super) step: Step,
 }
 
 /// Steps past the budget that are worth building a state anew: about what building one costs.
 const STEPS_PER_STATE: usize = 16;
 
-#[derive(Debug)]
+/// States that are built before it is asked what for.
+const PROBED: u32 = 1024;
+
+/// The same, where it was in vain the last time.
+const PROBED_AGAIN: u32 = 8;
+
+/// Fewer symbols than that for each state that had to be built, and building them is in vain: stepping
+/// such a text as a crowd is ten times as fast. Ordinary text has twenty to fifty, soon.
+const SYMBOLS_PER_STATE: u32 = 2;
+
+/// There is no telling before so many states: every table is new once.
+const FEWEST: usize = 8192;
+
+/// What a state stands for, as a piece of [`Builder::codes`].
+#[derive(Clone, Copy, Debug)]
 struct Key {
-    live: Live,
-    accept: Arc<Accept>,
+    start: u32,
+    len: u32,
     same_hash: Option<StateId>,
 }
+
+/// Bytes that a state takes besides its row and its code.
+const KEY_BYTES: usize = size_of::<Key>() + 2 * size_of::<(u64, StateId)>();
 
 /// The NFA states of a new search.
 #[derive(Debug)]
 struct Base {
     states: Box<[u32]>,
     holds: Box<[u64]>,
+    /// Cuts that it reaches at once.
+    cuts: Box<[u32]>,
 }
 
 impl Base {
@@ -81,12 +121,12 @@ impl Base {
     }
 }
 
-/// What a step leads to, before it is put in order.
+/// What a step leads to; in order once it is joined.
 #[derive(Clone, Debug, Default)]
-struct Outcome {
-    extra: Vec<u32>,
-    now: Vec<u32>,
-    late: Vec<u32>,
+pub(super) struct Outcome {
+    pub(super) live: Live,
+    pub(super) now: Vec<u32>,
+    pub(super) late: Vec<u32>,
 }
 
 impl Builder {
@@ -97,22 +137,28 @@ impl Builder {
         Builder {
             rows: Rows::new(table),
             budget,
-            set_bytes: 0,
             is_full: false,
             keys: Vec::new(),
-            match_keys: Vec::new(),
+            special_keys: Vec::new(),
+            codes: Vec::new(),
             by_hash: HashMap::default(),
             base,
             spawned: vec![None; Before::ALL.len() * columns],
             columns,
             past: 0,
+            scratch: Live::default(),
+            crowd: Crowd::default(),
+            built: 0,
+            symbols: 0,
+            is_hostile: false,
+            code: Vec::new(),
             step,
         }
     }
 
     /// Number of states built.
     pub(super) fn states(&self) -> usize {
-        self.keys.len() + self.match_keys.len()
+        self.keys.len() + self.special_keys.len()
     }
 
     /// Bytes of their rows.
@@ -122,7 +168,7 @@ impl Builder {
 
     /// Bytes of what they stand for.
     pub(super) fn set_bytes(&self) -> usize {
-        self.set_bytes
+        self.codes.capacity() + self.states() * KEY_BYTES
     }
 
     /// Whether the budget is spent.
@@ -130,67 +176,249 @@ impl Builder {
         self.is_full
     }
 
-    /// Whether so much was stepped past the budget that a new table would have been cheaper, even if
-    /// all of its states had to be built again.
+    /// Whether a new table is worth it: at once where ordinary text has filled this one, and else when
+    /// so much was stepped past the budget that building all of its states again would have been cheaper.
     pub(super) fn is_worn(&self) -> bool {
-        self.past > STEPS_PER_STATE * self.states() + self.step.seen.len()
+        let is_ordinary = !self.is_hostile && self.states() > FEWEST;
+        let least = match is_ordinary {
+            true => self.states() / 16,
+            false => STEPS_PER_STATE * self.states() + self.step.seen.len(),
+        };
+        self.is_full && self.past > least
     }
 
-    /// What the last step leads to, which there was no room for.
-    pub(super) fn past_budget(&mut self) -> (Live, Accept) {
+    /// Counts a step past the budget.
+    pub(super) fn passed(&mut self) {
         self.past += 1;
-        (self.step.live(), self.step.accept())
+    }
+
+    /// Counts a transition that is to be built after so many symbols; gives whether it should be.
+    fn probe(&mut self, symbols: u32) -> bool {
+        self.built += 1;
+        self.symbols = self.symbols.saturating_add(symbols);
+        let probed = if self.is_hostile {
+            PROBED_AGAIN
+        } else {
+            PROBED
+        };
+        if self.built >= probed {
+            let is_dense = self.symbols < SYMBOLS_PER_STATE * self.built;
+            let is_telling = self.states() > FEWEST || self.set_bytes() > self.budget / 8;
+            self.is_hostile = is_dense && is_telling;
+            (self.built, self.symbols) = (0, 0);
+            return !self.is_hostile;
+        }
+        true
+    }
+
+    /// The states that nothing is in progress in, by what stands before, and the one of dead tails; they
+    /// have rows whatever the budget.
+    pub(super) fn first_states(
+        &mut self,
+        table: &Table,
+    ) -> ([StateId; Before::ALL.len()], StateId) {
+        let bases = Before::ALL.map(|before| {
+            self.step.outcome.clear();
+            self.step.outcome.live.before = before;
+            if before != Before::Start {
+                let cuts = &self.base[before as usize].cuts;
+                self.step.outcome.now.extend_from_slice(cuts);
+            }
+            self.add_first(table)
+        });
+        self.step.outcome.clear();
+        self.step.outcome.live = Live::dead();
+        let dead = self.add_first(table);
+        (0..self.columns).for_each(|column| table.set(dead, column, dead));
+        (bases, dead)
+    }
+
+    fn add_first(&mut self, table: &Table) -> StateId {
+        let budget = std::mem::replace(&mut self.budget, usize::MAX);
+        let state = self.intern(table);
+        self.budget = budget;
+        state.expect("a new table has room for its first states")
+    }
+
+    /// Cuts that are reached before the first symbol.
+    pub(super) fn first_cuts(&self) -> &[u32] {
+        &self.base[Before::Start as usize].cuts
+    }
+
+    /// What the state stands for.
+    pub(super) fn live(&self, table: &Table, state: StateId) -> Live {
+        let mut live = Live::default();
+        code::decode(self.code_of(table, state), &mut live);
+        live
+    }
+
+    /// The state that this stands for, if there is one or room for it, and it reports nothing.
+    pub(super) fn place(&mut self, table: &Table, live: &Live) -> Option<StateId> {
+        self.step.outcome.clear();
+        self.step.outcome.live.clone_from(live);
+        // Where building is in vain, only a known state will do.
+        let was_full = self.is_full;
+        self.is_full |= self.is_hostile;
+        let state = self.intern(table);
+        if self.is_hostile {
+            self.is_full = was_full;
+        }
+        state
+    }
+
+    /// Builds what is missing after so many symbols in the table, and gives it; `None` where there is no
+    /// room, or it would be in vain.
+    pub(super) fn build(
+        &mut self,
+        nfa: &Nfa,
+        table: &Table,
+        missing: Missing,
+        symbols: u32,
+    ) -> Option<StateId> {
+        if !self.probe(symbols) {
+            return None;
+        }
+        match missing {
+            Missing::Step(from, column) => {
+                let known = table.next(from, column);
+                if known != table.unknown() {
+                    return Some(known);
+                }
+                let live = self.decoded(table, from);
+                self.step_live(nfa, &live, column);
+                self.scratch = live;
+                let next = self.intern(table)?;
+                table.set(from, column, next);
+                Some(next)
+            }
+            Missing::Woken(tail) => {
+                let live = self.decoded(table, tail);
+                let cut = live.cut.expect("only tails are woken");
+                self.step.wake(nfa, &live, cut, live.before);
+                self.scratch = live;
+                let next = self.intern(table)?;
+                table.set_woken(tail, next);
+                Some(next)
+            }
+            Missing::Start(cut, before) => {
+                self.step.wake(nfa, &Live::default(), cut, before);
+                self.intern(table)
+            }
+        }
+    }
+
+    /// Steps a state that is in no table; the outcome is in `step`.
+    pub(super) fn step_live(&mut self, nfa: &Nfa, live: &Live, column: usize) {
+        if live.cut.is_some() {
+            return self.step.tail(nfa, live, column);
+        }
+        let spawned = self.spawned(nfa, live.before, column);
+        let after = live.before.after(nfa.alphabet.flags(column), nfa.asked);
+        self.step.run(nfa, live, column, after);
+        self.step.join(&spawned, &self.base[after as usize]);
+    }
+
+    /// Steps a search that is in no table, as a crowd. What it reports is in `step`, the lists not in
+    /// order and maybe with repeats; gives what stands before the position then.
+    pub(super) fn step_crowd(
+        &mut self,
+        nfa: &Nfa,
+        masks: &Masks,
+        crowd: &mut Crowd,
+        before: Before,
+        column: usize,
+    ) -> Before {
+        if crowd.looks(masks) {
+            return self.step_listed(nfa, masks, crowd, before, column);
+        }
+        let spawned = self.spawned(nfa, before, column);
+        let after = before.after(nfa.alphabet.flags(column), nfa.asked);
+        let (mut next, mut reached) = (
+            std::mem::take(&mut self.crowd),
+            std::mem::take(&mut self.step.resolved),
+        );
+        self.step.outcome.clear();
+        self.step.begin_round();
+        let step = &mut self.step;
+        crowd.step(masks, column, &mut next, |next, state| {
+            let State::Set { next: to, .. } = nfa.states[state as usize] else {
+                return;
+            };
+            reached.clear();
+            step.close(nfa, to, after, After::Unknown, &mut reached);
+            for &state in &reached {
+                match nfa.states[state as usize] {
+                    State::Match(pattern) => step.outcome.now.push(pattern),
+                    State::Cut { cut, .. } => step.outcome.now.push(CUT | cut),
+                    _ => next.add(state),
+                }
+            }
+        });
+        next.remove(&self.base[after as usize].holds);
+        spawned
+            .live
+            .states
+            .iter()
+            .for_each(|&state| next.add(state));
+        self.step.outcome.now.extend_from_slice(&spawned.now);
+        self.step.outcome.late.extend_from_slice(&spawned.late);
+        std::mem::swap(crowd, &mut next);
+        self.crowd = next;
+        self.step.resolved = reached;
+        after
+    }
+
+    /// The same, state by state.
+    fn step_listed(
+        &mut self,
+        nfa: &Nfa,
+        masks: &Masks,
+        crowd: &mut Crowd,
+        before: Before,
+        column: usize,
+    ) -> Before {
+        let mut live = std::mem::take(&mut self.scratch);
+        live.cut = None;
+        live.before = before;
+        live.states.clear();
+        live.states.extend(crowd.states());
+        self.step_live(nfa, &live, column);
+        self.scratch = live;
+        let outcome = &self.step.outcome.live;
+        crowd.set(masks, outcome.states.iter().copied());
+        outcome.before
+    }
+
+    /// Patterns that match because the haystack ends here.
+    pub(super) fn at_end(&mut self, nfa: &Nfa, live: &Live) -> Vec<u32> {
+        let base: &[u32] = match live.cut {
+            None => &self.base[live.before as usize].states,
+            Some(_) => &[],
+        };
+        let states = live.states.iter().chain(base).copied();
+        self.step.at_end(nfa, live.before, states)
+    }
+
+    /// The same as [`Builder::live`], in the scratch space, which is to be given back.
+    fn decoded(&mut self, table: &Table, state: StateId) -> Live {
+        let mut live = std::mem::take(&mut self.scratch);
+        code::decode(self.code_of(table, state), &mut live);
+        live
     }
 
     fn key(&self, table: &Table, state: StateId) -> &Key {
         let row = table.row(state);
         // Row 0 above the match bit is `UNKNOWN`, which stands for nothing.
         if table.is_special(state) {
-            &self.match_keys[row - 1]
+            &self.special_keys[row - 1]
         } else {
             &self.keys[row]
         }
     }
 
-    pub(super) fn live(&self, table: &Table, state: StateId) -> &Live {
-        &self.key(table, state).live
-    }
-
-    pub(super) fn accept(&self, table: &Table, state: StateId) -> Arc<Accept> {
-        Arc::clone(&self.key(table, state).accept)
-    }
-
-    /// The state after `state`, built if need be; `None` past the budget, with the outcome in `step`.
-    pub(super) fn next(
-        &mut self,
-        nfa: &Nfa,
-        table: &Table,
-        state: StateId,
-        column: usize,
-    ) -> Option<StateId> {
-        let known = table.next(state, column);
-        if known != table.unknown() {
-            return Some(known);
-        }
-        let live = self.live(table, state).clone();
-        let next = self.next_of(nfa, table, &live, column)?;
-        table.set(state, column, next);
-        Some(next)
-    }
-
-    /// The state after the one that `live` describes.
-    pub(super) fn next_of(
-        &mut self,
-        nfa: &Nfa,
-        table: &Table,
-        live: &Live,
-        column: usize,
-    ) -> Option<StateId> {
-        let spawned = self.spawned(nfa, live.before, column);
-        let after = live.before.after(nfa.alphabet.flags(column), nfa.asked);
-        self.step.run(nfa, live, column, after);
-        self.step.join(&spawned, &self.base[after as usize]);
-        self.intern(table)
+    fn code_of(&self, table: &Table, state: StateId) -> &[u8] {
+        let key = self.key(table, state);
+        &self.codes[key.start as usize..][..key.len as usize]
     }
 
     fn spawned(&mut self, nfa: &Nfa, before: Before, column: usize) -> Arc<Outcome> {
@@ -199,98 +427,116 @@ impl Builder {
             return Arc::clone(spawned);
         }
         let after = before.after(nfa.alphabet.flags(column), nfa.asked);
-        let states = std::mem::take(&mut self.base[before as usize].states);
+        let states = self.base[before as usize].states.to_vec();
         let live = Live {
+            cut: None,
             before,
-            extra: states,
+            states,
         };
         self.step.run(nfa, &live, column, after);
-        self.base[before as usize].states = live.extra;
-        self.step.outcome.extra.retain({
-            let base = &self.base[after as usize];
-            move |&state| !base.holds(state)
-        });
-        let spawned = Arc::new(self.step.outcome.clone());
+        let base = &self.base[after as usize];
+        let mut spawned = self.step.outcome.clone();
+        spawned.live.states.retain(|&state| !base.holds(state));
+        spawned.now.extend_from_slice(&base.cuts);
+        let spawned = Arc::new(spawned);
         self.spawned[slot] = Some(Arc::clone(&spawned));
         spawned
     }
 
     /// The state that `step` describes: a known one, or a new one if the budget allows.
     fn intern(&mut self, table: &Table) -> Option<StateId> {
-        let hash = self.step.hash();
-        let first = self.by_hash.get(&hash).copied();
-        let mut known = first;
-        while let Some(state) = known {
-            let key = self.key(table, state);
-            if self.step.is(key) {
-                return Some(state);
-            }
-            known = key.same_hash;
-        }
-        let size = self.step.bytes() + size_of::<Key>();
-        let used = self.rows.bytes(table) + self.set_bytes;
-        if self.is_full || used + size + table.row_bytes() > self.budget {
-            self.is_full = true;
-            return None;
-        }
-        let state = self.add(table, hash, first);
-        self.is_full = state.is_none();
+        let mut code = std::mem::take(&mut self.code);
+        code::encode(&self.step.outcome, &mut code);
+        let state = self.intern_code(table, &code);
+        self.code = code;
         state
     }
 
-    /// The states that nothing is in progress in, by what stands before; they have rows whatever the
-    /// budget.
-    pub(super) fn bases(&mut self, table: &Table) -> [StateId; Before::ALL.len()] {
-        Before::ALL.map(|before| {
-            self.step.outcome = Outcome::default();
-            self.step.after = before;
-            let hash = self.step.hash();
-            self.add(table, hash, None)
-                .expect("a new table has room for its first states")
-        })
-    }
-
-    fn add(&mut self, table: &Table, hash: u64, same_hash: Option<StateId>) -> Option<StateId> {
-        let accept = self.step.accept();
-        let is_match = accept != Accept::default();
-        let state = self.rows.add(table, is_match)?;
-        self.set_bytes += self.step.bytes() + size_of::<Key>();
-        let key = Key {
-            live: self.step.live(),
-            accept: Arc::new(accept),
-            same_hash,
-        };
-        if is_match {
-            &mut self.match_keys
-        } else {
-            &mut self.keys
+    fn intern_code(&mut self, table: &Table, code: &[u8]) -> Option<StateId> {
+        let hash = code::hash(code);
+        let first = self.by_hash.get(&hash).copied();
+        let mut known = first;
+        while let Some(state) = known {
+            if self.code_of(table, state) == code {
+                return Some(state);
+            }
+            known = self.key(table, state).same_hash;
         }
-        .push(key);
-        self.by_hash.insert(hash, state);
+        let Outcome { live, now, late } = &self.step.outcome;
+        let new = New {
+            before: live.before as u32,
+            now,
+            late,
+        };
+        let size = code.len() + KEY_BYTES + new.bytes() + table.row_bytes();
+        let used = self.rows.bytes(table) + self.set_bytes();
+        if self.is_full || used + size > self.budget {
+            self.is_full = true;
+            return None;
+        }
+        let Some(state) = self.rows.add(table, new) else {
+            self.is_full = true;
+            return None;
+        };
+        self.remember(table, state, code);
+        let latest = self.by_hash.insert(hash, state);
+        debug_assert_eq!(latest, first);
+        if let Some(first) = first {
+            self.key_mut(table, state).same_hash = Some(first);
+        }
         Some(state)
     }
 
-    /// Patterns that match because the haystack ends here.
-    pub(super) fn at_end(&mut self, nfa: &Nfa, live: &Live) -> Vec<u32> {
-        let base = &self.base[live.before as usize].states;
-        self.step.at_end(
-            nfa,
-            live.before,
-            live.extra.iter().chain(base.iter()).copied(),
-        )
+    fn remember(&mut self, table: &Table, state: StateId, code: &[u8]) {
+        let start = self.codes.len() as u32;
+        if self.codes.capacity() - self.codes.len() < code.len() {
+            // Growing by a quarter keeps the budget honest.
+            self.codes
+                .reserve_exact(code.len().max(self.codes.len() / 4));
+        }
+        self.codes.extend_from_slice(code);
+        let key = Key {
+            start,
+            len: code.len() as u32,
+            same_hash: None,
+        };
+        match table.is_special(state) {
+            true => self.special_keys.push(key),
+            false => self.keys.push(key),
+        }
+    }
+
+    fn key_mut(&mut self, table: &Table, state: StateId) -> &mut Key {
+        let row = table.row(state);
+        match table.is_special(state) {
+            true => &mut self.special_keys[row - 1],
+            false => &mut self.keys[row],
+        }
+    }
+}
+
+impl Live {
+    /// A tail in which nothing is live any more, whichever it was.
+    fn dead() -> Live {
+        Live {
+            cut: Some(u32::MAX >> 1),
+            before: Before::Other,
+            states: Vec::new(),
+        }
     }
 }
 
 /// Scratch space of one step through the NFA, and its outcome.
 #[derive(Debug)]
-struct Step {
+pub(super) struct Step {
     /// In which round each NFA state was last reached.
     seen: Vec<u32>,
     round: u32,
     stack: Vec<u32>,
     resolved: Vec<u32>,
-    outcome: Outcome,
-    after: Before,
+    /// Whether cuts are passed, as tails do, and not reported.
+    passes_cuts: bool,
+    pub(super) outcome: Outcome,
 }
 
 impl Step {
@@ -300,8 +546,8 @@ impl Step {
             round: 0,
             stack: Vec::new(),
             resolved: Vec::new(),
+            passes_cuts: false,
             outcome: Outcome::default(),
-            after: Before::Start,
         }
     }
 
@@ -311,13 +557,23 @@ impl Step {
         for &start in &nfa.starts {
             self.close(nfa, start, before, After::Unknown, &mut states);
         }
+        let mut cuts = Vec::new();
+        states.retain(|&state| match nfa.states[state as usize] {
+            State::Cut { cut, .. } => {
+                cuts.push(CUT | cut);
+                false
+            }
+            _ => true,
+        });
         let mut holds = vec![0u64; nfa.states.len().div_ceil(64)].into_boxed_slice();
         for &state in &states {
             holds[state as usize / 64] |= 1 << (state % 64);
         }
+        cuts.sort_unstable();
         Base {
             states: states.into_boxed_slice(),
             holds,
+            cuts: cuts.into_boxed_slice(),
         }
     }
 
@@ -329,8 +585,8 @@ impl Step {
         self.round += 1;
     }
 
-    /// Adds to `out` the states reached from `state` without taking a symbol: sets, matches, and
-    /// assertions that `after` does not decide yet.
+    /// Adds to `out` the states reached from `state` without taking a symbol: sets, matches, cuts that
+    /// are not passed, and assertions that `after` does not decide yet.
     fn close(&mut self, nfa: &Nfa, state: u32, before: Before, after: After, out: &mut Vec<u32>) {
         self.stack.push(state);
         while let Some(state) = self.stack.pop() {
@@ -340,6 +596,8 @@ impl Step {
             match &nfa.states[state as usize] {
                 State::Set { .. } | State::Match(_) => out.push(state),
                 State::Split(next) => self.stack.extend_from_slice(next),
+                State::Cut { next, .. } if self.passes_cuts => self.stack.push(*next),
+                State::Cut { .. } => out.push(state),
                 State::Look { look, next } => match holds(*look, before, after) {
                     Some(true) => self.stack.push(*next),
                     Some(false) => {}
@@ -356,35 +614,64 @@ impl Step {
         outcome.clear();
         resolved.clear();
         let flags = After::Symbol(nfa.alphabet.flags(column));
-        self.resolve(
-            nfa,
-            live.extra.iter().copied(),
-            live.before,
-            flags,
-            &mut resolved,
-        );
+        let states = live.states.iter().copied();
+        self.resolve(nfa, states, live.before, flags, &mut resolved);
         self.begin_round();
         for &state in &resolved {
             match nfa.states[state as usize] {
                 State::Set { set, next } if nfa.holds(set, column) => {
-                    self.close(nfa, next, after, After::Unknown, &mut outcome.extra);
+                    let states = &mut outcome.live.states;
+                    self.close(nfa, next, after, After::Unknown, states);
                 }
                 State::Match(pattern) => outcome.late.push(pattern),
+                State::Cut { cut, .. } => outcome.late.push(CUT | cut),
                 _ => {}
             }
         }
-        outcome
-            .extra
-            .retain(|&state| match nfa.states[state as usize] {
-                State::Match(pattern) => {
-                    outcome.now.push(pattern);
-                    false
-                }
-                _ => true,
-            });
+        outcome.live.cut = live.cut;
+        outcome.live.before = after;
+        outcome.take_reports(nfa);
         self.resolved = resolved;
         self.outcome = outcome;
-        self.after = after;
+    }
+
+    /// Steps a tail.
+    fn tail(&mut self, nfa: &Nfa, live: &Live, column: usize) {
+        let cut = live.cut.expect("a tail has a cut");
+        let has_look = nfa.cuts[cut as usize].has_look;
+        let after = match has_look {
+            true => live.before.after(nfa.alphabet.flags(column), nfa.asked),
+            false => Before::Other,
+        };
+        self.passes_cuts = true;
+        self.run(nfa, live, column, after);
+        self.passes_cuts = false;
+        self.outcome.sort();
+        self.outcome.bury();
+    }
+
+    /// Wakes the tail of a cut, which may be in `live` already.
+    pub(super) fn wake(&mut self, nfa: &Nfa, live: &Live, cut: u32, before: Before) {
+        let mut outcome = std::mem::take(&mut self.outcome);
+        outcome.clear();
+        let about = nfa.cuts[cut as usize];
+        let before = if about.has_look {
+            before
+        } else {
+            Before::Other
+        };
+        self.passes_cuts = true;
+        self.begin_round();
+        let states = &mut outcome.live.states;
+        self.close(nfa, about.entry, before, After::Unknown, states);
+        self.passes_cuts = false;
+        states.extend_from_slice(&live.states);
+        outcome.live.cut = Some(cut);
+        outcome.live.before = before;
+        outcome.take_reports(nfa);
+        outcome.sort();
+        outcome.bury();
+        self.outcome = outcome;
     }
 
     /// The states that `states` stand for once it is known what comes next.
@@ -406,19 +693,18 @@ impl Step {
     /// Adds what a new search contributes, and puts the lists in order.
     fn join(&mut self, spawned: &Outcome, base: &Base) {
         let outcome = &mut self.outcome;
-        outcome.extra.retain(|&state| !base.holds(state));
-        outcome.extra.extend_from_slice(&spawned.extra);
+        outcome.live.states.retain(|&state| !base.holds(state));
+        outcome.live.states.extend_from_slice(&spawned.live.states);
         outcome.now.extend_from_slice(&spawned.now);
         outcome.late.extend_from_slice(&spawned.late);
-        for list in [&mut outcome.extra, &mut outcome.now, &mut outcome.late] {
-            list.sort_unstable();
-            list.dedup();
-        }
+        outcome.sort();
     }
 
     fn at_end(&mut self, nfa: &Nfa, before: Before, states: impl Iterator<Item = u32>) -> Vec<u32> {
         let mut reached = Vec::new();
+        self.passes_cuts = true;
         self.resolve(nfa, states, before, After::End, &mut reached);
+        self.passes_cuts = false;
         let mut patterns: Vec<u32> = reached
             .into_iter()
             .filter_map(|state| match nfa.states[state as usize] {
@@ -430,49 +716,52 @@ impl Step {
         patterns.dedup();
         patterns
     }
-
-    fn live(&self) -> Live {
-        Live {
-            before: self.after,
-            extra: self.outcome.extra.as_slice().into(),
-        }
-    }
-
-    fn accept(&self) -> Accept {
-        Accept {
-            now: self.outcome.now.as_slice().into(),
-            late: self.outcome.late.as_slice().into(),
-        }
-    }
-
-    fn is(&self, key: &Key) -> bool {
-        key.live.before == self.after
-            && *key.live.extra == *self.outcome.extra
-            && *key.accept.now == *self.outcome.now
-            && *key.accept.late == *self.outcome.late
-    }
-
-    fn bytes(&self) -> usize {
-        let Outcome { extra, now, late } = &self.outcome;
-        (extra.len() + now.len() + late.len()) * size_of::<u32>()
-    }
-
-    fn hash(&self) -> u64 {
-        let mut hash = self.after as u64 + 1;
-        for list in [&self.outcome.extra, &self.outcome.now, &self.outcome.late] {
-            for &value in list.iter().chain([&u32::MAX]) {
-                hash = (hash.rotate_left(5) ^ u64::from(value)).wrapping_mul(0x517C_C1B7_2722_0A95);
-            }
-        }
-        hash ^ hash >> 32
-    }
 }
 
 impl Outcome {
     fn clear(&mut self) {
-        self.extra.clear();
+        self.live.states.clear();
+        self.live.cut = None;
         self.now.clear();
         self.late.clear();
+    }
+
+    /// Moves what is reported now out of the states.
+    fn take_reports(&mut self, nfa: &Nfa) {
+        let now = &mut self.now;
+        self.live
+            .states
+            .retain(|&state| match nfa.states[state as usize] {
+                State::Match(pattern) => {
+                    now.push(pattern);
+                    false
+                }
+                State::Cut { cut, .. } => {
+                    now.push(CUT | cut);
+                    false
+                }
+                _ => true,
+            });
+    }
+
+    fn sort(&mut self) {
+        for list in [&mut self.live.states, &mut self.now, &mut self.late] {
+            list.sort_unstable();
+            list.dedup();
+        }
+    }
+
+    /// Makes all tails that are over the same.
+    fn bury(&mut self) {
+        if self.live.states.is_empty() && self.now.is_empty() && self.late.is_empty() {
+            self.live.cut = Live::dead().cut;
+            self.live.before = Live::dead().before;
+        }
+    }
+
+    /// Whether this is a tail that is over.
+    pub(super) fn is_dead(&self) -> bool {
+        self.live.states.is_empty()
     }
 }
 

@@ -1,22 +1,28 @@
 //! A lazily built DFA whose transition table is append-only, shared by all streams and threads.
 //!
+//! The search itself is one state. Where it reaches the cut of a pattern it *wakes* a tail, another state
+//! of the same table, which is stepped besides until it is dead. What wakes a live tail once more is
+//! merged into it, so there is one for each cut at most.
+//!
 //! When the budget is spent a cursor carries its NFA states itself and steps them, exactly and in
-//! time linear in the input, until it meets a state of the table again. When that has gone on for long
-//! enough to be worth it, a new *generation* begins with an empty table: cursors move to it when
-//! they next step past the budget, and the old one goes with its last cursor. There are never more
-//! than two.
+//! time linear in the input, until it meets states of the table again. As soon as that is worth it, a new
+//! *generation* begins with an empty table: cursors move to it when they next step past the budget, and
+//! the old one goes with its last cursor. There are never more than two.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::Event;
 use super::alphabet::Place;
-use super::build::{Accept, Builder, Live};
+use super::build::{Builder, CUT, Missing};
+use super::crowd::Masks;
 use super::decode::{Decoder, Symbol};
 use super::lanes::{Lanes, Tile};
 use super::look::Before;
 use super::nfa::Nfa;
-use super::table::{SHORT, StateId, Table};
+use super::once::Once;
+use super::table::{SHORT, Short, StateId, Table};
+use super::tails::{Aside, Hits, Over, Tail};
 
 /// The automaton of several patterns.
 #[derive(Debug)]
@@ -26,6 +32,10 @@ pub(crate) struct Lazy {
     /// What stands behind each column, where that is one ASCII character.
     behind: Box<[Before]>,
     tile: Tile,
+    /// Where each pattern is reported once.
+    once: Option<Once>,
+    /// For stepping outside the table; made when that happens first.
+    masks: OnceLock<Masks>,
     /// The number of the current generation.
     latest: AtomicU32,
     generations: Mutex<Generations>,
@@ -45,6 +55,12 @@ struct Generation {
     table: Table,
     /// The states that nothing is in progress in, by what stands before.
     bases: [StateId; Before::ALL.len()],
+    /// The state of tails that are over.
+    dead: StateId,
+    /// The first state of the tail of each cut, by what stands before; 0 where it is not built.
+    tails: Box<[AtomicU32]>,
+    /// Cuts that a haystack begins with.
+    first_cuts: Box<[u32]>,
     builder: Mutex<Builder>,
 }
 
@@ -56,8 +72,10 @@ pub(crate) struct Cursor {
     state: StateId,
     decoder: Decoder,
     invalid_bytes: u32,
-    /// NFA states of its own, while the table is full.
-    over: Option<Box<Live>>,
+    /// Bytes stepped in the table since something had to be built.
+    stepped: u32,
+    /// Live tails, and NFA states of its own.
+    aside: Option<Box<Aside>>,
 }
 
 impl Cursor {
@@ -71,17 +89,43 @@ impl Cursor {
             self.invalid_bytes = self.invalid_bytes.saturating_add(1);
         }
     }
+
+    /// Whether it has left the table.
+    fn is_over(&self) -> bool {
+        self.aside
+            .as_ref()
+            .is_some_and(|aside| aside.over.is_some())
+    }
+
+    /// Whether nothing will be reported any more, so that it need not be stepped.
+    pub(crate) fn is_through(&self) -> bool {
+        self.aside.as_ref().is_some_and(|aside| aside.is_through)
+    }
+
+    fn has_tails(&self) -> bool {
+        self.aside
+            .as_ref()
+            .is_some_and(|aside| !aside.tails.is_empty())
+    }
+
+    fn tails(&mut self) -> &mut Vec<Tail> {
+        &mut self.aside.get_or_insert_default().tails
+    }
 }
 
 impl Generation {
     fn new(nfa: &Nfa, budget: usize, number: u32) -> Generation {
         let table = Table::new(nfa.alphabet.len(), budget);
         let mut builder = Builder::new(nfa, &table, budget);
-        let bases = builder.bases(&table);
+        let (bases, dead) = builder.first_states(&table);
+        let tails = nfa.cuts.len() * Before::ALL.len();
         Generation {
             number,
             table,
             bases,
+            dead,
+            tails: (0..tails).map(|_| AtomicU32::new(0)).collect(),
+            first_cuts: builder.first_cuts().into(),
             builder: Mutex::new(builder),
         }
     }
@@ -89,6 +133,20 @@ impl Generation {
     /// The state that matching of a haystack begins in.
     fn start(&self) -> StateId {
         self.bases[Before::Start as usize]
+    }
+
+    /// The first state of the tail of a cut, if it is built.
+    fn first_of(&self, cut: u32, before: Before) -> Option<StateId> {
+        let slot = cut as usize * Before::ALL.len() + before as usize;
+        StateId::of_bits(self.tails[slot].load(Ordering::Acquire))
+    }
+
+    /// Publishes the first state of a tail; the table holds everything else already.
+    fn note(&self, missing: Missing, state: StateId) {
+        if let Missing::Start(cut, before) = missing {
+            let slot = cut as usize * Before::ALL.len() + before as usize;
+            self.tails[slot].store(state.bits(), Ordering::Release);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Builder> {
@@ -106,6 +164,8 @@ pub struct AutomatonSize {
     pub nfa_states: usize,
     /// Classes of symbols that the patterns tell apart, and two columns of the table's own.
     pub columns: usize,
+    /// Places where patterns are cut before a wide gap; what follows is stepped only once it is reached.
+    pub cuts: usize,
     /// States built so far.
     pub states: usize,
     /// Bytes of their rows in the transition table.
@@ -122,6 +182,9 @@ pub struct AutomatonSize {
 /// Bytes of a block of steps between two tests.
 const BLOCK: usize = 4;
 
+/// Most symbols that a cursor outside the table waits before it asks for its states again.
+const MOST_WAIT: u32 = 1023;
+
 /// Bytes stepped past the budget before the lock is let go for others.
 const OVER_BATCH: usize = 4096;
 
@@ -133,6 +196,8 @@ impl Lazy {
         Lazy {
             behind: (0..nfa.alphabet.len()).map(behind).collect(),
             tile: Tile::USUAL,
+            once: None,
+            masks: OnceLock::new(),
             nfa,
             budget,
             latest: AtomicU32::new(0),
@@ -143,16 +208,28 @@ impl Lazy {
         }
     }
 
+    /// The same for patterns that hit in nearly any text: each is reported once, and a cursor is through
+    /// when none can be any more. There are at most [`MOST_ONCE`](super::once::MOST_ONCE).
+    pub(crate) fn once(nfa: Nfa, budget: usize, patterns: usize) -> Lazy {
+        Lazy {
+            once: Some(Once::new(&nfa, patterns)),
+            ..Lazy::new(nfa, budget)
+        }
+    }
+
     /// A cursor at the start of a haystack.
     pub(crate) fn start(&self) -> Cursor {
         let generation = Arc::clone(&self.generations().current);
-        Cursor {
+        let mut cursor = Cursor {
             state: generation.start(),
             generation,
             decoder: Decoder::default(),
             invalid_bytes: 0,
-            over: None,
-        }
+            stepped: 0,
+            aside: None,
+        };
+        self.wake_first(&mut cursor);
+        cursor
     }
 
     /// Takes the cursor to the start of another haystack.
@@ -163,30 +240,91 @@ impl Lazy {
         cursor.state = cursor.generation.start();
         cursor.decoder = Decoder::default();
         cursor.invalid_bytes = 0;
-        cursor.over = None;
+        if let Some(aside) = &mut cursor.aside {
+            aside.clear();
+        }
+        self.wake_first(cursor);
     }
 
     /// Steps 1 to [`SHORT`] bytes if nothing about them is special, and gives them padded with zeros.
     /// Otherwise nothing has happened, and [`Lazy::push`] is to be called.
     #[inline(always)]
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        if cursor.decoder.is_pending() || cursor.over.is_some() {
+        let Some(short) = self.look_short(cursor, bytes) else {
+            return self.wake_short(cursor, bytes);
+        };
+        self.take_short(cursor, &short);
+        Some(short.padded)
+    }
+
+    /// The same, byte by byte, where tails are woken but nothing is reported.
+    // Without this every woken tail takes the delta the long way through the stream.
+    #[inline(never)]
+    fn wake_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        let is_plain = !cursor.decoder.is_pending() && !cursor.is_over() && bytes.is_ascii();
+        if self.nfa.cuts.is_empty() || !is_plain {
+            return None;
+        }
+        let state = cursor.state;
+        let aside = cursor.aside.get_or_insert_default();
+        aside.saved.clone_from(&aside.tails);
+        for &byte in bytes {
+            let column = self.nfa.alphabet.bytes()[usize::from(byte)];
+            match self.walk(cursor, column.into()) {
+                Ok((next, hits)) if hits.is_empty() => cursor.state = next,
+                _ => {
+                    let aside = cursor.aside.get_or_insert_default();
+                    std::mem::swap(&mut aside.tails, &mut aside.saved);
+                    cursor.state = state;
+                    return None;
+                }
+            }
+            let dead = cursor.generation.dead;
+            cursor.aside.get_or_insert_default().commit(dead);
+        }
+        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
+        cursor.decoder.passed_ascii();
+        let mut padded = [0; SHORT];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        Some(padded)
+    }
+
+    /// What [`Lazy::push_short`] would do; nothing has happened yet.
+    #[inline(always)]
+    pub(crate) fn look_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<Short> {
+        if cursor.decoder.is_pending() || cursor.is_over() {
             return None;
         }
         let table = &cursor.generation.table;
-        let short = table.short(self.nfa.alphabet.bytes(), cursor.state, bytes);
-        if table.any_special(short.bits) {
-            return None;
-        }
+        let columns = self.nfa.alphabet.bytes();
+        let short = table.short(columns, cursor.state, bytes);
+        let is_plain = !table.any_special(short.bits)
+            && match &mut cursor.aside {
+                Some(aside) => aside.look_short(table, &short),
+                None => true,
+            };
+        is_plain.then_some(short)
+    }
+
+    /// Goes on from where [`Lazy::look_short`] came to.
+    #[inline(always)]
+    pub(crate) fn take_short(&self, cursor: &mut Cursor, short: &Short) {
         cursor.state = short.state;
+        cursor.stepped = cursor.stepped.wrapping_add(short.len());
+        if let Some(aside) = &mut cursor.aside {
+            aside.commit(cursor.generation.dead);
+        }
         cursor.decoder.passed_ascii();
-        Some(short.padded)
     }
 
     /// Steps the bytes; gives each pattern that becomes certain to match.
     #[inline]
     pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], on: &mut impl FnMut(Event)) {
+        if cursor.is_through() {
+            return;
+        }
         let mut at = 0;
+        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
         if bytes.len() >= self.tile.least {
             at = self.push_tiles(cursor, bytes, on);
         }
@@ -200,7 +338,8 @@ impl Lazy {
         let (mut misses, mut skip) = (0u32, 0u32);
         let mut at = 0;
         while let Some(text) = bytes.get(at..at + size) {
-            let is_ready = skip == 0 && cursor.over.is_none() && !cursor.decoder.is_pending();
+            let is_alone = !cursor.is_over() && !cursor.has_tails();
+            let is_ready = skip == 0 && is_alone && !cursor.decoder.is_pending();
             let next = is_ready.then(|| self.step_tile(cursor, text)).flatten();
             match next {
                 Some(state) => {
@@ -247,7 +386,7 @@ impl Lazy {
         let Some(&last) = bytes[at..].last() else {
             return;
         };
-        if cursor.decoder.is_pending() || cursor.over.is_some() {
+        if cursor.decoder.is_pending() || cursor.is_over() {
             at = self.push_slow(cursor, bytes, at, on);
         }
         let columns = self.nfa.alphabet.bytes();
@@ -259,7 +398,7 @@ impl Lazy {
                 state = table.next(state, usize::from(columns[usize::from(byte)]));
                 bits |= state.bits();
             }
-            if table.any_special(bits) {
+            if table.any_special(bits) || !self.push_tails(cursor, block) {
                 at = self.push_slow(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
@@ -269,7 +408,7 @@ impl Lazy {
         while let Some(&byte) = bytes.get(at) {
             let table = &cursor.generation.table;
             let state = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
-            if table.is_special(state) {
+            if table.is_special(state) || !self.push_tails(cursor, &[byte]) {
                 at = self.push_slow(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
@@ -288,8 +427,9 @@ impl Lazy {
             return false;
         }
         let generation = &*cursor.generation;
-        match &cursor.over {
-            Some(live) => live.is_base(),
+        let aside = cursor.aside.as_deref();
+        match aside.and_then(|aside| aside.over.as_ref()) {
+            Some(over) => over.search.states().next().is_none(),
             None if generation.bases.contains(&cursor.state) => true,
             None if !generation.table.is_special(cursor.state) => false,
             None => generation
@@ -297,6 +437,20 @@ impl Lazy {
                 .live(&generation.table, cursor.state)
                 .is_base(),
         }
+    }
+
+    /// Steps the tails; if that is not plain nothing has happened.
+    #[inline]
+    fn push_tails(&self, cursor: &mut Cursor, bytes: &[u8]) -> bool {
+        let Some(aside) = &mut cursor.aside else {
+            return true;
+        };
+        let Generation { table, dead, .. } = &*cursor.generation;
+        let is_plain = aside.push_plain(table, self.nfa.alphabet.bytes(), bytes);
+        if is_plain {
+            aside.commit(*dead);
+        }
+        is_plain
     }
 
     /// Ends the run of bytes that could complete a character: what is pending belongs to none.
@@ -313,22 +467,28 @@ impl Lazy {
 
     /// Ends the haystack: gives the patterns that needed to know.
     pub(crate) fn finish(&self, cursor: &mut Cursor, on: &mut impl FnMut(Event)) {
+        if cursor.is_through() {
+            return;
+        }
         self.flush(cursor, on);
         if !self.nfa.has_look {
             return;
         }
-        let Generation { table, .. } = &*cursor.generation;
-        let mut builder = cursor.generation.lock();
-        let live = match cursor.over.take() {
-            Some(live) => *live,
-            None => builder.live(table, cursor.state).clone(),
-        };
-        for pattern in builder.at_end(&self.nfa, &live) {
-            on(Event {
-                pattern,
-                at: 0,
-                back: 0,
-            });
+        let generation = Arc::clone(&cursor.generation);
+        let mut builder = generation.lock();
+        self.leave(cursor, &builder);
+        let over = cursor.aside.as_mut().and_then(|aside| aside.over.take());
+        let over = over.expect("the cursor has left the table");
+        let search = over.live();
+        let tails = over.tails.iter().map(|(_, live)| live);
+        for live in [&search].into_iter().chain(tails) {
+            for pattern in builder.at_end(&self.nfa, live) {
+                on(Event {
+                    pattern,
+                    at: 0,
+                    back: 0,
+                });
+            }
         }
     }
 
@@ -343,6 +503,7 @@ impl Lazy {
         AutomatonSize {
             nfa_states: self.nfa.states.len(),
             columns: self.nfa.alphabet.len(),
+            cuts: self.nfa.cuts.len(),
             states: builder.states(),
             table_bytes: builder.table_bytes(&generation.table),
             set_bytes: builder.set_bytes(),
@@ -367,7 +528,7 @@ impl Lazy {
             cursor.decoder.passed_ascii();
         }
         while let Some(&byte) = bytes.get(at) {
-            if cursor.over.is_some() {
+            if cursor.is_over() {
                 at = self.push_over(cursor, bytes, at, on);
                 continue;
             }
@@ -396,7 +557,7 @@ impl Lazy {
         at
     }
 
-    /// Steps with the lock held, until the table knows the state again, or the batch or the input ends.
+    /// Steps with the lock held, until the table knows the states again, or the batch or the input ends.
     fn push_over(
         &self,
         cursor: &mut Cursor,
@@ -404,17 +565,30 @@ impl Lazy {
         mut at: usize,
         on: &mut impl FnMut(Event),
     ) -> usize {
-        self.move_on(cursor);
-        let generation = Arc::clone(&cursor.generation);
+        let mut generation = Arc::clone(&cursor.generation);
         let mut builder = generation.lock();
+        let is_latest = generation.number == self.latest.load(Ordering::Relaxed);
+        if !is_latest || builder.is_worn() {
+            drop(builder);
+            self.move_on(cursor);
+            generation = Arc::clone(&cursor.generation);
+            builder = generation.lock();
+        }
         let end = bytes.len().min(at + OVER_BATCH);
-        while at < end && cursor.over.is_some() {
+        while at < end && !self.settle(cursor, &mut builder) {
+            if bytes[at] < 128 && !cursor.decoder.is_pending() {
+                let column = self.nfa.alphabet.bytes()[usize::from(bytes[at])];
+                let place = Place::whole(1).after(at, 0);
+                self.step_over(&mut builder, cursor, column.into(), place, on);
+                cursor.decoder.passed_ascii();
+                at += 1;
+                continue;
+            }
             let mut decoder = cursor.decoder;
             decoder.push(bytes[at], |symbol, back| {
                 cursor.count(symbol);
                 self.nfa.alphabet.symbol(symbol, |column, place| {
-                    let place = place.after(at, back);
-                    self.step_locked(&generation, &mut builder, cursor, column, place, on);
+                    self.step_over(&mut builder, cursor, column, place.after(at, back), on);
                 });
             });
             cursor.decoder = decoder;
@@ -423,11 +597,8 @@ impl Lazy {
         at
     }
 
-    /// Moves the cursor to the current generation if its own is worn out; begins one if need be.
+    /// Moves a cursor that has left its table to another generation, if there is or can be one.
     fn move_on(&self, cursor: &mut Cursor) {
-        if !cursor.generation.lock().is_worn() {
-            return;
-        }
         let mut generations = self.generations();
         let is_current = Arc::ptr_eq(&generations.current, &cursor.generation);
         if is_current && generations.previous.strong_count() == 0 {
@@ -443,53 +614,374 @@ impl Lazy {
     /// One step, wherever the state is; builds what is missing.
     #[inline]
     fn step(&self, cursor: &mut Cursor, column: usize, place: Place, on: &mut impl FnMut(Event)) {
-        if cursor.over.is_none() {
-            let table = &cursor.generation.table;
-            let next = table.next(cursor.state, column);
-            if !table.is_special(next) {
-                cursor.state = next;
-                return;
+        if cursor.aside.as_ref().is_none_or(|aside| aside.is_idle())
+            && self.step_alone(cursor, column, place, on)
+        {
+            return;
+        }
+        while !cursor.is_over() {
+            match self.walk(cursor, column) {
+                Ok((next, hits)) => {
+                    cursor.state = next;
+                    self.commit(cursor, hits, place, on);
+                    return;
+                }
+                Err(missing) => self.build(cursor, missing),
             }
         }
         let generation = Arc::clone(&cursor.generation);
-        self.step_locked(
-            &generation,
-            &mut generation.lock(),
-            cursor,
-            column,
-            place,
-            on,
-        );
+        self.step_over(&mut generation.lock(), cursor, column, place, on);
     }
 
-    fn step_locked(
+    /// Steps a search that has no tails, if that is built and wakes none; else nothing has happened.
+    #[inline]
+    fn step_alone(
+        &self,
+        cursor: &mut Cursor,
+        column: usize,
+        place: Place,
+        on: &mut impl FnMut(Event),
+    ) -> bool {
+        let Cursor {
+            generation, aside, ..
+        } = cursor;
+        let table = &generation.table;
+        let next = table.next(cursor.state, column);
+        if table.is_special(next) {
+            if next == table.unknown() {
+                return false;
+            }
+            let report = table.report(next);
+            // Lists are in order, and cuts are greater than patterns.
+            let last = [report.now.last(), report.late.last()]
+                .into_iter()
+                .flatten();
+            if last.fold(0, |bits, last| bits | last.load(Ordering::Relaxed)) & CUT != 0 {
+                return false;
+            }
+            for (list, is_late) in [(report.late, true), (report.now, false)] {
+                for pattern in list {
+                    let pattern = pattern.load(Ordering::Relaxed);
+                    self.report(aside, pattern, is_late, place, on);
+                }
+            }
+        }
+        cursor.state = next;
+        true
+    }
+
+    /// Goes on from where the tails were stepped to, and reports what was found.
+    fn commit(
+        &self,
+        cursor: &mut Cursor,
+        mut hits: Hits,
+        place: Place,
+        on: &mut impl FnMut(Event),
+    ) {
+        if let Some(aside) = &mut cursor.aside {
+            aside.commit(cursor.generation.dead);
+        }
+        hits.sort();
+        for (pattern, is_late) in hits.iter() {
+            self.report(&mut cursor.aside, pattern, is_late, place, on);
+        }
+        if let (Some(once), Some(aside)) = (&self.once, &mut cursor.aside) {
+            once.drop_tails(aside);
+        }
+    }
+
+    /// Reports a pattern that ends at the symbol, or before it.
+    #[inline]
+    fn report(
+        &self,
+        aside: &mut Option<Box<Aside>>,
+        pattern: u32,
+        is_late: bool,
+        place: Place,
+        on: &mut impl FnMut(Event),
+    ) {
+        if let Some(once) = &self.once
+            && !once.is_first(aside.get_or_insert_default(), pattern)
+        {
+            return;
+        }
+        let width = if is_late { place.width } else { 0 };
+        on(Event {
+            pattern,
+            at: place.at,
+            back: place.back + width,
+        });
+    }
+
+    /// Steps search and tails through the table, as far as it is built. Nothing has happened but in
+    /// [`Tail::next`] of the tails.
+    fn walk(&self, cursor: &mut Cursor, column: usize) -> Result<(StateId, Hits), Missing> {
+        let Cursor {
+            generation,
+            state: from,
+            aside,
+            ..
+        } = cursor;
+        let table = &generation.table;
+        let next = table.next(*from, column);
+        if next == table.unknown() {
+            return Err(Missing::Step(*from, column));
+        }
+        let aside = aside.get_or_insert_default();
+        let awake = aside.tails.len();
+        aside
+            .tails
+            .iter_mut()
+            .for_each(|tail| tail.next = tail.state);
+        let hits = match table.is_special(next) {
+            false => self.walk_tails(generation, aside, column),
+            true => self.walk_special(generation, aside, (*from, next), column),
+        };
+        if hits.is_err() {
+            aside.tails.truncate(awake);
+        }
+        Ok((next, hits?))
+    }
+
+    fn walk_tails(
         &self,
         generation: &Generation,
+        aside: &mut Aside,
+        column: usize,
+    ) -> Result<Hits, Missing> {
+        let mut hits = Hits::default();
+        let table = &generation.table;
+        for tail in &mut aside.tails {
+            let next = table.next(tail.next, column);
+            if table.is_special(next) {
+                if next == table.unknown() {
+                    return Err(Missing::Step(tail.next, column));
+                }
+                hits.take(table, next);
+            }
+            tail.next = next;
+        }
+        Ok(hits)
+    }
+
+    /// The search goes from one state to another that reports something.
+    fn walk_special(
+        &self,
+        generation: &Generation,
+        aside: &mut Aside,
+        (from, to): (StateId, StateId),
+        column: usize,
+    ) -> Result<Hits, Missing> {
+        let report = generation.table.report(to);
+        let mut early = Hits::default();
+        for late in report.late {
+            let late = late.load(Ordering::Relaxed);
+            self.reach(generation, aside, from, late, true, &mut early)?;
+        }
+        let mut hits = self.walk_tails(generation, aside, column)?;
+        hits.append(early);
+        for now in report.now {
+            let now = now.load(Ordering::Relaxed);
+            self.reach(generation, aside, to, now, false, &mut hits)?;
+        }
+        Ok(hits)
+    }
+
+    /// The search, in state `at`, reaches something: a pattern or a cut.
+    #[inline]
+    fn reach(
+        &self,
+        generation: &Generation,
+        aside: &mut Aside,
+        at: StateId,
+        reached: u32,
+        is_late: bool,
+        hits: &mut Hits,
+    ) -> Result<(), Missing> {
+        if reached & CUT == 0 {
+            hits.push(reached, is_late);
+            return Ok(());
+        }
+        let cut = reached & !CUT;
+        if self
+            .once
+            .as_ref()
+            .is_some_and(|once| once.is_over(aside, cut))
+        {
+            return Ok(());
+        }
+        let Generation { table, dead, .. } = generation;
+        let tails = &mut aside.tails;
+        let index = tails.iter().position(|tail| tail.cut == cut);
+        let next = match index.map(|index| tails[index].next) {
+            Some(live) if live != *dead => match table.woken(live) {
+                next if next == table.unknown() => return Err(Missing::Woken(live)),
+                next => next,
+            },
+            _ => {
+                let before = Before::ALL[table.before(at) as usize];
+                let first = generation.first_of(cut, before);
+                first.ok_or(Missing::Start(cut, before))?
+            }
+        };
+        match index {
+            Some(index) => tails[index].next = next,
+            None => tails.push(Tail {
+                cut,
+                state: *dead,
+                next,
+            }),
+        }
+        if table.is_special(next) {
+            table.report(next).now.iter().for_each(|pattern| {
+                hits.push(pattern.load(Ordering::Relaxed), is_late);
+            });
+        }
+        Ok(())
+    }
+
+    /// Wakes the tails that a haystack begins with.
+    fn wake_first(&self, cursor: &mut Cursor) {
+        if cursor.generation.first_cuts.is_empty() {
+            return;
+        }
+        while !cursor.is_over() {
+            match self.walk_first(cursor) {
+                Ok(()) => {
+                    let dead = cursor.generation.dead;
+                    return cursor.aside.iter_mut().for_each(|aside| aside.commit(dead));
+                }
+                Err(missing) => {
+                    cursor.tails().clear();
+                    self.build(cursor, missing);
+                }
+            }
+        }
+        if let Some(over) = cursor.aside.as_mut().and_then(|aside| aside.over.as_mut()) {
+            let mut builder = cursor.generation.lock();
+            let hits = &mut Hits::default();
+            for &cut in &cursor.generation.first_cuts {
+                over.wake(
+                    &self.nfa,
+                    &mut builder,
+                    cut & !CUT,
+                    Before::Start,
+                    false,
+                    hits,
+                );
+            }
+        }
+    }
+
+    fn walk_first(&self, cursor: &mut Cursor) -> Result<(), Missing> {
+        let Cursor {
+            generation, aside, ..
+        } = cursor;
+        let aside = aside.get_or_insert_default();
+        aside.tails.clear();
+        for &cut in &generation.first_cuts {
+            // No pattern matches the empty text, so nothing is reported here.
+            let hits = &mut Hits::default();
+            self.reach(generation, aside, generation.start(), cut, false, hits)?;
+        }
+        Ok(())
+    }
+
+    fn masks(&self) -> &Masks {
+        self.masks.get_or_init(|| Masks::new(&self.nfa))
+    }
+
+    /// Builds what is missing; where there is no room the cursor leaves the table.
+    #[cold]
+    fn build(&self, cursor: &mut Cursor, missing: Missing) {
+        let generation = Arc::clone(&cursor.generation);
+        let mut builder = generation.lock();
+        let stepped = std::mem::take(&mut cursor.stepped);
+        match builder.build(&self.nfa, &generation.table, missing, stepped) {
+            Some(state) => generation.note(missing, state),
+            None => self.leave(cursor, &builder),
+        }
+    }
+
+    /// Gives the cursor its NFA states.
+    fn leave(&self, cursor: &mut Cursor, builder: &Builder) {
+        let table = &cursor.generation.table;
+        let state = cursor.state;
+        let aside = cursor.aside.get_or_insert_default();
+        if aside.over.is_some() {
+            return;
+        }
+        let tails = aside.tails.drain(..);
+        let live = builder.live(table, state);
+        let mut search = std::mem::take(&mut aside.crowd);
+        search.set(self.masks(), live.states);
+        aside.over = Some(Over {
+            before: live.before,
+            search,
+            tails: tails
+                .map(|tail| (tail.cut, builder.live(table, tail.state)))
+                .collect(),
+            wait: aside.waited,
+        });
+    }
+
+    /// Takes a cursor back to the table if that is due, and it knows the states or has room for them.
+    fn settle(&self, cursor: &mut Cursor, builder: &mut Builder) -> bool {
+        let Some(aside) = &mut cursor.aside else {
+            return true;
+        };
+        let Some(over) = &mut aside.over else {
+            return true;
+        };
+        if over.wait > 0 {
+            over.wait -= 1;
+            return false;
+        }
+        aside.waited = (2 * aside.waited + 1).min(MOST_WAIT);
+        over.wait = aside.waited;
+        let table = &cursor.generation.table;
+        let Some(state) = builder.place(table, &over.live()) else {
+            return false;
+        };
+        let place = |(cut, live): &(u32, _)| {
+            let state = builder.place(table, live)?;
+            let (cut, next) = (*cut, state);
+            Some(Tail { cut, state, next })
+        };
+        let Some(tails) = over.tails.iter().map(place).collect::<Option<Vec<Tail>>>() else {
+            return false;
+        };
+        cursor.state = state;
+        // What was stepped outside the table says nothing of it.
+        cursor.stepped = 0;
+        // It may soon be out again, and the first time nothing is waited for.
+        aside.waited /= 4;
+        aside.tails.extend(tails);
+        aside.crowd = aside
+            .over
+            .take()
+            .map(|over| over.search)
+            .unwrap_or_default();
+        true
+    }
+
+    fn step_over(
+        &self,
         builder: &mut Builder,
         cursor: &mut Cursor,
         column: usize,
         place: Place,
         on: &mut impl FnMut(Event),
     ) {
-        let table = &generation.table;
-        let next = match &cursor.over {
-            None => builder.next(&self.nfa, table, cursor.state, column),
-            Some(live) => builder.next_of(&self.nfa, table, live, column),
-        };
-        match next {
-            Some(state) => {
-                cursor.over = None;
-                cursor.state = state;
-                if table.is_special(state) {
-                    place.report(&builder.accept(table, state), on);
-                }
-            }
-            None => {
-                let (live, accept) = builder.past_budget();
-                place.report(&accept, on);
-                cursor.over = Some(Box::new(live));
-            }
-        }
+        builder.passed();
+        let mut hits = Hits::default();
+        let aside = cursor
+            .aside
+            .as_mut()
+            .expect("the cursor has left the table");
+        let over = aside.over.as_mut().expect("the cursor has left the table");
+        over.step(&self.nfa, self.masks(), builder, column, &mut hits);
+        self.commit(cursor, hits, place, on);
     }
 
     fn generations(&self) -> MutexGuard<'_, Generations> {
@@ -497,24 +989,5 @@ impl Lazy {
         self.generations
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Place {
-    fn report(self, accept: &Accept, on: &mut impl FnMut(Event)) {
-        for &pattern in &accept.late {
-            on(Event {
-                pattern,
-                at: self.at,
-                back: self.back + self.width,
-            });
-        }
-        for &pattern in &accept.now {
-            on(Event {
-                pattern,
-                at: self.at,
-                back: self.back,
-            });
-        }
     }
 }

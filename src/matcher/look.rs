@@ -5,10 +5,11 @@ use regex_syntax::hir::Look;
 use super::alphabet::{Asked, Flags};
 
 /// What stands before a position, as far as look-around can ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Before {
     /// Nothing: the haystack begins here.
+    #[default]
     Start,
     Lf,
     Cr,

@@ -1,26 +1,34 @@
 //! The matcher: bytes in, pattern ids and offsets out. It knows nothing of rules or TOML.
 //!
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
-//! `tree` shares common beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it
-//! through the `table` that all streams share (long deltas in `lanes`), while `build` adds the states that are met. `decode`
-//! turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
+//! `gap` says where it is cut, and `plan` which patterns share an automaton; `tree` shares common
+//! beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it through the `table` that
+//! all streams share (long deltas in `lanes`, what follows a cut in `tails`), while `build` adds the states
+//! that are met, each known by its `code`. `decode` turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
 //! `lookaround`): the automaton finds where they may end, and `confirm` decides.
 
 mod alphabet;
 #[cfg(feature = "lookaround")]
 pub(crate) mod around;
 mod build;
+mod code;
 #[cfg(feature = "lookaround")]
 pub(crate) mod confirm;
+mod crowd;
 pub(crate) mod decode;
+mod gap;
 mod lanes;
 mod lazy;
 mod look;
 mod nfa;
+mod once;
 pub(crate) mod pattern;
+mod plan;
+mod sample;
 mod simplify;
 mod span;
 mod table;
+mod tails;
 mod tree;
 
 use regex_syntax::hir::Hir;
@@ -30,8 +38,12 @@ pub(crate) use alphabet::{CLASSES, TooManyClasses};
 pub use lazy::AutomatonSize;
 use lazy::Lazy;
 use nfa::Nfa;
+use plan::{Part, Plan, Simplified};
 pub(crate) use span::Span;
 pub(crate) use table::SHORT;
+
+/// Most automata besides the first that the fast path for short deltas takes.
+const MOST_SHORT: usize = 8;
 
 /// A pattern became certain to match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +63,10 @@ pub(crate) struct Event {
 #[derive(Debug)]
 pub(crate) struct Matcher {
     /// Patterns that match whole characters: nearly all, or none.
-    chars: Union,
-    /// Patterns that can match single bytes of characters.
-    bytes: Option<Box<Union>>,
+    first: Union,
+    /// More of them, where all together would be too many states; and patterns that can match single
+    /// bytes of characters.
+    more: Box<[Union]>,
 }
 
 /// An automaton and which patterns it holds.
@@ -66,12 +79,12 @@ struct Union {
 /// The matching state of one haystack.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
-    chars: lazy::Cursor,
-    bytes: Option<Box<lazy::Cursor>>,
+    first: lazy::Cursor,
+    more: Option<Box<[lazy::Cursor]>>,
 }
 
 impl Matcher {
-    /// Compiles patterns that [`pattern::parse`] has accepted; each automaton may take `table_bytes`.
+    /// Compiles patterns that [`pattern::parse`] has accepted; their tables may take `table_bytes`.
     ///
     /// # Errors
     /// The patterns tell too many characters apart.
@@ -85,23 +98,44 @@ impl Matcher {
         table_bytes: usize,
         every_end: &[bool],
     ) -> Result<Matcher, TooManyClasses> {
-        let (bytes, chars): (Vec<usize>, Vec<usize>) =
-            (0..patterns.len()).partition(|&index| nfa::needs_bytes(&patterns[index]));
-        let simplified = |&index: &usize| match every_end.get(index) {
-            Some(true) => simplify::simplify_front(&patterns[index]),
-            _ => simplify::simplify(&patterns[index]),
+        Matcher::planned(patterns, table_bytes, every_end, Plan::USUAL)
+    }
+
+    /// The same, laid out as `plan` says.
+    fn planned(
+        patterns: &[Hir],
+        table_bytes: usize,
+        every_end: &[bool],
+        plan: Plan,
+    ) -> Result<Matcher, TooManyClasses> {
+        let simplified: Vec<Simplified> = patterns
+            .iter()
+            .enumerate()
+            .map(|(index, pattern)| match every_end.get(index) {
+                Some(true) => Simplified {
+                    hir: simplify::simplify_front(pattern),
+                    wants_every_end: true,
+                },
+                _ => Simplified {
+                    hir: simplify::simplify(pattern),
+                    wants_every_end: false,
+                },
+            })
+            .collect();
+        let layout = plan.lay_out(&simplified)?;
+        // Without patterns there is nothing to build, and nothing to reserve memory for.
+        let budget = table_bytes / layout.len().max(1);
+        let unions = layout
+            .into_iter()
+            .map(|part| Union::new(part, &simplified, budget));
+        let mut unions = unions.collect::<Result<Vec<Union>, _>>()?.into_iter();
+        let first = match unions.next() {
+            Some(first) => first,
+            None => Union::new(Part::default(), &[], 0)?,
         };
-        let union = |space, members: Vec<usize>| {
-            let simplified = members.iter().map(simplified).collect();
-            Union::new(space, simplified, &members, table_bytes)
-        };
-        let has_bytes = !bytes.is_empty();
         Ok(Matcher {
-            chars: union(Space::Chars, chars)?,
-            bytes: match has_bytes {
-                true => Some(Box::new(union(Space::Bytes, bytes)?)),
-                false => None,
-            },
+            first,
+            more: unions.collect(),
         })
     }
 
@@ -114,38 +148,43 @@ impl Matcher {
         patterns: &[Hir],
         table_bytes: usize,
     ) -> Result<Matcher, TooManyClasses> {
-        let (bytes, chars): (Vec<usize>, Vec<usize>) =
-            (0..patterns.len()).partition(|&index| nfa::needs_bytes(&patterns[index]));
-        let union = |space, members: Vec<usize>| {
-            let own = members.iter().map(|&index| patterns[index].clone());
-            let nfa = Nfa::new(space, &own.collect::<Vec<_>>())?.layered();
-            Ok(Union::of(nfa, &members, table_bytes))
+        let all = 0..patterns.len() as u32;
+        let (bytes, chars): (Vec<u32>, Vec<u32>) =
+            all.partition(|&index| nfa::needs_bytes(&patterns[index as usize]));
+        let union = |space, members: Vec<u32>| {
+            let own = members
+                .iter()
+                .map(|&index| patterns[index as usize].clone());
+            // Nothing is cut: what is in progress must be seen as long as it is.
+            let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.layered();
+            Ok(Union {
+                lazy: Lazy::new(nfa, table_bytes),
+                patterns: members.into_boxed_slice(),
+            })
         };
         let has_bytes = !bytes.is_empty();
+        let more = has_bytes.then(|| union(Space::Bytes, bytes)).transpose()?;
         Ok(Matcher {
-            chars: union(Space::Chars, chars)?,
-            bytes: match has_bytes {
-                true => Some(Box::new(union(Space::Bytes, bytes)?)),
-                false => None,
-            },
+            first: union(Space::Chars, chars)?,
+            more: more.into_iter().collect(),
         })
     }
 
     /// Whether no match is in progress: nothing that begins here or earlier can still end behind here.
     /// For matchers made [for spans](Self::for_spans).
     pub(crate) fn is_quiet(&self, cursor: &Cursor) -> bool {
-        let bytes = self.bytes.as_ref().zip(cursor.bytes.as_ref());
-        self.chars.lazy.is_quiet(&cursor.chars)
-            && bytes.is_none_or(|(union, cursor)| union.lazy.is_quiet(cursor))
+        let mut more = self.more.iter().zip(cursor.more.iter().flatten());
+        self.first.lazy.is_quiet(&cursor.first)
+            && more.all(|(union, cursor)| union.lazy.is_quiet(cursor))
     }
 
     /// A cursor at the start of a haystack.
     #[inline]
     pub(crate) fn start(&self) -> Cursor {
-        let bytes = self.bytes.as_ref();
+        let more = || self.more.iter().map(|union| union.lazy.start()).collect();
         Cursor {
-            chars: self.chars.lazy.start(),
-            bytes: bytes.map(|union| Box::new(union.lazy.start())),
+            first: self.first.lazy.start(),
+            more: (!self.more.is_empty()).then(more),
         }
     }
 
@@ -154,8 +193,8 @@ impl Matcher {
         self.each(cursor, |union, cursor| union.lazy.restart(cursor));
     }
 
-    /// Steps the bytes, each once, and gives what becomes certain. The order is that of `at` within
-    /// the patterns that match whole characters, and then within those that match bytes.
+    /// Steps the bytes, each once, and gives what becomes certain. The order is that of `at` for each
+    /// pattern, but not among patterns.
     #[inline]
     pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(Event)) {
         self.each(cursor, |union, cursor| {
@@ -169,10 +208,32 @@ impl Matcher {
     /// gives its bytes padded with zeros, or does nothing.
     #[inline(always)]
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        if self.bytes.is_some() {
+        if !self.more.is_empty() {
+            return self.push_short_all(cursor, bytes);
+        }
+        self.first.lazy.push_short(&mut cursor.first, bytes)
+    }
+
+    /// The same for several automata: each looks first, and then they go on together.
+    fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        let first = self.first.lazy.look_short(&mut cursor.first, bytes)?;
+        let cursors = cursor.more.as_deref_mut()?;
+        let mut shorts = [first; MOST_SHORT];
+        if cursors.len() > MOST_SHORT {
             return None;
         }
-        self.chars.lazy.push_short(&mut cursor.chars, bytes)
+        for ((union, cursor), short) in self.more.iter().zip(&mut *cursors).zip(&mut shorts) {
+            if !cursor.is_through() {
+                *short = union.lazy.look_short(cursor, bytes)?;
+            }
+        }
+        self.first.lazy.take_short(&mut cursor.first, &first);
+        for ((union, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
+            if !cursor.is_through() {
+                union.lazy.take_short(cursor, short);
+            }
+        }
+        Some(first.padded)
     }
 
     /// Ends a run of bytes: what follows cannot complete a character that began in it.
@@ -196,51 +257,47 @@ impl Matcher {
     /// Cuts long deltas into other tiles than usual.
     #[cfg(test)]
     fn set_tile(&mut self, tile: lanes::Tile) {
-        self.chars.lazy.set_tile(tile);
-        self.bytes
+        self.first.lazy.set_tile(tile);
+        self.more
             .iter_mut()
             .for_each(|union| union.lazy.set_tile(tile));
     }
 
     /// Sizes of the automata in use.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = AutomatonSize> {
-        let chars = Some(&self.chars).filter(|union| !union.patterns.is_empty());
-        let unions = chars.into_iter().chain(self.bytes.as_deref());
-        unions.map(|union| union.lazy.size())
+        let unions = [&self.first].into_iter().chain(&self.more);
+        unions
+            .filter(|union| !union.patterns.is_empty())
+            .map(|union| union.lazy.size())
     }
 
     /// Number of bytes of this haystack that belong to no character.
     pub(crate) fn invalid_bytes(cursor: &Cursor) -> u64 {
-        // Both read the same bytes.
-        cursor.chars.invalid_bytes().into()
+        // All of them read the same bytes.
+        cursor.first.invalid_bytes().into()
     }
 
     #[inline(always)]
     fn each(&self, cursor: &mut Cursor, mut on: impl FnMut(&Union, &mut lazy::Cursor)) {
-        on(&self.chars, &mut cursor.chars);
-        if let (Some(union), Some(cursor)) = (&self.bytes, &mut cursor.bytes) {
-            on(union, cursor);
-        }
+        on(&self.first, &mut cursor.first);
+        let more = cursor.more.iter_mut().flat_map(|more| more.iter_mut());
+        self.more
+            .iter()
+            .zip(more)
+            .for_each(|(union, cursor)| on(union, cursor));
     }
 }
 
 impl Union {
-    fn new(
-        space: Space,
-        patterns: Vec<Hir>,
-        members: &[usize],
-        table_bytes: usize,
-    ) -> Result<Union, TooManyClasses> {
-        Ok(Union::of(Nfa::new(space, &patterns)?, members, table_bytes))
-    }
-
-    fn of(nfa: Nfa, members: &[usize], table_bytes: usize) -> Union {
-        // Without patterns there is nothing to build, and nothing to reserve memory for.
-        let budget = if members.is_empty() { 0 } else { table_bytes };
-        Union {
-            lazy: Lazy::new(nfa, budget),
-            patterns: members.iter().map(|&index| index as u32).collect(),
-        }
+    fn new(part: Part, simplified: &[Simplified], budget: usize) -> Result<Union, TooManyClasses> {
+        let nfa = part.nfa(simplified)?;
+        Ok(Union {
+            lazy: match part.is_once {
+                true => Lazy::once(nfa, budget, part.patterns.len()),
+                false => Lazy::new(nfa, budget),
+            },
+            patterns: part.patterns.into_boxed_slice(),
+        })
     }
 
     #[inline]

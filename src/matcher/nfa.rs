@@ -6,7 +6,8 @@ use regex_syntax::hir::{Class, Hir, HirKind, Literal, Look, Repetition};
 use regex_syntax::utf8::Utf8Sequences;
 
 use super::alphabet::{Alphabet, Asked, Columns, Ranges, Space, TooManyClasses, byte_ranges};
-use super::tree::{Step, Tree};
+use super::gap::{Evidence, Gaps, evidence, is_single};
+use super::tree::{Cuts, Step, Tree};
 
 /// Index of a state.
 pub(crate) type StateId = u32;
@@ -22,6 +23,17 @@ pub(crate) enum State {
     Look { look: Look, next: StateId },
     /// The pattern with this index has matched.
     Match(u32),
+    /// The search goes on in the tail of this cut (an index into [`Nfa::cuts`]); a tail goes on itself.
+    Cut { cut: u32, next: StateId },
+}
+
+/// Where patterns are cut.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// Where the tail begins.
+    pub(crate) entry: StateId,
+    /// Whether the tail looks around, so that it matters what stands before.
+    pub(crate) has_look: bool,
 }
 
 /// The NFA of several patterns over one alphabet.
@@ -32,6 +44,7 @@ pub(crate) struct Nfa {
     pub(crate) sets: Vec<Columns>,
     /// Where patterns begin. Patterns with the same beginning share its states.
     pub(crate) starts: Vec<StateId>,
+    pub(crate) cuts: Vec<Cut>,
     pub(crate) alphabet: Alphabet,
     /// What look-around of these patterns asks about.
     pub(crate) asked: Asked,
@@ -45,31 +58,55 @@ impl Nfa {
     ///
     /// # Errors
     /// [`TooManyClasses`].
-    pub(crate) fn new(space: Space, patterns: &[Hir]) -> Result<Nfa, TooManyClasses> {
-        let mut builder = Builder {
-            space,
-            states: Vec::new(),
-            sets: Vec::new(),
-            ids: HashMap::new(),
-        };
-        let mut asked = Asked::default();
-        let mut has_look = false;
-        for pattern in patterns {
-            for look in pattern.properties().look_set().iter() {
-                has_look = true;
-                ask(&mut asked, look);
-            }
+    pub(crate) fn new(
+        space: Space,
+        patterns: &[Hir],
+        cuts: Option<Cuts<'_>>,
+    ) -> Result<Nfa, TooManyClasses> {
+        let mut builder = Builder::new(space, cuts);
+        let starts = builder.tree(&Tree::new(space, patterns, cuts));
+        builder.finish(patterns, starts)
+    }
+
+    /// The same without common beginnings, and to which pattern each state belongs.
+    pub(crate) fn apart(
+        space: Space,
+        patterns: &[Hir],
+        cuts: Option<Cuts<'_>>,
+    ) -> Result<(Nfa, Vec<u32>), TooManyClasses> {
+        let mut builder = Builder::new(space, cuts);
+        let (mut starts, mut owners) = (Vec::new(), Vec::new());
+        for (index, pattern) in patterns.iter().enumerate() {
+            let tree = Tree::of(space, [(index as u32, pattern)], cuts);
+            starts.extend(builder.tree(&tree));
+            owners.resize(builder.states.len(), index as u32);
         }
-        let starts = builder.tree(&Tree::new(space, patterns));
-        let (alphabet, sets) = Alphabet::new(space, &builder.sets, asked)?;
-        Ok(Nfa {
-            states: builder.states,
-            sets,
-            starts,
-            alphabet,
-            asked,
-            has_look,
-        })
+        Ok((builder.finish(patterns, starts)?, owners))
+    }
+
+    /// The patterns behind each cut.
+    pub(crate) fn behind_cuts(&self) -> Vec<Vec<u32>> {
+        let mut seen = vec![u32::MAX; self.states.len()];
+        let behind = |(cut, entry): (u32, StateId)| {
+            let (mut stack, mut patterns) = (vec![entry], Vec::new());
+            while let Some(state) = stack.pop() {
+                if std::mem::replace(&mut seen[state as usize], cut) == cut {
+                    continue;
+                }
+                match &self.states[state as usize] {
+                    State::Match(pattern) => patterns.push(*pattern),
+                    State::Split(next) => stack.extend_from_slice(next),
+                    State::Set { next, .. }
+                    | State::Look { next, .. }
+                    | State::Cut { next, .. } => stack.push(*next),
+                }
+            }
+            patterns.sort_unstable();
+            patterns.dedup();
+            patterns
+        };
+        let entries = self.cuts.iter().map(|cut| cut.entry);
+        (0..).zip(entries).map(behind).collect()
     }
 
     /// The same automaton, in which no state that a search begins in is ever entered again: what is in
@@ -81,7 +118,7 @@ impl Nfa {
             .iter()
             .map(|state| match state {
                 // The first symbol leads to the states as they are, and from there to no copy.
-                State::Set { .. } | State::Match(_) => state.clone(),
+                State::Set { .. } | State::Match(_) | State::Cut { .. } => state.clone(),
                 State::Split(to) => State::Split(to.iter().map(|next| next + shift).collect()),
                 State::Look { look, next } => State::Look {
                     look: *look,
@@ -134,14 +171,73 @@ fn ask(asked: &mut Asked, look: Look) {
     }
 }
 
+/// Which states lead to an assertion.
+fn looking(states: &[State]) -> Vec<bool> {
+    let mut looking = vec![false; states.len()];
+    // Loops are the only way forward, so a few rounds do.
+    let mut has_changed = true;
+    while std::mem::take(&mut has_changed) {
+        for (state, kind) in states.iter().enumerate() {
+            let is_looking = match kind {
+                State::Look { .. } => true,
+                State::Match(_) => false,
+                State::Set { next, .. } | State::Cut { next, .. } => looking[*next as usize],
+                State::Split(next) => next.iter().any(|&next| looking[next as usize]),
+            };
+            has_changed |= is_looking && !looking[state];
+            looking[state] = is_looking;
+        }
+    }
+    looking
+}
+
 struct Builder {
     space: Space,
+    gaps: Option<Gaps>,
+    cuts: Vec<StateId>,
     states: Vec<State>,
     sets: Vec<Ranges>,
     ids: HashMap<Ranges, u32>,
 }
 
 impl Builder {
+    fn new(space: Space, cuts: Option<Cuts<'_>>) -> Builder {
+        Builder {
+            space,
+            gaps: cuts.map(|cuts| cuts.gaps),
+            states: Vec::new(),
+            cuts: Vec::new(),
+            sets: Vec::new(),
+            ids: HashMap::new(),
+        }
+    }
+
+    fn finish(self, patterns: &[Hir], starts: Vec<StateId>) -> Result<Nfa, TooManyClasses> {
+        let mut asked = Asked::default();
+        let mut has_look = false;
+        for pattern in patterns {
+            for look in pattern.properties().look_set().iter() {
+                has_look = true;
+                ask(&mut asked, look);
+            }
+        }
+        let (alphabet, sets) = Alphabet::new(self.space, &self.sets, asked)?;
+        let looking = looking(&self.states);
+        let cuts = self.cuts.into_iter().map(|entry| Cut {
+            entry,
+            has_look: looking[entry as usize],
+        });
+        Ok(Nfa {
+            cuts: cuts.collect(),
+            states: self.states,
+            sets,
+            starts,
+            alphabet,
+            asked,
+            has_look,
+        })
+    }
+
     fn add(&mut self, state: State) -> StateId {
         self.states.push(state);
         self.states.len() as StateId - 1
@@ -189,6 +285,61 @@ impl Builder {
             (Step::Unit(code), Space::Chars) => self.add_set(vec![(*code, *code)], next),
             (Step::Unit(byte), Space::Bytes) => self.byte(*byte as u8, *byte as u8, next),
             (Step::Any(hir), _) => self.compile(hir, next),
+            (Step::Cutting(hir, before), _) => match self.gaps {
+                Some(gaps) => self.compile_cutting(hir, next, gaps, *before),
+                None => self.compile(hir, next),
+            },
+            (Step::Cut, _) => self.cut(next),
+        }
+    }
+
+    fn cut(&mut self, next: StateId) -> StateId {
+        let cut = self.cuts.len() as u32;
+        self.cuts.push(next);
+        self.add(State::Cut { cut, next })
+    }
+
+    /// Compiles a pattern with gaps inside that the search is cut before.
+    fn compile_cutting(
+        &mut self,
+        hir: &Hir,
+        next: StateId,
+        gaps: Gaps,
+        before: Evidence,
+    ) -> StateId {
+        if gaps.is_gap(hir, before) {
+            let entry = self.compile(hir, next);
+            return self.cut(entry);
+        }
+        match hir.kind() {
+            HirKind::Capture(capture) => self.compile_cutting(&capture.sub, next, gaps, before),
+            HirKind::Concat(subs) => {
+                let befores: Vec<Evidence> = subs
+                    .iter()
+                    .scan(before, |total, sub| {
+                        let before = *total;
+                        *total += evidence(sub);
+                        Some(before)
+                    })
+                    .collect();
+                let parts = subs.iter().zip(befores).rev();
+                parts.fold(next, |next, (sub, before)| {
+                    self.compile_cutting(sub, next, gaps, before)
+                })
+            }
+            HirKind::Alternation(subs) => {
+                let entries = subs
+                    .iter()
+                    .map(|sub| self.compile_cutting(sub, next, gaps, before))
+                    .collect();
+                self.add(State::Split(entries))
+            }
+            HirKind::Repetition(repetition) if is_single(repetition) => {
+                self.repetition_of(repetition, next, |builder, next| {
+                    builder.compile_cutting(&repetition.sub, next, gaps, before)
+                })
+            }
+            _ => self.compile(hir, next),
         }
     }
 
@@ -264,24 +415,35 @@ impl Builder {
     }
 
     fn repetition(&mut self, repetition: &Repetition, next: StateId) -> StateId {
-        let sub = &repetition.sub;
+        self.repetition_of(repetition, next, |builder, next| {
+            builder.compile(&repetition.sub, next)
+        })
+    }
+
+    /// Compiles a repetition of what `body` compiles.
+    fn repetition_of(
+        &mut self,
+        repetition: &Repetition,
+        next: StateId,
+        mut body: impl FnMut(&mut Builder, StateId) -> StateId,
+    ) -> StateId {
         let mut entry = next;
         let mut required = repetition.min;
         match repetition.max {
             None => {
                 let again = self.add(State::Split(Box::new([])));
-                let body = self.compile(sub, again);
-                self.states[again as usize] = State::Split(Box::new([body, next]));
-                entry = if required == 0 { again } else { body };
+                let once = body(self, again);
+                self.states[again as usize] = State::Split(Box::new([once, next]));
+                entry = if required == 0 { again } else { once };
                 required = required.saturating_sub(1);
             }
             Some(max) => {
                 for _ in repetition.min..max {
-                    let body = self.compile(sub, entry);
-                    entry = self.add(State::Split(Box::new([body, next])));
+                    let once = body(self, entry);
+                    entry = self.add(State::Split(Box::new([once, next])));
                 }
             }
         }
-        (0..required).fold(entry, |entry, _| self.compile(sub, entry))
+        (0..required).fold(entry, |entry, _| body(self, entry))
     }
 }

@@ -5,6 +5,9 @@
 //! yet leads there, and all of its own cells do too. So one test of one bit, on the OR of the ids of
 //! a whole block of steps, tells whether anything needs a closer look.
 //!
+//! A row has two cells more than columns: where a tail leads to that is woken once more, and what stands
+//! before the state or, where it reports something, where that is listed.
+//!
 //! This is the crate's one module with `unsafe`. The table is reserved whole, so that ids stay valid
 //! and readers need no lock, but is zeroed by the operating system page by page; and it is stepped
 //! without bounds checks.
@@ -24,12 +27,19 @@ impl StateId {
     pub(crate) fn bits(self) -> u32 {
         self.0
     }
+
+    /// The state of those bits; 0 stands for none, since it is the state that haystacks begin in.
+    pub(crate) fn of_bits(bits: u32) -> Option<StateId> {
+        (bits != 0).then_some(StateId(bits))
+    }
 }
 
 /// The transition table of one automaton.
 #[derive(Debug)]
 pub(crate) struct Table {
     cells: Box<[AtomicU32]>,
+    /// Lists of what states report, one after the other.
+    reports: Box<[AtomicU32]>,
     columns: usize,
     stride: usize,
     match_bit: u32,
@@ -50,24 +60,51 @@ pub(crate) struct Short {
     pub(crate) bits: u32,
     /// Its bytes, and zeros.
     pub(crate) padded: [u8; SHORT],
+    /// The columns of its bytes, and `STAY`.
+    columns: u128,
+    len: usize,
 }
+
+/// What entering a state reports, each list in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report<'a> {
+    /// What is certain whatever comes next.
+    pub(crate) now: &'a [AtomicU32],
+    /// What was there before the last symbol, and needed it to be certain.
+    pub(crate) late: &'a [AtomicU32],
+}
+
+impl Short {
+    /// Number of its bytes.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u32 {
+        self.len as u32
+    }
+}
+
+/// Cells of a row besides its columns.
+const EXTRA: usize = 2;
+
+/// Cells before the lists of a report: what stands before, and the lengths of the lists.
+const HEAD: usize = 3;
 
 /// Cells of a row are a multiple of this: half a cache line, so that rows waste little.
 const LINE: usize = 8;
 
 /// Rows that fit whatever the budget says: those of the states that matching begins in.
-const LEAST_ROWS: usize = 16;
+const LEAST_ROWS: usize = 32;
 
 impl Table {
     /// A table for states with that many columns, with room for `bytes` of rows that match and at
     /// least as many that do not.
     pub(crate) fn new(columns: usize, bytes: usize) -> Table {
-        let stride = columns.next_multiple_of(LINE);
+        let stride = (columns + EXTRA).next_multiple_of(LINE);
         let room = (bytes / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         let match_bit = room.next_power_of_two();
         let cells = reserve(match_bit + room);
         let table = Table {
             cells,
+            reports: reserve(room),
             columns,
             stride,
             match_bit: match_bit as u32,
@@ -124,9 +161,51 @@ impl Table {
         short::portable(self, columns, state, bytes)
     }
 
+    /// Steps another state over the bytes of a short delta; gives it and the ids on the way, ORed.
+    #[inline(always)]
+    pub(crate) fn along(&self, short: &Short, state: StateId) -> (StateId, u32) {
+        let other = short::steps(self, state, short.columns, short.padded, short.len);
+        (other.state, other.bits)
+    }
+
     /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here.
     pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
         self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
+    }
+
+    /// The state of a tail that is woken once more.
+    #[inline]
+    pub(crate) fn woken(&self, tail: StateId) -> StateId {
+        StateId(self.cells[tail.0 as usize + self.columns].load(Ordering::Acquire))
+    }
+
+    /// Publishes what [`Table::woken`] gives.
+    pub(crate) fn set_woken(&self, tail: StateId, to: StateId) {
+        self.cells[tail.0 as usize + self.columns].store(to.0, Ordering::Release);
+    }
+
+    /// The number of what stands before the state.
+    pub(crate) fn before(&self, state: StateId) -> u32 {
+        let about = self.about(state);
+        match self.is_special(state) {
+            true => self.reports[about as usize].load(Ordering::Relaxed),
+            false => about,
+        }
+    }
+
+    /// What entering the state reports, if it is special and not [`Table::unknown`].
+    pub(crate) fn report(&self, state: StateId) -> Report<'_> {
+        let about = self.about(state) as usize;
+        let length = |at: usize| self.reports[at].load(Ordering::Relaxed) as usize;
+        let (now, late) = (length(about + 1), length(about + 2));
+        let lists = &self.reports[about + HEAD..][..now + late];
+        let (now, late) = lists.split_at(now);
+        Report { now, late }
+    }
+
+    fn about(&self, state: StateId) -> u32 {
+        // Written before the state's id was published.
+        self.cells[state.0 as usize + self.columns + 1].load(Ordering::Relaxed)
     }
 
     /// Bytes of one row.
@@ -153,13 +232,14 @@ mod short {
 
     /// Steps the columns of a delta of `len` bytes; those beyond it are `STAY`.
     #[inline(always)]
-    fn steps(
+    pub(super) fn steps(
         table: &Table,
         state: StateId,
         columns: u128,
         padded: [u8; SHORT],
         len: usize,
     ) -> Short {
+        let all = columns;
         let (mut state, mut bits, mut columns, mut done) = (state, 0, columns, 0);
         loop {
             let block = columns as u32;
@@ -174,6 +254,8 @@ mod short {
                     state,
                     bits,
                     padded,
+                    columns: all,
+                    len,
                 };
             }
         }
@@ -252,6 +334,35 @@ mod short {
 pub(crate) struct Rows {
     free: usize,
     free_match: usize,
+    free_report: usize,
+}
+
+/// What a new row is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New<'a> {
+    /// The number of what stands before.
+    pub(crate) before: u32,
+    pub(crate) now: &'a [u32],
+    pub(crate) late: &'a [u32],
+}
+
+impl New<'_> {
+    fn is_special(&self) -> bool {
+        !self.now.is_empty() || !self.late.is_empty()
+    }
+
+    /// Cells of its report.
+    fn cells(&self) -> usize {
+        match self.is_special() {
+            true => HEAD + self.now.len() + self.late.len(),
+            false => 0,
+        }
+    }
+
+    /// Bytes of its report.
+    pub(crate) fn bytes(&self) -> usize {
+        self.cells() * size_of::<AtomicU32>()
+    }
 }
 
 impl Rows {
@@ -259,30 +370,49 @@ impl Rows {
         Rows {
             free: 0,
             free_match: table.match_bit as usize + table.stride,
+            free_report: 0,
         }
     }
 
     /// A new row whose transitions are all unknown, but that of column `STAY`; `None` where the table
     /// is full.
-    pub(crate) fn add(&mut self, table: &Table, is_match: bool) -> Option<StateId> {
-        let (free, end) = if is_match {
+    pub(crate) fn add(&mut self, table: &Table, new: New<'_>) -> Option<StateId> {
+        let (free, end) = if new.is_special() {
             (&mut self.free_match, table.cells.len())
         } else {
             (&mut self.free, table.match_bit as usize)
         };
-        if end - *free < table.stride {
+        let has_room =
+            end - *free >= table.stride && table.reports.len() - self.free_report >= new.cells();
+        if !has_room {
             return None;
         }
         let state = StateId(*free as u32);
         *free += table.stride;
         table.fill(state);
         table.set(state, STAY, state);
+        let about = match new.is_special() {
+            true => self.add_report(table, new),
+            false => new.before,
+        };
+        table.cells[state.0 as usize + table.columns + 1].store(about, Ordering::Relaxed);
         Some(state)
     }
 
-    /// Bytes of the rows handed out.
+    fn add_report(&mut self, table: &Table, new: New<'_>) -> u32 {
+        let about = self.free_report;
+        let head = [new.before, new.now.len() as u32, new.late.len() as u32];
+        for &value in head.iter().chain(new.now).chain(new.late) {
+            table.reports[self.free_report].store(value, Ordering::Relaxed);
+            self.free_report += 1;
+        }
+        about as u32
+    }
+
+    /// Bytes of the rows and reports handed out.
     pub(crate) fn bytes(&self, table: &Table) -> usize {
-        (self.free + self.free_match - table.match_bit as usize) * size_of::<AtomicU32>()
+        let rows = self.free + self.free_match - table.match_bit as usize;
+        (rows + self.free_report) * size_of::<AtomicU32>()
     }
 }
 

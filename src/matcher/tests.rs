@@ -8,7 +8,9 @@ use regex_automata::nfa::thompson::{self, pikevm::PikeVM};
 use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind};
 
+use super::gap::Gaps;
 use super::lanes::Tile;
+use super::plan::Spread;
 use super::*;
 use crate::limits::Limits;
 use crate::testing::{Random, pattern_text, sample, scale};
@@ -33,12 +35,41 @@ fn first_end(vm: &PikeVM, text: &[u8]) -> Option<usize> {
 }
 
 fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {
+    matcher_of(&parsed(patterns), table_bytes, Plan::USUAL)
+}
+
+fn parsed(patterns: &[&str]) -> Vec<Hir> {
     let limits = Limits::default();
-    let hirs: Vec<Hir> = patterns
-        .iter()
-        .map(|text| pattern::parse(text, &limits).expect(text))
-        .collect();
-    Matcher::new(&hirs, table_bytes).unwrap()
+    let parse = |text: &&str| pattern::parse(text, &limits).expect(text);
+    patterns.iter().map(parse).collect()
+}
+
+/// Every gap is cut, however narrow and wherever it is.
+const EVERY_GAP: Gaps = Gaps {
+    characters: 0,
+    repeats: 1,
+    evidence: 0,
+};
+
+/// Ways to lay out patterns: as usual, and forced.
+const PLANS: [Plan; 6] = [
+    Plan::USUAL,
+    plan(None, 1),
+    plan(Some(EVERY_GAP), 1),
+    plan(Some(EVERY_GAP), 2),
+    plan(None, 3),
+    plan(Some(EVERY_GAP), usize::MAX),
+];
+
+const fn plan(gaps: Option<Gaps>, unions: usize) -> Plan {
+    Plan {
+        gaps,
+        spread: Spread::InTurn(unions),
+    }
+}
+
+fn matcher_of(hirs: &[Hir], table_bytes: usize, plan: Plan) -> Matcher {
+    Matcher::planned(hirs, table_bytes, &[], plan).unwrap()
 }
 
 /// Runs the text cut at `cuts` (offsets in rising order).
@@ -50,10 +81,14 @@ fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
     let mut cursor = matcher.start();
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
-        matcher.push(&mut cursor, &text[from..to], |event| {
-            let decided = from + event.at + 1;
-            note(event.pattern, decided - event.back, decided);
-        });
+        let delta = &text[from..to];
+        let is_short = !delta.is_empty() && delta.len() <= SHORT;
+        if !is_short || matcher.push_short(&mut cursor, delta).is_none() {
+            matcher.push(&mut cursor, delta, |event| {
+                let decided = from + event.at + 1;
+                note(event.pattern, decided - event.back, decided);
+            });
+        }
         from = to;
     }
     matcher.finish(&mut cursor, |event| {
@@ -79,14 +114,25 @@ fn expected(vms: &[PikeVM], text: &[u8]) -> Vec<(u32, usize)> {
 
 /// Whole, byte by byte, and at every two-way cut.
 fn check_all_cuts(patterns: &[&str], text: &[u8], table_bytes: usize) {
+    let decided: Vec<Firsts> = PLANS
+        .map(|plan| check_plan(patterns, text, table_bytes, plan))
+        .into();
+    assert!(
+        decided.windows(2).all(|pair| pair[0] == pair[1]),
+        "{patterns:?} on {}: {decided:?}",
+        text.escape_ascii()
+    );
+}
+
+fn check_plan(patterns: &[&str], text: &[u8], table_bytes: usize, plan: Plan) -> Firsts {
     let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
-    let matcher = matcher(patterns, table_bytes);
+    let matcher = matcher_of(&parsed(patterns), table_bytes, plan);
     let whole = firsts(&matcher, text, &[]);
     let shown = text.escape_ascii().to_string();
     assert_eq!(
         ends(&whole),
         expected(&vms, text),
-        "{patterns:?} on {shown}"
+        "{patterns:?} on {shown}, {plan:?}"
     );
     let bytes: Vec<usize> = (1..text.len()).collect();
     assert_eq!(
@@ -98,9 +144,10 @@ fn check_all_cuts(patterns: &[&str], text: &[u8], table_bytes: usize) {
         assert_eq!(
             firsts(&matcher, text, &[cut]),
             whole,
-            "{patterns:?} on {shown}, cut at {cut}"
+            "{patterns:?} on {shown}, cut at {cut}, {plan:?}"
         );
     }
+    whole
 }
 
 #[test]
@@ -163,6 +210,74 @@ fn first_ends_are_those_of_regex_under_every_cut() {
 }
 
 #[test]
+fn gaps_of_every_kind_are_cut_without_a_trace() {
+    let cases: &[(&[&str], &[u8])] = &[
+        (&["a.*b.*c", "a.*c.*b", "(?s)a.*b.*c"], b"a-b a\nxc ba-c b"),
+        (&["^.*b", "(?m)^.*c", r"\A[^b]*a$"], b"xx\nb c"),
+        (&["a[^x]*b", "a[^x]+?c", "a[^x]*d"], b"aaxab--xa-c"),
+        (
+            &["a.{0,9}b", "a.{2,5}c", "a.{3,}d"],
+            b"a-b a--------c ac--d",
+        ),
+        (
+            &["(?:a.*b|c)x", "(?:(?:a|b.*c).*x)+y", "(?:a.*b|c.*d)*z"],
+            b"a-bx cy bcxy abcdz z",
+        ),
+        (
+            &[r"\ba\b.*\bb\b", r"a.*\Bb", r"\b.*\bé", r"a\b.*"],
+            "xa a—b ab é".as_bytes(),
+        ),
+        (
+            &["(?i)Ab.*cD", "(?i)k.*ſ", r"(?i)straße.*\w"],
+            "aB xxCd \u{212A}s STRASSE straẞe-e".as_bytes(),
+        ),
+        (
+            &[r"(?m)^a.*b$", r"(?mR)a.*$", r"(?m)a\n*^b", "(?mR)^.*x$"],
+            b"a-b\r\na\nb\nx\r",
+        ),
+        (
+            &["a.*b", r"a(?s-u:.)*b", r"a[^\n]*\b", r"a\B.*c"],
+            b"a\xFF\xE2\x82b a\xA9\xA9\nac",
+        ),
+        (&["ab.*c", "ab.*d", "ab.*", "a.*c", "a[^c]*d"], b"ab ab c d"),
+        (&["a.*?a.*?a", "(?:a.*){3}b", "(?:a.*b){2}"], b"a-a-a-b a b"),
+        (&["^a.*b", "^a", "^.c", "^(?:ab|ac)+d"], b"acacd b"),
+    ];
+    for (patterns, text) in cases {
+        let forced = matcher_of(&parsed(patterns), 0, plan(Some(EVERY_GAP), 1));
+        assert!(forced.sizes().any(|size| size.cuts > 0), "{patterns:?}");
+        for budget in [0, 2500, 1 << 20] {
+            check_all_cuts(patterns, text, budget);
+        }
+        for pattern in *patterns {
+            check_all_cuts(&[pattern], text, 1 << 20);
+        }
+    }
+}
+
+#[test]
+fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
+    let hirs = parsed(&["a.*b", "a.*c"]);
+    for gaps in [None, Some(EVERY_GAP)] {
+        for unions in [1, 2] {
+            let wanted = &[true, true];
+            let matcher = Matcher::planned(&hirs, 1 << 20, wanted, plan(gaps, unions)).unwrap();
+            let mut ends = Vec::new();
+            let mut cursor = matcher.start();
+            matcher.push(&mut cursor, b"a-bb-c\nb a b", |event| {
+                ends.push((event.pattern, event.at + 1 - event.back));
+            });
+            ends.sort_unstable();
+            assert_eq!(
+                ends,
+                [(0, 3), (0, 4), (0, 12), (1, 6)],
+                "{gaps:?}, {unions}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_plain_pattern_is_certain_at_its_last_byte_and_a_boundary_one_character_later() {
     let decided =
         |pattern, text: &str| firsts(&matcher(&[pattern], 1 << 20), text.as_bytes(), &[])[&0];
@@ -209,7 +324,8 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
     for group in 0..groups {
         let (patterns, hirs) = random_patterns(&mut random, 1 + group % 4);
         let budget = [0, 3000, 1 << 20][group % 3];
-        let mut matcher = Matcher::new(&hirs, budget).unwrap();
+        let plan = PLANS[group / 3 % PLANS.len()];
+        let mut matcher = matcher_of(&hirs, budget, plan);
         if group % 2 == 0 {
             matcher.set_tile(SMALL_TILE);
         }
@@ -220,7 +336,10 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
             pairs += patterns.len() as u64;
             matching += want.len() as u64;
             let whole = firsts(&matcher, &text, &[]);
-            let context = || format!("{patterns:?} on {}, budget {budget}", text.escape_ascii());
+            let context = || {
+                let text = text.escape_ascii();
+                format!("{patterns:?} on {text}, budget {budget}, {plan:?}")
+            };
             assert_eq!(ends(&whole), want, "{}", context());
             let bytes: Vec<usize> = (1..text.len()).collect();
             for cuts in [
@@ -316,7 +435,11 @@ fn every_small_pattern_on_every_small_text_under_every_cut() {
             refused += 1;
             continue;
         };
-        let matcher = Matcher::new(&[hir], 1 << 16).unwrap();
+        let cut_everywhere = plan(Some(EVERY_GAP), 1);
+        let matchers = [Plan::USUAL, cut_everywhere].map(|plan| {
+            let hir = hir.clone();
+            matcher_of(&[hir], 1 << 16, plan)
+        });
         let vm = [oracle(pattern)];
         for text in &texts {
             let want = expected(&vm, text);
@@ -324,14 +447,16 @@ fn every_small_pattern_on_every_small_text_under_every_cut() {
                 let cuts: Vec<usize> = (1..text.len())
                     .filter(|at| chosen >> (at - 1) & 1 == 1)
                     .collect();
-                let found = ends(&firsts(&matcher, text, &cuts));
-                assert_eq!(
-                    found,
-                    want,
-                    "{pattern} on {}, cut at {cuts:?}",
-                    text.escape_ascii()
-                );
-                cases += 1;
+                for matcher in &matchers {
+                    let found = ends(&firsts(matcher, text, &cuts));
+                    assert_eq!(
+                        found,
+                        want,
+                        "{pattern} on {}, cut at {cuts:?}",
+                        text.escape_ascii()
+                    );
+                    cases += 1;
+                }
             }
         }
     }
@@ -426,9 +551,10 @@ fn past_the_budget_memory_stays_flat_and_hits_stay_exact() {
     let cuts: Vec<usize> = (5..text.len()).step_by(5).collect();
     assert_eq!(ends(&firsts(&matcher, &text, &cuts)), expected(&vms, &text));
     let size = matcher.sizes().next().unwrap();
+    // Nearly every byte leads to a new state, so building them is given up, or the table is replaced.
     assert!(
-        size.generation > 0,
-        "the text no longer fills the table: {size:?}"
+        size.generation > 0 || size.states < 4096,
+        "the table takes all that the text asks for: {size:?}"
     );
     assert!(size.table_bytes + size.set_bytes <= 256 << 10, "{size:?}");
 }
@@ -444,13 +570,19 @@ fn threads_that_share_a_table_find_what_one_finds() {
             .map(|text| firsts(matcher, text, &[text.len() / 2]))
             .collect()
     };
-    for budget in [2000, 1 << 20] {
-        let alone = run(&Matcher::new(&hirs, budget).unwrap());
-        let shared = Matcher::new(&hirs, budget).unwrap();
+    let cases = [
+        (2000, PLANS[0]),
+        (1 << 20, PLANS[0]),
+        (9000, PLANS[2]),
+        (1 << 20, PLANS[3]),
+    ];
+    for (budget, plan) in cases {
+        let alone = run(&matcher_of(&hirs, budget, plan));
+        let shared = matcher_of(&hirs, budget, plan);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&shared))).collect();
             for thread in threads {
-                assert_eq!(thread.join().unwrap(), alone, "budget {budget}");
+                assert_eq!(thread.join().unwrap(), alone, "budget {budget}, {plan:?}");
             }
         });
     }
@@ -500,8 +632,8 @@ fn lanes_find_what_plain_steps_find() {
     for group in 0..scale(600) {
         let (patterns, hirs) = random_patterns(&mut random, 1 + group % 6);
         let mut matchers = [
-            Matcher::new(&hirs, 1 << 20).unwrap(),
-            Matcher::new(&hirs, 1 << 20).unwrap(),
+            matcher_of(&hirs, 1 << 20, PLANS[group % PLANS.len()]),
+            matcher_of(&hirs, 1 << 20, PLANS[group % PLANS.len()]),
         ];
         matchers[0].set_tile(plain_only);
         let stretch = 2 + random.below(9);

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 
-use regex_syntax::hir::{Class, Hir, HirKind};
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::alphabet::Space;
+use super::gap::{Evidence, Gaps, UNIT, evidence};
 
 /// The tree of several patterns; node 0 is its root, and every node comes before what it leads to.
 #[derive(Debug)]
@@ -31,33 +32,64 @@ pub(crate) enum Step {
     Unit(u32),
     /// Anything else.
     Any(Hir),
+    /// Something with gaps in it to cut before, and the evidence that stands before it.
+    Cutting(Hir, Evidence),
+    /// The search goes on in a tail.
+    Cut,
+}
+
+/// What is cut, and which patterns are not, whatever gaps they have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cuts<'a> {
+    pub(crate) gaps: Gaps,
+    /// By pattern; those beyond its end are cut.
+    pub(crate) whole: &'a [bool],
+}
+
+impl Cuts<'_> {
+    fn of(&self, pattern: u32) -> Option<Gaps> {
+        let is_whole = self.whole.get(pattern as usize) == Some(&true);
+        (!is_whole).then_some(self.gaps)
+    }
 }
 
 impl Tree {
     /// Patterns are named by their index.
-    pub(crate) fn new(space: Space, patterns: &[Hir]) -> Tree {
+    pub(crate) fn new(space: Space, patterns: &[Hir], cuts: Option<Cuts<'_>>) -> Tree {
+        let named = patterns.iter().enumerate();
+        Tree::of(space, named.map(|(index, hir)| (index as u32, hir)), cuts)
+    }
+
+    /// The tree of patterns with these names.
+    pub(crate) fn of<'a>(
+        space: Space,
+        patterns: impl IntoIterator<Item = (u32, &'a Hir)>,
+        cuts: Option<Cuts<'_>>,
+    ) -> Tree {
         let mut builder = Builder {
             space,
+            cuts,
             tree: Tree {
                 nodes: vec![Node::default()],
             },
             known: HashMap::new(),
         };
-        for (index, pattern) in patterns.iter().enumerate() {
-            builder.add(pattern, index as u32);
+        for (name, pattern) in patterns {
+            builder.add(pattern, name);
         }
         builder.tree
     }
 }
 
-struct Builder {
+struct Builder<'a> {
     space: Space,
+    cuts: Option<Cuts<'a>>,
     tree: Tree,
     /// Branches by node and fingerprint; the fingerprint alone proves nothing.
     known: HashMap<(u32, u64), Vec<u32>>,
 }
 
-impl Builder {
+impl Builder<'_> {
     fn add(&mut self, pattern: &Hir, index: u32) {
         match pattern.kind() {
             HirKind::Alternation(subs) => subs.iter().for_each(|sub| self.add(sub, index)),
@@ -65,6 +97,9 @@ impl Builder {
             _ => {
                 let mut steps = Vec::new();
                 flatten(self.space, pattern, &mut steps);
+                if let Some(gaps) = self.cuts.and_then(|cuts| cuts.of(index)) {
+                    cut(gaps, &mut steps);
+                }
                 let end = steps
                     .into_iter()
                     .fold(0, |node, step| self.branch(node, step));
@@ -94,6 +129,33 @@ impl Builder {
     }
 }
 
+/// Marks where the pattern is cut: before its first gap, and inside what comes before that.
+fn cut(gaps: Gaps, steps: &mut Vec<Step>) {
+    if steps.len() > 1 && is_start(&steps[0]) {
+        // What only the beginning of a haystack can match is a search of its own.
+        return steps.insert(1, Step::Cut);
+    }
+    let mut before: Evidence = 0;
+    for at in 0..steps.len() {
+        let Step::Any(hir) = &steps[at] else {
+            before += UNIT;
+            continue;
+        };
+        if gaps.is_gap(hir, before) {
+            return steps.insert(at, Step::Cut);
+        }
+        let behind = before + evidence(hir);
+        if gaps.is_inside(hir, before) {
+            steps[at] = Step::Cutting(hir.clone(), before);
+        }
+        before = behind;
+    }
+}
+
+fn is_start(step: &Step) -> bool {
+    matches!(step, Step::Any(hir) if matches!(hir.kind(), HirKind::Look(Look::Start)))
+}
+
 fn flatten(space: Space, hir: &Hir, out: &mut Vec<Step>) {
     match hir.kind() {
         HirKind::Empty => {}
@@ -114,6 +176,8 @@ fn fingerprint(step: &Step) -> u64 {
     match step {
         Step::Unit(code) => u64::from(*code),
         Step::Any(hir) => of_hir(hir) | 1 << 63,
+        Step::Cutting(hir, before) => of_hir(hir).rotate_left(9) ^ u64::from(*before) | 1 << 63,
+        Step::Cut => 1 << 62,
     }
 }
 
@@ -166,7 +230,7 @@ mod tests {
         ]
         .map(|text| regex_syntax::parse(text).unwrap())
         .into();
-        let tree = Tree::new(Space::Chars, &patterns);
+        let tree = Tree::new(Space::Chars, &patterns, None);
         let root = &tree.nodes[0];
         assert_eq!(root.branches.len(), 3, "f, a word, z: {root:?}");
         // f r o m space quote, then a and b with a quote each; the word, x and y; z; and the root.
@@ -194,7 +258,7 @@ mod tests {
     fn a_long_literal_is_no_deep_recursion() {
         let pattern = Hir::literal("a".repeat(1 << 16).into_bytes());
         assert_eq!(
-            Tree::new(Space::Chars, &[pattern]).nodes.len(),
+            Tree::new(Space::Chars, &[pattern], None).nodes.len(),
             (1 << 16) + 1
         );
     }

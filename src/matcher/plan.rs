@@ -1,0 +1,360 @@
+//! How patterns are laid out: which are cut, and which share an automaton.
+
+use regex_syntax::hir::Hir;
+
+use super::alphabet::{Space, TooManyClasses};
+use super::gap::Gaps;
+use super::lazy::Lazy;
+use super::nfa::{self, Nfa};
+use super::once::MOST_ONCE;
+use super::sample::{Trace, Trial};
+use super::tree::Cuts;
+
+/// A pattern as it is matched.
+#[derive(Debug)]
+pub(crate) struct Simplified {
+    pub(crate) hir: Hir,
+    /// Whether every end is wanted; such patterns are not cut.
+    pub(crate) wants_every_end: bool,
+}
+
+/// What is cut, and how patterns are spread. All are parameters, so that tests can force each way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Nothing is cut without.
+    pub(crate) gaps: Option<Gaps>,
+    pub(crate) spread: Spread,
+}
+
+/// Over how many automata patterns are spread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Spread {
+    /// As many as a sample of text shows to be good.
+    Sampled,
+    /// So many, in turn; each reports every pattern at least once and may stop then.
+    #[cfg(test)]
+    InTurn(usize),
+}
+
+/// The patterns of one automaton.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    /// Indexes of the patterns.
+    pub(crate) patterns: Vec<u32>,
+    pub(crate) space: Space,
+    pub(crate) gaps: Option<Gaps>,
+    /// By pattern of the part: not to be cut.
+    pub(crate) whole: Vec<bool>,
+    /// Whether each pattern is reported once; then none of them share a tail.
+    pub(crate) is_once: bool,
+}
+
+impl Part {
+    pub(crate) fn nfa(&self, simplified: &[Simplified]) -> Result<Nfa, TooManyClasses> {
+        let of = |&pattern: &u32| simplified[pattern as usize].hir.clone();
+        let patterns: Vec<Hir> = self.patterns.iter().map(of).collect();
+        let whole = &self.whole;
+        let cuts = self.gaps.map(|gaps| Cuts { gaps, whole });
+        match self.is_once {
+            true => Ok(Nfa::apart(self.space, &patterns, cuts)?.0),
+            false => Nfa::new(self.space, &patterns, cuts),
+        }
+    }
+}
+
+impl Plan {
+    pub(crate) const USUAL: Plan = Plan {
+        gaps: Some(Gaps::USUAL),
+        spread: Spread::Sampled,
+    };
+
+    /// The automata of these patterns. Those that can match single bytes of characters come last.
+    pub(crate) fn lay_out(&self, simplified: &[Simplified]) -> Result<Vec<Part>, TooManyClasses> {
+        let needs_bytes = |&pattern: &u32| nfa::needs_bytes(&simplified[pattern as usize].hir);
+        let all = 0..simplified.len() as u32;
+        let (bytes, chars): (Vec<u32>, Vec<u32>) = all.partition(needs_bytes);
+        let mut parts = Vec::new();
+        for (space, patterns) in [(Space::Chars, chars), (Space::Bytes, bytes)] {
+            if patterns.is_empty() {
+                continue;
+            }
+            let every_end = |&pattern: &u32| simplified[pattern as usize].wants_every_end;
+            let whole = patterns.iter().map(every_end).collect();
+            let part = Part {
+                patterns,
+                space,
+                gaps: self.gaps,
+                whole,
+                is_once: false,
+            };
+            match self.spread {
+                Spread::Sampled => part.sampled(simplified, &mut parts)?,
+                #[cfg(test)]
+                Spread::InTurn(unions) => parts.extend(part.in_turn(unions, simplified)),
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// Fewer patterns than that have an automaton of their own, whatever they do: planning would cost more.
+const FEW: usize = 128;
+
+/// States on the sample that one automaton may have: 5,000 rules of ordinary code patterns have fewer.
+const MANY: usize = 2000;
+
+// Not cutting what is alive most of the time did not help: CRS has 12.8 live tails at every byte of the
+// sample, and 409 ns a delta with all gaps cut; with those whole that live at more than 60 % of the bytes
+// 320 to 440, by the number of automata, and at more than 30 % twice to four times the states; at 10 %
+// the tables overflowed five times in 3 MB, and a delta took 7,389 ns (all on one busy machine).
+
+/// Patterns that are worth moving: those with the most states.
+const MOVED: usize = 120;
+
+/// Numbers of automata that are tried.
+const UNIONS: [usize; 5] = [1, 2, 3, 4, 6];
+
+/// Bytes that a table may take in which the sample is tried.
+const TRIAL_BYTES: usize = 32 << 20;
+
+impl Part {
+    /// Spreads the patterns as the sample shows to be good.
+    fn sampled(
+        self,
+        simplified: &[Simplified],
+        parts: &mut Vec<Part>,
+    ) -> Result<(), TooManyClasses> {
+        if self.patterns.len() < FEW {
+            parts.push(self);
+            return Ok(());
+        }
+        let nfa = self.nfa(simplified)?;
+        let behind = nfa.behind_cuts();
+        let trial = Trial::new(&Lazy::new(nfa, TRIAL_BYTES), self.patterns.len());
+        if trial.states <= MANY {
+            parts.push(self);
+            return Ok(());
+        }
+        let of = |&pattern: &u32| simplified[pattern as usize].hir.clone();
+        let hirs: Vec<Hir> = self.patterns.iter().map(of).collect();
+        let whole = &self.whole;
+        let trace = Trace::new(
+            self.space,
+            &hirs,
+            self.gaps.map(|gaps| Cuts { gaps, whole }),
+        )?;
+        let is_once = |index: usize| {
+            let wants_every_end = simplified[self.patterns[index] as usize].wants_every_end;
+            trial.is_common(index) && !wants_every_end
+        };
+        let common: Vec<usize> = (0..self.patterns.len()).filter(|&at| is_once(at)).collect();
+        let groups = groups(&behind, self.patterns.len());
+        let unions = Spreading::new(trace, &common, groups).best();
+        for members in unions {
+            parts.push(self.of(&members, false));
+        }
+        for members in common.chunks(MOST_ONCE) {
+            parts.push(self.of(members, true));
+        }
+        Ok(())
+    }
+
+    /// The part with these of its patterns.
+    fn of(&self, members: &[usize], is_once: bool) -> Part {
+        Part {
+            patterns: members.iter().map(|&index| self.patterns[index]).collect(),
+            space: self.space,
+            gaps: self.gaps,
+            whole: members.iter().map(|&index| self.whole[index]).collect(),
+            is_once,
+        }
+    }
+}
+
+/// By pattern: the first of those it shares a tail with.
+fn groups(behind: &[Vec<u32>], patterns: usize) -> Vec<usize> {
+    let mut groups: Vec<usize> = (0..patterns).collect();
+    for patterns in behind {
+        for pair in patterns.windows(2) {
+            let [first, second] = [root(&groups, pair[0]), root(&groups, pair[1])];
+            groups[first.max(second)] = first.min(second);
+        }
+    }
+    (0..patterns as u32)
+        .map(|pattern| root(&groups, pattern))
+        .collect()
+}
+
+fn root(groups: &[usize], pattern: u32) -> usize {
+    let mut at = pattern as usize;
+    while groups[at] != at {
+        at = groups[at];
+    }
+    at
+}
+
+/// Puts patterns whose states multiply into different automata.
+struct Spreading {
+    /// By symbol of the sample: the hash of what nearly all patterns are in, which stay together.
+    rest: Vec<u64>,
+    before: Vec<u64>,
+    /// Groups of patterns that are worth moving, and what they are in.
+    moved: Vec<(usize, Vec<(u32, u64)>)>,
+    /// By pattern: its group; `None` where it is elsewhere already.
+    group: Vec<Option<usize>>,
+    sums: Vec<u64>,
+    table: Vec<u32>,
+}
+
+impl Spreading {
+    fn new(trace: Trace, common: &[usize], groups: Vec<usize>) -> Spreading {
+        let is_free: Vec<bool> = {
+            let mut is_free = vec![true; groups.len()];
+            common.iter().for_each(|&pattern| is_free[pattern] = false);
+            is_free
+        };
+        let mut entries: Vec<Vec<(u32, u64)>> = vec![Vec::new(); groups.len()];
+        for (pattern, traced) in trace.patterns.into_iter().enumerate() {
+            if is_free[pattern] {
+                entries[groups[pattern]].extend(traced);
+            }
+        }
+        let mut moved: Vec<(usize, Vec<(u32, u64)>)> = entries.into_iter().enumerate().collect();
+        moved.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
+        let mut rest = trace.before.clone();
+        for (_, entries) in moved.drain(MOVED.min(moved.len())..) {
+            add(&mut rest, &entries);
+        }
+        let group = groups.iter().zip(is_free);
+        let mut spreading = Spreading {
+            rest,
+            before: trace.before,
+            moved,
+            group: group
+                .map(|(&group, is_free)| is_free.then_some(group))
+                .collect(),
+            sums: Vec::new(),
+            table: Vec::new(),
+        };
+        spreading.order();
+        spreading
+    }
+
+    /// What makes the most states for the longest time is placed first.
+    fn order(&mut self) {
+        let mut moved = std::mem::take(&mut self.moved);
+        moved.sort_by_cached_key(|(_, entries)| {
+            let mut alone = self.before.clone();
+            add(&mut alone, entries);
+            std::cmp::Reverse(self.distinct(&alone, &[]) * entries.len())
+        });
+        self.moved = moved;
+    }
+
+    /// The automata, as indexes of patterns, in the number that promises to be the cheapest.
+    fn best(mut self) -> Vec<Vec<usize>> {
+        let (mut best, mut least) = (Vec::new(), f64::MAX);
+        for unions in UNIONS {
+            let (places, states) = self.place(unions);
+            let cost = cost(unions, states);
+            if cost < least {
+                (best, least) = (places, cost);
+            }
+        }
+        let mut unions: Vec<Vec<usize>> = Vec::new();
+        let union_of = |group: usize| {
+            let place = self.moved.iter().position(|(moved, _)| *moved == group);
+            place.map_or(0, |place| best[place])
+        };
+        for (pattern, group) in self.group.iter().enumerate() {
+            if let Some(group) = *group {
+                let union = union_of(group);
+                unions.resize(unions.len().max(union + 1), Vec::new());
+                unions[union].push(pattern);
+            }
+        }
+        unions.retain(|members| !members.is_empty());
+        unions
+    }
+
+    /// Places each group where it makes the fewest states more; gives the places and all states.
+    fn place(&mut self, unions: usize) -> (Vec<usize>, usize) {
+        let mut sums = vec![self.before.clone(); unions];
+        sums[0].clone_from(&self.rest);
+        let mut states: Vec<usize> = sums.iter().map(|sums| self.distinct(sums, &[])).collect();
+        let moved = std::mem::take(&mut self.moved);
+        let mut places = Vec::with_capacity(moved.len());
+        for (_, entries) in &moved {
+            let with = sums.iter().map(|sums| self.distinct(sums, entries));
+            let with: Vec<usize> = with.collect();
+            let more = |union: &usize| with[*union].saturating_sub(states[*union]);
+            let union = (0..unions).min_by_key(more).expect("there is one at least");
+            states[union] = with[union];
+            add(&mut sums[union], entries);
+            places.push(union);
+        }
+        self.moved = moved;
+        (places, states.iter().sum())
+    }
+
+    /// Number of different values of `sums` with `entries` added.
+    fn distinct(&mut self, sums: &[u64], entries: &[(u32, u64)]) -> usize {
+        self.sums.clear();
+        self.sums.extend_from_slice(sums);
+        add(&mut self.sums, entries);
+        // A hash table of the upper halves, at most half full; equal halves of different sums are rare.
+        let size = (2 * sums.len()).next_power_of_two();
+        self.table.clear();
+        self.table.resize(size, 0);
+        let mut distinct = 0;
+        for &sum in &self.sums {
+            let half = (sum >> 32) as u32 | 1;
+            let mut slot = sum as usize & (size - 1);
+            while self.table[slot] != half && self.table[slot] != 0 {
+                slot = (slot + 1) & (size - 1);
+            }
+            distinct += usize::from(self.table[slot] == 0);
+            self.table[slot] = half;
+        }
+        distinct
+    }
+}
+
+fn add(sums: &mut [u64], entries: &[(u32, u64)]) {
+    for &(at, hash) in entries {
+        sums[at as usize] = sums[at as usize].wrapping_add(hash);
+    }
+}
+
+/// Nanoseconds a delta, roughly: what one more automaton costs against what falling out of the caches
+/// does. Both were measured on one machine.
+fn cost(unions: usize, states: usize) -> f64 {
+    5.0 * unions as f64 + 14.0 * (states.max(MANY) as f64 / MANY as f64).log2()
+}
+
+#[cfg(test)]
+impl Part {
+    fn in_turn(self, unions: usize, simplified: &[Simplified]) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        for (index, pattern) in self.patterns.into_iter().enumerate() {
+            if index < unions {
+                parts.push(Part {
+                    space: self.space,
+                    gaps: self.gaps,
+                    ..Part::default()
+                });
+            }
+            let part = &mut parts[index % unions];
+            part.patterns.push(pattern);
+            part.whole.push(self.whole[index]);
+        }
+        // The first counts invalid bytes, so it is stepped to the end.
+        for part in parts.iter_mut().skip(1) {
+            let is_once = |&pattern: &u32| !simplified[pattern as usize].wants_every_end;
+            if part.patterns.iter().all(is_once) {
+                part.is_once = part.patterns.len() <= MOST_ONCE;
+            }
+        }
+        parts
+    }
+}
