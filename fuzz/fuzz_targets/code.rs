@@ -9,11 +9,14 @@ use view::piece::{Language, Regions, Tag};
 use view::{Seen, pieces};
 
 const LANGUAGES: [&str; 13] = [
-    "rust", "go", "tsx", "c", "java", "css", "json", "python", "bash", "toml", "yaml", "sql", "html",
+    "rust", "go", "tsx", "c", "java", "css", "json", "python", "bash", "toml", "yaml", "sql",
+    "html",
 ];
 
 fuzz_target!(|data: &[u8]| {
-    let [cuts, language, text @ ..] = data else { return };
+    let [cuts, language, text @ ..] = data else {
+        return;
+    };
     let language = LANGUAGES[usize::from(*language) % LANGUAGES.len()];
     let tag = Tag {
         regions: Regions::CODE,

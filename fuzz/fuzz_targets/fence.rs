@@ -9,7 +9,9 @@ use view::fence::Markdown;
 use view::{Seen, pieces};
 
 fuzz_target!(|data: &[u8]| {
-    let [cuts, bounds, text @ ..] = data else { return };
+    let [cuts, bounds, text @ ..] = data else {
+        return;
+    };
     let held = usize::from(*bounds) + 16;
     let read = |size: usize| {
         let (mut markdown, mut seen) = (Markdown::with_limits(held, held / 16), Seen::default());

@@ -29,7 +29,8 @@ impl Sink for Seen {
         for (index, &byte) in piece.bytes.iter().enumerate() {
             let (start, end) = (piece.start(index), piece.end(index));
             assert!(start < end && end <= piece.decided(index));
-            self.bytes.push((byte, tag, start, end, piece.decided(index)));
+            self.bytes
+                .push((byte, tag, start, end, piece.decided(index)));
         }
     }
 

@@ -242,6 +242,7 @@ fn mark(node: Node<'_>, text: &[u8], letters: &mut [u8]) {
         | "raw_string_literal"
         | "char_literal"
         | "template_string"
+        | "template_literal_type"
         | "interpreted_string_literal"
         | "rune_literal"
         | "raw_string"

@@ -39,7 +39,7 @@ mod line;
 #[path = "fence/span.rs"]
 mod span;
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use super::piece::{Held, Language, Piece, Place, Regions, Sink, Tag};
 use line::{Line, Phase};
@@ -149,12 +149,19 @@ impl Markdown {
             last: &mut last,
         };
         let mut rest = piece;
+        // Most deltas are a few words of a line.
+        if self.line.phase == Phase::Prose && self.spans.is_idle() {
+            let plain = memchr2(b'\n', b'`', rest.bytes).unwrap_or(rest.bytes.len());
+            self.spans.pass(&rest.bytes[..plain]);
+            out.take(self.text(), rest.slice(0..plain));
+            rest = rest.slice(plain..rest.bytes.len());
+        }
         while !rest.bytes.is_empty() {
             let used = match self.line.phase {
                 Phase::Prose | Phase::Heading | Phase::Code | Phase::Omit => {
                     self.flow(rest, &mut out)
                 }
-                _ => self.head(rest.slice(0..1), &mut out),
+                _ => self.head(rest, &mut out),
             };
             rest = rest.slice(used..rest.bytes.len());
         }

@@ -177,7 +177,9 @@ pub(crate) struct Tag {
 /// all of them and between which there is no [`cut`](Self::cut). Bytes that belong to no haystack (fences,
 /// markers of added lines) are not handed on at all; a marker that is left out does not end a run.
 pub(crate) trait Sink {
-    /// The pieces from here on have that tag; `at` is where in the part it begins.
+    /// The pieces from here on have that tag; `at` is where in the part it begins. A haystack of regions that
+    /// it lacks ends here, even if another turn follows at once: so two strings next to each other are two,
+    /// and what is around them is still one.
     fn turn(&mut self, tag: Tag, at: u64, decided: u64);
 
     /// Takes the next piece, at least one byte.

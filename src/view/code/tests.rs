@@ -295,3 +295,19 @@ fn nesting_is_bounded() {
     let seen = read("rust", &[hashes.as_bytes()]);
     assert!(picture(hashes.as_bytes(), &seen).contains("sss-"));
 }
+
+#[test]
+fn a_byte_is_certain_as_soon_as_it_can_be() {
+    let decided = |language: &str, text: &str| -> Vec<u64> {
+        let seen = read(language, &[text.as_bytes()]);
+        let bytes = seen.iter().filter_map(|one| match *one {
+            Seen::Byte { end, decided, .. } => Some(decided - end),
+            _ => None,
+        });
+        bytes.collect()
+    };
+    assert_eq!(decided("rust", "a/b // c"), [0, 1, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(decided("rust", "'a' &'b c"), [2, 1, 0, 0, 0, 2, 1, 0, 0]);
+    assert_eq!(decided("html", "<!--a<b"), [3, 2, 1, 0, 0, 0, 0]);
+    assert_eq!(decided("python", "\"\"\"a\"\"\""), [0; 7]);
+}

@@ -124,32 +124,50 @@ impl Line {
 /// What stands for a byte that begins nothing.
 const OTHER: u8 = b'x';
 
+/// Whether no block but a paragraph begins with that byte.
+fn begins_nothing(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte >= 0x80 || b"|(){}[]<\"'/:;,.!?@$%^&\\".contains(&byte)
+}
+
 impl Markdown {
-    /// Takes one byte of a line whose kind is not known.
-    pub(super) fn head(&mut self, byte: Piece<'_>, out: &mut Out<impl Sink>) -> usize {
-        let decided = byte.decided(0);
-        if self.line.held.bytes().len() >= self.held {
+    /// Takes one byte, or several blanks, of a line whose kind is not known.
+    pub(super) fn head(&mut self, rest: Piece<'_>, out: &mut Out<impl Sink>) -> usize {
+        let (byte, decided) = (rest.bytes[0], rest.decided(0));
+        let room = self.held.saturating_sub(self.line.held.bytes().len());
+        if room == 0 {
             self.undecided(decided, out);
             return 0;
         }
-        let returned = std::mem::take(&mut self.line.returned);
-        match byte.bytes[0] {
-            b'\n' => {}
-            _ if returned => {
-                // The carriage return alone is like any other character.
-                self.step(OTHER, decided, out);
-                if self.is_known() {
-                    return 0;
-                }
+        if std::mem::take(&mut self.line.returned) && byte != b'\n' {
+            // The carriage return alone is like any other character.
+            self.step(OTHER, decided, out);
+            if self.is_known() {
+                return 0;
             }
-            _ => {}
         }
-        self.line.held.push(byte);
-        match byte.bytes[0] {
+        match byte {
+            b' ' if self.line.phase == Phase::Blank => return self.spaces(rest, room),
+            // What the line is does not depend on more than that byte.
+            _ if self.line.phase == Phase::Blank && begins_nothing(byte) => {
+                self.block(byte, decided, out);
+                return 0;
+            }
+            _ => self.line.held.push(rest.slice(0..1)),
+        }
+        match byte {
             b'\r' => self.line.returned = true,
-            byte => self.step(byte, decided, out),
+            _ => self.step(byte, decided, out),
         }
         1
+    }
+
+    fn spaces(&mut self, rest: Piece<'_>, room: usize) -> usize {
+        let spaces = rest.bytes.iter().take(room).take_while(|&&b| b == b' ');
+        let count = spaces.count();
+        self.line.held.push(rest.slice(0..count));
+        self.line.column += count;
+        self.line.no_rule = self.line.no_rule.saturating_sub(count);
+        count
     }
 
     fn is_known(&self) -> bool {

@@ -66,6 +66,16 @@ impl Spans {
         }
     }
 
+    /// Whether nothing waits, and text without backticks goes on as it is.
+    pub(super) fn is_idle(&self) -> bool {
+        self.runs.is_empty() && !self.endless
+    }
+
+    /// Text without backticks went on as it is.
+    pub(super) fn pass(&mut self, bytes: &[u8]) {
+        self.escaping = ends_escaping(bytes, self.escaping);
+    }
+
     /// Takes the next stretch of text.
     pub(super) fn take(&mut self, piece: Piece<'_>, tags: Tags, out: &mut Out<impl Sink>) {
         let mut rest = piece;

@@ -661,3 +661,44 @@ impl Markdown {
         self.line.waits() + self.spans.waits() + self.blanks.held.bytes().len()
     }
 }
+
+/// How many bytes had come when each of the bytes that are handed on was certain.
+fn decided(text: &str, markdown: Markdown) -> Vec<(u64, u64)> {
+    let seen = read(&[text.as_bytes()], markdown);
+    let bytes = seen.iter().filter_map(|one| match *one {
+        Seen::Byte { start, decided, .. } => Some((start, decided)),
+        _ => None,
+    });
+    bytes.collect()
+}
+
+#[test]
+fn a_byte_is_certain_as_soon_as_it_can_be() {
+    // The first backtick may open a span until the second; what is behind that is plain.
+    let span = [(0, 1), (1, 2), (3, 6), (5, 6), (6, 7)];
+    assert_eq!(
+        decided("a `b` c", Markdown::new())[..3],
+        [(0, 1), (1, 2), (3, 6)]
+    );
+    assert_eq!(decided("a `b` c", Markdown::new())[3..], span[3..]);
+    // It may no longer when the paragraph has ended.
+    assert_eq!(
+        decided("`b\n\nc", Markdown::new()),
+        [(0, 4), (1, 4), (2, 4), (3, 4), (4, 5)]
+    );
+    // A marker of a list may be a rule, until it is not; blanks may be before anything.
+    assert_eq!(decided("- a", Markdown::new()), [(0, 3), (1, 3), (2, 3)]);
+    assert_eq!(decided(" a", Markdown::new()), [(0, 2), (1, 2)]);
+    // Code is certain at once, but for what may close it.
+    assert_eq!(
+        decided("```\na\n``b", Markdown::new()),
+        [(4, 5), (5, 6), (6, 9), (7, 9), (8, 9)]
+    );
+}
+
+#[test]
+fn a_run_that_was_waited_for_too_long_is_text_and_a_backslash_behind_it_still_counts() {
+    let seen = read(&[b"`ab\\`c`d"], Markdown::with_limits(4, 4));
+    let ours = ours(b"`ab\\`c`d", &seen);
+    assert_eq!(ours.bytes, [Some(Regions::PROSE); 8]);
+}
