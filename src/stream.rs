@@ -120,6 +120,10 @@ pub struct Counters {
     /// Lines of edits that were taken for added or removed before that was certain, because too much text
     /// would have had to wait.
     pub released_edits: u64,
+    /// Runs of combining marks so long that they were folded in stretches.
+    pub overlong_folds: u64,
+    /// Commands of a shell that were nested too deep or too long to be taken apart whole.
+    pub cut_commands: u64,
 }
 
 /// What the parts of a stream found: the hits of the current call, and text kept for each hit.

@@ -17,7 +17,7 @@ mod unicode;
 
 use std::ops::BitOr;
 
-use super::piece::{Held, Piece, Place, Sink, Tag};
+use super::piece::{Held, Piece, Place};
 
 /// Most characters that wait for the next one that begins anew. A base with more marks than this is
 /// folded in stretches of as many, each by itself, and [counted](Fold::overlong).
@@ -353,33 +353,4 @@ fn ascii_run(bytes: &[u8]) -> usize {
         * 32;
     let rest = &bytes[blocks..];
     blocks + rest.iter().take_while(|byte| byte.is_ascii()).count()
-}
-
-/// A [`Fold`] between a view and what reads it: every haystack is folded by itself.
-#[derive(Debug)]
-pub(crate) struct Folding<'f, S> {
-    pub(crate) fold: &'f mut Fold,
-    pub(crate) next: &'f mut S,
-}
-
-impl<S: Sink> Sink for Folding<'_, S> {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
-        self.fold
-            .finish(decided.max(at), &mut |piece| self.next.take(piece));
-        self.next.turn(tag, at, decided);
-    }
-
-    fn take(&mut self, piece: Piece<'_>) {
-        self.fold.push(piece, &mut |piece| self.next.take(piece));
-    }
-
-    fn cut(&mut self, end: u64, decided: u64) {
-        self.fold
-            .finish(decided.max(end), &mut |piece| self.next.take(piece));
-        self.next.cut(end, decided);
-    }
-
-    fn file(&mut self, path: &str, decided: u64) {
-        self.next.file(path, decided);
-    }
 }

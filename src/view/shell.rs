@@ -60,6 +60,13 @@ pub(crate) struct ShellCounters {
     pub(crate) long_scripts: u64,
 }
 
+impl ShellCounters {
+    /// All of them.
+    pub(crate) fn total(&self) -> u64 {
+        self.too_deep + self.cut + self.long_scripts
+    }
+}
+
 /// The view of one part.
 #[derive(Clone, Debug)]
 pub(crate) struct Shell {

@@ -139,6 +139,14 @@ impl Views {
             counters.long_paths += edits.long_paths;
             counters.released_edits += edits.released + edits.long_lines + edits.forgotten;
         }
+        let folds = self
+            .readers
+            .iter()
+            .filter_map(|reader| reader.fold.as_ref());
+        counters.overlong_folds += folds.map(Fold::overlong).sum::<u64>();
+        if let Some(shell) = &self.shell {
+            counters.cut_commands += shell.counters().total();
+        }
     }
 
     /// Those that see all of a haystack, only folded.

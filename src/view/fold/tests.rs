@@ -357,37 +357,3 @@ fn names_are_those_of_the_rule_language() {
     assert_eq!(Folds::named("nfc"), None);
     assert!(Folds::default().is_empty());
 }
-
-/// Notes what arrives, as a reader of folded text would.
-#[derive(Default)]
-struct Notes(Vec<String>);
-
-impl Sink for Notes {
-    fn turn(&mut self, _: Tag, at: u64, _: u64) {
-        self.0.push(format!("turn {at}"));
-    }
-    fn take(&mut self, piece: Piece<'_>) {
-        self.0
-            .push(String::from_utf8_lossy(piece.bytes).into_owned());
-    }
-    fn cut(&mut self, end: u64, _: u64) {
-        self.0.push(format!("cut {end}"));
-    }
-}
-
-#[test]
-fn nothing_waits_past_the_end_of_a_haystack() {
-    let mut fold = Fold::new(all_folds().pop().unwrap());
-    let mut notes = Notes::default();
-    let mut folding = Folding {
-        fold: &mut fold,
-        next: &mut notes,
-    };
-    folding.take(Piece::verbatim(b"A", 0));
-    folding.cut(1, 1);
-    folding.take(Piece::verbatim(b"B", 2));
-    folding.turn(Tag::default(), 3, 3);
-    folding.take(Piece::verbatim(b"\xC3", 3));
-    folding.cut(4, 4);
-    assert_eq!(notes.0, ["a", "cut 1", "b", "turn 3", "\u{FFFD}", "cut 4"]);
-}

@@ -334,9 +334,11 @@ fn what_is_redacted_never_leaves_under_any_split() {
 
 #[test]
 fn conditions_reach_over_parts_of_a_message_by_their_order_of_opening() {
-    let mut following = Condition::default();
-    following.sequence = vec![Pattern::literal("plan"), Pattern::literal("done")];
-    following.within = Some(Within::Message);
+    let following = Condition {
+        sequence: vec![Pattern::literal("plan"), Pattern::literal("done")],
+        within: Some(Within::Message),
+        ..Condition::default()
+    };
     let pack = pack(rule(following));
     let mut stream = pack.stream();
     let (first, second) = (PartId(3), PartId(1));

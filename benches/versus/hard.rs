@@ -10,17 +10,29 @@
 
 #![allow(missing_docs)] // a bench has no public items worth documenting
 
-#[allow(dead_code)] // shared with `versus`, which uses all of it
-#[path = "versus/hyperscan.rs"]
+// Shared with `versus`, which uses all of them.
+#[path = "../common/mod.rs"]
+mod common;
+#[allow(dead_code)]
+mod duel;
+#[allow(dead_code)]
 mod hyperscan;
-#[path = "common/text.rs"]
-mod text;
+#[allow(dead_code)]
+mod ours;
+#[allow(dead_code)]
+mod report;
+#[allow(dead_code)]
+mod sets;
+#[allow(dead_code)]
+mod targets;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hyperscan::{Library, SINGLE_MATCH};
-use ttsr::{AutomatonSize, Channel, Pack, PartId, Pattern, PatternKind, Rule, Stream};
+use common::text::Text;
+use duel::Engine;
+use hyperscan::Library;
+use ttsr::{AutomatonSize, Channel, Pack, PartId, Pattern, Rule, Stream};
 
 const SETS: [&str; 4] = ["uap-core", "recog", "kingfisher", "crs"];
 
@@ -42,14 +54,14 @@ fn main() {
         println!("skipped: TTSR_CORPUS is not set");
         return;
     };
-    let library = Library::load();
+    let library = Library::all().into_iter().next();
     if library.is_none() {
         println!("libhs.so.5 is not installed (Debian: libvectorscan-dev): our figures alone");
     }
     let wanted = std::env::args()
         .skip(1)
         .find(|argument| !argument.starts_with('-'));
-    let text = text::Text::new(&corpus);
+    let text = Text::new(&corpus);
     println!(
         "{} bytes in {} deltas",
         text.bytes.len(),
@@ -67,7 +79,7 @@ fn main() {
     }
 }
 
-fn measure(set: &str, corpus: &Path, text: &text::Text, library: Option<&Library>) {
+fn measure(set: &str, corpus: &Path, text: &Text, library: Option<&Library>) {
     let patterns = loadable(&corpus.join("rules").join(format!("{set}.jsonl")));
     let started = Instant::now();
     let pack = pack(&patterns);
@@ -106,12 +118,11 @@ fn versus(
     library: &Library,
     patterns: &[String],
     ours: &[Option<u64>],
-    text: &text::Text,
+    text: &Text,
 ) -> Option<f64> {
     let accepted = library.accepted(patterns.to_vec());
-    let database = library.compile(&accepted, SINGLE_MATCH);
-    let first = text.truncated(FIRST).deltas;
-    let probe = database.time(&text.bytes, &first, 1);
+    let [_, mut database] = library.compile_all(&accepted);
+    let probe = database.seconds(&text.truncated(FIRST), 1);
     if probe * text.bytes.len() as f64 / FIRST as f64 > PATIENCE {
         println!(
             "the other engine takes {:.1} s for the first MB of this set",
@@ -119,7 +130,7 @@ fn versus(
         );
         return None;
     }
-    let theirs = database.firsts(&text.bytes, &text.deltas, accepted.len());
+    let theirs = database.firsts(text).expect("it knows ends");
     let mut differ = 0;
     for (pattern, their) in accepted.iter().zip(&theirs) {
         let index = patterns.iter().position(|known| known == pattern);
@@ -129,7 +140,7 @@ fn versus(
     if differ > 0 {
         println!("{differ} of {} first ends differ", accepted.len());
     }
-    Some(database.time(&text.bytes, &text.deltas, 1))
+    Some(database.seconds(text, 1))
 }
 
 /// The patterns of a set that load.
@@ -144,10 +155,7 @@ fn loadable(file: &Path) -> Vec<String> {
 }
 
 fn rule(number: usize, text: &str) -> Rule {
-    let pattern = Pattern {
-        kind: PatternKind::Regex,
-        text: text.to_owned(),
-    };
+    let pattern = Pattern::regex(text);
     let mut rule = Rule::new(format!("hard/p{number:05}"), vec![pattern]);
     rule.description = "A pattern of the set".to_owned();
     rule.on = vec![Channel::Text];
@@ -168,7 +176,7 @@ fn open(pack: &Pack) -> Stream {
     stream
 }
 
-fn time(pack: &Pack, text: &text::Text, cuts: &[u32]) -> f64 {
+fn time(pack: &Pack, text: &Text, cuts: &[u32]) -> f64 {
     let mut stream = open(pack);
     let mut hits = 0;
     let started = Instant::now();
@@ -182,7 +190,7 @@ fn time(pack: &Pack, text: &text::Text, cuts: &[u32]) -> f64 {
 }
 
 /// The first end of each pattern.
-fn firsts(pack: &Pack, text: &text::Text) -> Vec<Option<u64>> {
+fn firsts(pack: &Pack, text: &Text) -> Vec<Option<u64>> {
     let mut firsts = vec![None; pack.rules().len()];
     let mut stream = open(pack);
     for delta in text.deltas() {
