@@ -11,10 +11,11 @@ mod snapshot;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::pack::Pack;
 use crate::rule::{Action, Channel, Mode};
-use crate::stream::Stream;
+use crate::stream::{Pasts, Stream};
 use crate::verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict, rank};
 pub use check::Checked;
 use ledger::Ledger;
@@ -78,6 +79,8 @@ pub struct Session {
     /// What shadow rules would have done.
     shadow: Ledger,
     decisions: Vec<Decision>,
+    /// What replies left to later ones.
+    pasts: Pasts,
 }
 
 impl Session {
@@ -96,6 +99,7 @@ impl Session {
             live: Ledger::new(rules),
             shadow: Ledger::new(rules),
             decisions: Vec::new(),
+            pasts: Pasts::new(),
         };
         session.scope();
         session
@@ -108,6 +112,7 @@ impl Session {
         self.retries = 0;
         self.live.begin_turn();
         self.shadow.begin_turn();
+        self.pasts.values_mut().for_each(|past| past.turn = 0);
     }
 
     /// The turn it is: how many have begun.
@@ -189,6 +194,31 @@ impl Session {
         self.judge(stream)
     }
 
+    /// Ends the reply: closes the parts that are open, decides what rules wanted the whole reply for, and
+    /// counts for the turn and the session what was matched in it, unless it was cut. See
+    /// [`Stream::finish`].
+    pub fn finish(&mut self, stream: &mut Stream) -> Verdict {
+        self.decisions.clear();
+        let _ = stream.finish();
+        let verdict = self.judge(stream);
+        if !stream.is_cut() {
+            let pasts = stream.pasts().into_iter();
+            let placed = pasts.filter_map(|(rule, past)| {
+                let place = self.place(stream.generation(), rule)?;
+                Some((RuleId(u32::try_from(place).ok()?), past))
+            });
+            self.pasts = placed.collect();
+        }
+        verdict
+    }
+
+    /// Time has passed. See [`Stream::tick`].
+    pub fn tick(&mut self, stream: &mut Stream, now: Duration) -> Verdict {
+        self.decisions.clear();
+        let _ = stream.tick(now);
+        self.judge(stream)
+    }
+
     /// Every decision of the last call, in the order in which they were made; the suppressed ones too.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
@@ -230,7 +260,8 @@ impl Session {
     }
 
     fn new_stream(&self, excluded: Option<Arc<[bool]>>) -> Stream {
-        Stream::new(self.pack.clone(), self.attempts).in_session(self.generation, excluded)
+        let pasts = self.pasts.clone();
+        Stream::new(self.pack.clone(), self.attempts).in_session(self.generation, excluded, pasts)
     }
 
     /// Works out which rules the origin puts out of scope.
@@ -245,6 +276,12 @@ impl Session {
                 *place = place.and_then(|place| places[place]);
             }
         }
+        let pasts = std::mem::take(&mut self.pasts).into_iter();
+        let placed = pasts.filter_map(|(rule, past)| {
+            let place = places.get(rule.index()).copied()??;
+            Some((RuleId(u32::try_from(place).ok()?), past))
+        });
+        self.pasts = placed.collect();
         self.retired.push_back(places);
         if self.retired.len() > RETIRED {
             self.retired.pop_front();

@@ -3,20 +3,23 @@
 //! It knows nothing of policy (what happens after a hit, and how often): that is `session`.
 
 mod part;
+mod past;
 mod window;
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::limits::OnLimit;
 use crate::matcher::Cursor;
 use crate::pack::{MessageValues, Pack, render_message};
-use crate::rule::{Channel, Rule};
+use crate::rule::{Channel, Per, Rule};
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
 use part::Part;
 use part::condition::Book;
 use part::judge::Queued;
+pub(crate) use past::{Past, Pasts};
 
 /// The mutable state of one attempt: feed it deltas, it gives hits.
 ///
@@ -145,6 +148,10 @@ struct Found {
     /// Conditions that are decided on the whole reply.
     book: Book,
     redactions: Vec<Redaction>,
+    /// What earlier replies left.
+    pasts: Pasts,
+    /// The time told last.
+    now: Duration,
 }
 
 /// Number of matches of a rule.
@@ -206,12 +213,48 @@ impl Stream {
     }
 
     /// As a session makes it: the number of its pack, and for each rule whether it is out of scope.
-    pub(crate) fn in_session(self, generation: u32, excluded: Option<Arc<[bool]>>) -> Stream {
+    pub(crate) fn in_session(
+        mut self,
+        generation: u32,
+        excluded: Option<Arc<[bool]>>,
+        pasts: Pasts,
+    ) -> Stream {
+        self.found.pasts = pasts;
         Stream {
             generation,
             excluded,
             ..self
         }
+    }
+
+    /// What later replies are to know of this one and those before.
+    pub(crate) fn pasts(&self) -> Pasts {
+        let mut pasts = self.found.pasts.clone();
+        for counted in &self.found.counts {
+            let count = self
+                .pack
+                .compound(counted.rule)
+                .and_then(|known| known.count);
+            if count.is_some_and(|count| matches!(count.per, Per::Turn | Per::Session)) {
+                let past = pasts.entry(counted.rule).or_default();
+                past.turn += counted.matches;
+                past.session += counted.matches;
+            }
+        }
+        pasts
+    }
+
+    /// Time has passed: `now` is any clock that never goes back, the same for the whole stream. Gives the
+    /// hits of rules that bound time. Deltas are taken to come at the time told last.
+    pub fn tick(&mut self, now: Duration) -> Hits<'_> {
+        self.found.hits.clear();
+        self.found.now = self.found.now.max(now);
+        if !self.is_cut {
+            for part in &mut self.parts {
+                part.tick(&self.pack, &mut self.found);
+            }
+        }
+        self.hits()
     }
 
     /// Bytes of matching state that a part carries from delta to delta: for each haystack that is being
@@ -522,7 +565,9 @@ impl Stream {
             return None;
         }
         let order = self.parts.len() as u32;
-        self.parts.push(Part::new(&self.pack, part, channel, order));
+        let now = self.found.now;
+        self.parts
+            .push(Part::new(&self.pack, part, channel, order, now));
         self.latest = (self.parts.len() - 1) as u32;
         Some(self.latest as usize)
     }

@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     let [which, size, text @ ..] = data else {
         return;
     };
-    let known = KnownNames::new(["known"]);
+    let known = std::sync::Arc::new(KnownNames::new(["known"]));
     let languages = ["rust", "toml", "ts", "python", "go"];
     let language = Language::new(languages[usize::from(*which) % languages.len()]);
     let circles = CycleLimits {
@@ -48,7 +48,7 @@ fuzz_target!(|data: &[u8]| {
     same(|| Alike::new(near), text, size);
     same(|| Leak::new(LeakLimits::default()), text, size);
     same(|| Script::new(few), text, size);
-    same(|| UnknownName::new(&known, language), text, size);
+    same(|| UnknownName::new(known.clone(), language), text, size);
     let _ = Call::new("tool", text);
 });
 

@@ -16,6 +16,7 @@ use super::words::Sketch;
 use super::{Detector, Found};
 use crate::testing::{Random, scale};
 use crate::view::piece::{Language, Piece};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a detector finds in a text that comes in those pieces.
@@ -516,13 +517,14 @@ fn unknown_names_are_the_same_under_every_cut() {
         "\"",
         "import ",
     ];
-    let known = KnownNames::new(["serde", "known"]);
+    let known = Arc::new(KnownNames::new(["serde", "known"]));
     let mut random = Random::new(0x10B);
     let (mut cases, mut hits) = (0, 0);
     while cases < scale(160_000) as u64 {
         let text = glue(&mut random, &PARTS, 6);
         let language = Language::new(random.pick(&["rust", "toml", "ts", "python", "go", "text"]));
-        let run = |cuts: &[usize]| found_in(UnknownName::new(&known, language), &text, cuts);
+        let run =
+            |cuts: &[usize]| found_in(UnknownName::new(Arc::clone(&known), language), &text, cuts);
         let (found, count) = under_every_cut(&mut random, &text, run);
         cases += count;
         hits += u64::from(!found.is_empty());
@@ -532,10 +534,14 @@ fn unknown_names_are_the_same_under_every_cut() {
 
 #[test]
 fn names_are_read_as_each_language_writes_them() {
-    let known = KnownNames::new(["serde-json", "Known", "github.com/real/module"]);
+    let known = Arc::new(KnownNames::new([
+        "serde-json",
+        "Known",
+        "github.com/real/module",
+    ]));
     let names = |language: &str, text: &str| -> Vec<String> {
         let found = found_in(
-            UnknownName::new(&known, Language::new(language)),
+            UnknownName::new(Arc::clone(&known), Language::new(language)),
             text.as_bytes(),
             &[],
         );
@@ -744,7 +750,12 @@ fn what_a_byte_costs() {
     ]
     .concat();
     let cuts: Vec<usize> = (1..text.len() / 5).map(|at| at * 5).collect();
-    let known = KnownNames::new(["regex_syntax", "aho_corasick", "toml", "serde"]);
+    let known = Arc::new(KnownNames::new([
+        "regex_syntax",
+        "aho_corasick",
+        "toml",
+        "serde",
+    ]));
     let text = text.as_bytes();
     assert_eq!(
         found_in(Cycle::new(CycleLimits::default()), text, &cuts),
@@ -760,7 +771,7 @@ fn what_a_byte_costs() {
         []
     );
     // Modules that are declared in another file are not known here.
-    let names = UnknownName::new(&known, Language::new("rust"));
+    let names = UnknownName::new(Arc::clone(&known), Language::new("rust"));
     let names = found_in(names, text, &cuts);
     assert!(names.len() < 30, "{names:?}");
     let mut limit = Limit::new(Bounds::default(), Duration::ZERO);

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::std_names::{GO, NODE, PYTHON, RUST};
 use super::{Detector, Found};
@@ -64,8 +65,8 @@ impl Kind {
 
 /// Finds imports of unknown names in one run of code.
 #[derive(Clone, Debug)]
-pub(crate) struct UnknownName<'k> {
-    known: &'k KnownNames,
+pub(crate) struct UnknownName {
+    known: Arc<KnownNames>,
     kind: Option<Kind>,
     line: Held,
     /// Inside `import (` of Go, or a section of dependencies of a manifest.
@@ -74,9 +75,9 @@ pub(crate) struct UnknownName<'k> {
     own: BTreeSet<String>,
 }
 
-impl<'k> UnknownName<'k> {
+impl UnknownName {
     /// For code of that language; for one whose imports are not known nothing is ever found.
-    pub(crate) fn new(known: &'k KnownNames, language: Option<Language>) -> UnknownName<'k> {
+    pub(crate) fn new(known: Arc<KnownNames>, language: Option<Language>) -> UnknownName {
         UnknownName {
             known,
             kind: language.and_then(Kind::of),
@@ -215,7 +216,7 @@ impl<'k> UnknownName<'k> {
     }
 }
 
-impl Detector for UnknownName<'_> {
+impl Detector for UnknownName {
     fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
         if self.kind.is_none() {
             return;
@@ -236,7 +237,7 @@ impl Detector for UnknownName<'_> {
     }
 }
 
-impl UnknownName<'_> {
+impl UnknownName {
     fn keep(&mut self, piece: Piece<'_>) {
         let room = LINE
             .saturating_sub(self.line.bytes().len())

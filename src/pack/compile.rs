@@ -1,21 +1,28 @@
 //! The last step of loading: checked rules become automata, conditions and scopes.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use regex_automata::meta::Regex;
 use regex_automata::util::captures::Captures;
 use regex_automata::util::syntax;
 use regex_syntax::hir::Hir;
 
+use crate::detect::cycle::CycleLimits;
+use crate::detect::doom_loop::LoopLimits;
 use crate::detect::entropy::Entropy;
+use crate::detect::limit::Bounds;
+use crate::detect::script::{Languages, ScriptLimits, Scripts};
+use crate::detect::unknown_name::KnownNames;
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
 use crate::matcher::confirm::Confirm;
 use crate::matcher::pattern;
 use crate::matcher::{Matcher, Span, TooManyClasses};
+use crate::pack::Allow;
 use crate::rule::{
-    Action, Capture, Channel, Condition, Count, Pattern, PatternKind, Region, Rule, Severity,
-    Within,
+    Action, Capture, Channel, Condition, Count, Pattern, PatternKind, Region, Rule, Script,
+    Severity, Within,
 };
 use crate::verdict::RuleId;
 use crate::view::fold::{Folds, fold_text};
@@ -31,6 +38,17 @@ pub(crate) struct Compiled {
     pub(crate) scopes: Vec<Scope>,
     /// By rule: what is more than that one of its patterns matches.
     pub(crate) compounds: Vec<Option<Box<Compound>>>,
+    /// By rule: where its hits do not count.
+    pub(crate) allowed: Vec<Vec<Allowed>>,
+}
+
+/// Where hits of a rule do not count: all that is given must hold.
+#[derive(Debug)]
+pub(crate) struct Allowed {
+    pub(crate) tools: Option<ToolScope>,
+    pub(crate) paths: Option<PathScope>,
+    /// Texts of the match.
+    pub(crate) text: Option<globset::GlobSet>,
 }
 
 /// The rules of one channel, by what their patterns see of it.
@@ -40,8 +58,28 @@ pub(crate) struct ChannelRules {
     pub(crate) raw: ViewRules,
     /// Those that see some of it, or see it folded.
     pub(crate) views: Box<[ViewRules]>,
+    /// Rules that no pattern says.
+    pub(crate) watches: Box<[Watched]>,
     /// Whether some rule here has a path scope, so that paths in tool input are worth reading.
     pub(crate) reads_paths: bool,
+}
+
+/// A rule whose condition is a detector's.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) rule: RuleId,
+    pub(crate) what: What,
+}
+
+/// What a detector is to find.
+#[derive(Debug)]
+pub(crate) enum What {
+    Repetition(CycleLimits),
+    Leak,
+    Script(ScriptLimits),
+    UnknownName(Arc<KnownNames>),
+    Limit(Bounds),
+    DoomLoop(LoopLimits),
 }
 
 /// What patterns see of a haystack.
@@ -139,6 +177,8 @@ pub(crate) struct Compound {
     pub(crate) last: Option<u32>,
     pub(crate) count: Option<Count>,
     pub(crate) redacts: bool,
+    /// Whether some texts of a match are allowed.
+    is_allowed_by_text: bool,
 }
 
 /// What a condition is decided on.
@@ -197,7 +237,11 @@ pub(crate) enum Big {
 }
 
 /// Compiles rules that are checked and final; they keep their order: a [`RuleId`] is an index.
-pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBig> {
+pub(crate) fn compile(
+    rules: &[Rule],
+    allows: &[Allow],
+    limits: &Limits,
+) -> Result<Compiled, TooBig> {
     let mut states = 0usize;
     let mut parsed = Vec::with_capacity(rules.len());
     for (rule, Rule { condition, .. }) in rules.iter().enumerate() {
@@ -224,10 +268,25 @@ pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBi
         })
     });
     let scopes = scopes.collect::<Result<_, _>>()?;
-    let compounds: Vec<_> = rules.iter().map(Compound::of).collect();
+    let mut allowed: Vec<Vec<Allowed>> = rules.iter().map(|_| Vec::new()).collect();
+    for allow in allows {
+        for rule in &allow.rules {
+            let made = Allowed::new(allow).map_err(|error| TooBig {
+                rule: rule.index(),
+                what: Big::Scope(error),
+            });
+            allowed[rule.index()].push(made?);
+        }
+    }
+    // Where only some texts are allowed, a rule wants more than its first match.
+    let by_text = |index: usize| allowed[index].iter().any(|allow| allow.text.is_some());
+    let rules_by_index = rules.iter().enumerate();
+    let compounds: Vec<_> = rules_by_index
+        .map(|(index, rule)| Compound::of(rule, by_text(index)))
+        .collect();
     let mut channels = Channel::ALL.map(|_| None);
     for (rules_of, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let new = ChannelRules::new(channel, rules, &parsed, &compounds, limits);
+        let new = ChannelRules::new(channel, rules, &parsed, &compounds, &allowed, limits);
         *rules_of = new.map_err(|TooManyClasses| TooBig {
             rule: rules.len() - 1,
             what: Big::Classes,
@@ -237,6 +296,7 @@ pub(crate) fn compile(rules: &[Rule], limits: &Limits) -> Result<Compiled, TooBi
         channels,
         scopes,
         compounds,
+        allowed,
     })
 }
 
@@ -250,16 +310,20 @@ impl ChannelRules {
         rules: &[Rule],
         parsed: &[Vec<Hir>],
         compounds: &[Option<Box<Compound>>],
+        allowed: &[Vec<Allowed>],
         limits: &Limits,
     ) -> Result<Option<ChannelRules>, TooManyClasses> {
         let mut builders = vec![ViewBuilder::default()];
+        let mut watches = Vec::new();
         let mut reads_paths = false;
         for (index, rule) in rules.iter().enumerate() {
             if !rule.on.contains(&channel) {
                 continue;
             }
-            reads_paths |= !rule.paths.is_empty();
+            let by_path = |allow: &Allowed| allow.paths.is_some();
+            reads_paths |= !rule.paths.is_empty() || allowed[index].iter().any(by_path);
             let id = RuleId(index as u32);
+            watches.extend(What::of(&rule.condition).map(|what| Watched { rule: id, what }));
             let roles = match &compounds[index] {
                 None => Roles::Plain,
                 Some(_) => Roles::Whole,
@@ -272,7 +336,7 @@ impl ChannelRules {
                 }
             }
         }
-        if builders.iter().all(ViewBuilder::is_empty) {
+        if watches.is_empty() && builders.iter().all(ViewBuilder::is_empty) {
             return Ok(None);
         }
         let views = builders
@@ -282,6 +346,7 @@ impl ChannelRules {
         Ok(Some(ChannelRules {
             raw: views.remove(0),
             views: views.into_boxed_slice(),
+            watches: watches.into_boxed_slice(),
             reads_paths,
         }))
     }
@@ -292,11 +357,13 @@ impl ChannelRules {
 
     /// The rules that read the channel; one may come more than once.
     pub(crate) fn rules(&self) -> impl Iterator<Item = RuleId> {
-        self.all().flat_map(|view| {
-            let plain = view.patterns.iter().map(|pattern| pattern.rule);
-            let spans = view.spans.iter().flat_map(|spans| &spans.patterns);
-            plain.chain(spans.map(|pattern| pattern.rule))
-        })
+        self.all()
+            .flat_map(|view| {
+                let plain = view.patterns.iter().map(|pattern| pattern.rule);
+                let spans = view.spans.iter().flat_map(|spans| &spans.patterns);
+                plain.chain(spans.map(|pattern| pattern.rule))
+            })
+            .chain(self.watches.iter().map(|watched| watched.rule))
     }
 
     /// Every matcher.
@@ -308,16 +375,86 @@ impl ChannelRules {
     }
 
     /// Whether rules here want regions from that view.
-    pub(crate) fn wants(&self, source: Source) -> bool {
-        self.views
-            .iter()
-            .any(|view| view.sight.source == Some(source))
+    pub(crate) fn wants(&self, source: Source, is_tool_input: bool) -> bool {
+        let mut views = self.views.iter();
+        let mut watches = self.watches.iter();
+        views.any(|view| view.sight.source == Some(source))
+            || watches.any(|watched| watched.what.source(is_tool_input) == Some(source))
     }
 
     /// Whether any rule reads text as it is.
     pub(crate) fn is_raw_only(&self) -> bool {
-        self.views.is_empty() && self.raw.spans.is_empty()
+        self.views.is_empty() && self.watches.is_empty() && self.raw.spans.is_empty()
     }
+}
+
+impl What {
+    fn of(condition: &Condition) -> Option<What> {
+        if let Some(repetition) = condition.repetition {
+            let (least, most) = repetition.unit_chars;
+            return Some(What::Repetition(CycleLimits {
+                unit_chars: (least as usize, most as usize),
+                times: repetition.times as usize,
+                ..CycleLimits::default()
+            }));
+        }
+        if condition.leak {
+            return Some(What::Leak);
+        }
+        if let Some(script) = &condition.script {
+            return Some(What::Script(script_limits(script)));
+        }
+        if let Some(names) = &condition.unknown_name {
+            let known = KnownNames::new(names.known.iter().map(String::as_str));
+            return Some(What::UnknownName(Arc::new(known)));
+        }
+        if let Some(bound) = condition.limit {
+            let time = |millis: Option<u64>| millis.map(Duration::from_millis);
+            return Some(What::Limit(Bounds {
+                bytes: bound.bytes,
+                lines: bound.lines,
+                deltas: bound.deltas,
+                tokens: bound.tokens,
+                time: time(bound.millis),
+                first: None,
+                stall: time(bound.stall_millis),
+            }));
+        }
+        condition.doom_loop.map(|doom| {
+            What::DoomLoop(LoopLimits {
+                times: doom.times,
+                differing: doom.differing as usize,
+                ..LoopLimits::default()
+            })
+        })
+    }
+
+    /// The view that it reads behind; none: it reads text as it is.
+    pub(crate) fn source(&self, is_tool_input: bool) -> Option<Source> {
+        match self {
+            What::Limit(_) | What::DoomLoop(_) => None,
+            What::UnknownName(_) if is_tool_input => Some(Source::Edits),
+            _ if is_tool_input => None,
+            _ => Some(Source::Markdown),
+        }
+    }
+}
+
+fn script_limits(script: &Script) -> ScriptLimits {
+    let named = script.expect.iter();
+    let scripts = named.clone().filter_map(|name| Scripts::named(name));
+    let languages = named.filter_map(|name| Languages::named(name));
+    let languages = languages.fold(Languages::default(), |all, one| all | one);
+    let mut limits = ScriptLimits {
+        scripts: scripts.fold(Scripts::default(), |all, one| all | one),
+        languages,
+        ..ScriptLimits::default()
+    };
+    if languages != Languages::default() {
+        // The languages that are told apart are written in it.
+        limits.scripts = limits.scripts | Scripts::LATIN;
+    }
+    limits
 }
 
 /// What is wanted of the matches of a rule's patterns.
@@ -515,7 +652,7 @@ fn whole(condition: &Condition, pattern: &Pattern) -> String {
 
 impl Compound {
     /// None where a match of one of the patterns is all there is to it.
-    fn of(rule: &Rule) -> Option<Box<Compound>> {
+    fn of(rule: &Rule, is_allowed_by_text: bool) -> Option<Box<Compound>> {
         let condition = &rule.condition;
         let is_plain = condition.all.is_empty()
             && condition.sequence.is_empty()
@@ -525,6 +662,7 @@ impl Compound {
             && !condition.line
             && condition.count.is_none()
             && condition.capture.is_none()
+            && !is_allowed_by_text
             && !rule.holds();
         if is_plain {
             return None;
@@ -543,6 +681,7 @@ impl Compound {
             last: condition.last,
             count: condition.count,
             redacts: rule.action == Action::Redact,
+            is_allowed_by_text,
         }))
     }
 
@@ -557,7 +696,35 @@ impl Compound {
 
     /// Whether more than its first match in a part is wanted.
     pub(crate) fn wants_all(&self) -> bool {
-        self.redacts || self.count.is_some()
+        self.redacts || self.count.is_some() || self.is_allowed_by_text
+    }
+}
+
+impl Allowed {
+    fn new(allow: &Allow) -> Result<Allowed, globset::Error> {
+        let mut text = globset::GlobSetBuilder::new();
+        for glob in &allow.text {
+            let mut glob = globset::GlobBuilder::new(glob);
+            text.add(
+                glob.case_insensitive(true)
+                    .literal_separator(false)
+                    .build()?,
+            );
+        }
+        Ok(Allowed {
+            tools: match allow.tools.is_empty() {
+                true => None,
+                false => Some(ToolScope::new(&allow.tools)?),
+            },
+            paths: match allow.paths.is_empty() {
+                true => None,
+                false => Some(PathScope::new(&allow.paths)?),
+            },
+            text: match allow.text.is_empty() {
+                true => None,
+                false => Some(text.build()?),
+            },
+        })
     }
 }
 

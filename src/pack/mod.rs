@@ -38,10 +38,11 @@ use crate::verdict::RuleId;
 use check::{Check, Loaded};
 #[cfg(feature = "lookaround")]
 pub(crate) use compile::Confirms;
-use compile::{Big, Compiled, TooBig};
 pub(crate) use compile::{
-    ChannelRules, Compound, Extent, Role, Scope, Source, SpanPattern, SpanRules, ViewRules,
+    Allowed, ChannelRules, Compound, Extent, Role, Scope, Source, SpanPattern, SpanRules,
+    ViewRules, Watched, What,
 };
+use compile::{Big, Compiled, TooBig};
 use diagnostic::code;
 pub(crate) use message::{MessageValues, render as render_message};
 
@@ -215,6 +216,11 @@ impl Pack {
         self.inner.compiled.channels[channel as usize].as_ref()
     }
 
+    /// Where hits of a rule do not count.
+    pub(crate) fn allowed(&self, rule: RuleId) -> &[Allowed] {
+        &self.inner.compiled.allowed[rule.index()]
+    }
+
     /// The condition of a rule, where it is more than that one of its patterns matches.
     pub(crate) fn compound(&self, rule: RuleId) -> Option<&Compound> {
         self.inner.compiled.compounds[rule.index()].as_deref()
@@ -285,8 +291,8 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
         return Err(LoadError::new(report.into_diagnostics()));
     }
     let root = root.map(|root| root.to_string_lossy().into_owned());
-    let compiled =
-        compile::compile(&rules, &limits).map_err(|error| too_big(&error, &rules, &limits))?;
+    let compiled = compile::compile(&rules, &allows, &limits)
+        .map_err(|error| too_big(&error, &rules, &limits))?;
     let warnings = report.into_diagnostics();
     Ok(Pack {
         inner: Arc::new(Inner {

@@ -8,6 +8,7 @@ use super::ledger::{Acts, Ledger};
 use super::{Origin, Session};
 use crate::pack::Pack;
 use crate::rule::{Mode, Rule};
+use crate::stream::Past;
 use crate::verdict::RuleId;
 
 /// The state of a session, to be written down with serde and taken up again with [`Pack::restore`].
@@ -57,6 +58,9 @@ struct Kept {
     hash: u64,
     live: Acts,
     shadow: Acts,
+    /// What replies left to later ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    past: Option<Past>,
 }
 
 /// A rule whose state was dropped, because the pack has it no more or has another one of that name.
@@ -77,9 +81,10 @@ impl Session {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let ledgers = self.live.acts.iter().zip(&self.shadow.acts);
-        let rules = self.pack.rules().iter().zip(ledgers);
-        let acted = rules
-            .filter(|(_, (live, shadow))| [**live, **shadow] != [Acts::default(), Acts::default()]);
+        let rules = (0..).map(RuleId).zip(self.pack.rules()).zip(ledgers);
+        let acted = rules.filter(|((id, _), (live, shadow))| {
+            [**live, **shadow] != [Acts::default(), Acts::default()] || self.pasts.contains_key(id)
+        });
         Snapshot {
             version: VERSION,
             turn: self.turn,
@@ -88,11 +93,12 @@ impl Session {
             mode: self.mode,
             origin: self.origin.clone(),
             rules: acted
-                .map(|(rule, (live, shadow))| Kept {
+                .map(|((id, rule), (live, shadow))| Kept {
                     id: rule.id.clone(),
                     hash: content_hash(rule),
                     live: *live,
                     shadow: *shadow,
+                    past: self.pasts.get(&id).cloned(),
                 })
                 .collect(),
         }
@@ -163,6 +169,9 @@ impl Pack {
                 Some(place) => {
                     session.live.acts[place] = kept.live;
                     session.shadow.acts[place] = kept.shadow;
+                    if let (Some(past), Ok(id)) = (&kept.past, u32::try_from(place)) {
+                        session.pasts.insert(RuleId(id), past.clone());
+                    }
                 }
                 None => lost.push(Lost::new(&kept.id, self)),
             }

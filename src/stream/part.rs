@@ -3,18 +3,22 @@
 //! `haystack` reads for first ends, `spans` for whole matches, `reader` for both; `input` takes tool input
 //! apart; `views` finds the haystacks of regions; `condition` and `judge` make hits of matches.
 
+use std::time::Duration;
+
 use super::{Counters, Found, Quote};
 use crate::matcher::SHORT;
 use crate::pack::{ChannelRules, Pack};
 use crate::rule::Channel;
 use crate::verdict::PartId;
 use crate::view::piece::Piece;
+use bounds::Bounds;
 use haystack::Haystack;
 use input::Json;
 use judge::{Judge, Scoped};
 use reader::Reader;
 use views::Views;
 
+mod bounds;
 pub(super) mod condition;
 #[cfg(feature = "lookaround")]
 mod confirm;
@@ -24,6 +28,7 @@ pub(super) mod judge;
 mod reader;
 mod spans;
 mod views;
+mod watch;
 
 /// A part, from its opening to its close. What a delta touches comes first, in two cache lines.
 #[derive(Debug)]
@@ -34,6 +39,7 @@ pub(super) struct Part {
     delivered: u64,
     view: View,
     scoped: Scoped,
+    bounds: Option<Box<Bounds>>,
     /// Which part it is, in the order of their opening.
     order: u32,
     /// Bytes that were said to be decided.
@@ -63,8 +69,15 @@ struct Whole {
 
 impl Part {
     /// `order` parts were opened before.
-    pub(super) fn new(pack: &Pack, id: PartId, channel: Channel, order: u32) -> Part {
-        let view = match pack.channel(channel) {
+    pub(super) fn new(
+        pack: &Pack,
+        id: PartId,
+        channel: Channel,
+        order: u32,
+        now: Duration,
+    ) -> Part {
+        let rules = pack.channel(channel);
+        let view = match rules {
             None => View::Unwatched,
             Some(rules) if channel == Channel::ToolInput => {
                 View::Json(Box::new(Json::new(rules, pack.limits())))
@@ -72,7 +85,7 @@ impl Part {
             Some(rules) if rules.is_raw_only() => View::Text(Haystack::new(&rules.raw)),
             Some(rules) => View::Whole(Box::new(Whole {
                 reader: Reader::new(&rules.raw),
-                views: Views::new(rules),
+                views: Views::new(rules, false),
             })),
         };
         let scoped = Scoped::new(channel == Channel::ToolInput);
@@ -82,6 +95,7 @@ impl Part {
             delivered: 0,
             view,
             scoped,
+            bounds: rules.and_then(|rules| Bounds::new(rules, now)),
             order,
             released: 0,
         }
@@ -152,6 +166,23 @@ impl Part {
         self.released
     }
 
+    /// Time has passed.
+    pub(super) fn tick(&mut self, pack: &Pack, found: &mut Found) {
+        let (Some(bounds), Some(rules)) = (&mut self.bounds, pack.channel(self.channel)) else {
+            return;
+        };
+        bounds.tick(&mut Judge {
+            pack,
+            rules,
+            view: &rules.raw,
+            part: self.id,
+            order: self.order,
+            file: None,
+            scoped: &mut self.scoped,
+            found,
+        });
+    }
+
     /// Takes a match that was decided when the reply ended.
     pub(super) fn offer(&mut self, pack: &Pack, quote: Quote, found: &mut Found) {
         let quote = quote.at(self.delivered);
@@ -197,6 +228,9 @@ impl Part {
             scoped: &mut self.scoped,
             found,
         };
+        if let (Some(bounds), false) = (&mut self.bounds, judge.scoped.is_closed) {
+            bounds.push(&mut judge, Piece::verbatim(bytes, at));
+        }
         match &mut self.view {
             View::Unwatched => {}
             View::Text(haystack) => haystack.run(&mut judge, None, bytes, at),
@@ -220,6 +254,9 @@ impl Part {
                 scoped: &mut self.scoped,
                 found,
             };
+            if let Some(mut bounds) = self.bounds.take() {
+                bounds.finish(&mut judge, at);
+            }
             match &mut view {
                 View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
                 View::Whole(whole) => whole.finish(&mut judge, at),

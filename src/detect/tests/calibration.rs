@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -191,9 +192,11 @@ fn passes(case: &Case) -> bool {
 }
 
 /// Names that exist: what a host would read from lock files and workspaces.
-fn known() -> KnownNames {
+fn known() -> Arc<KnownNames> {
     let text = std::fs::read_to_string(folder().join("known-names.txt")).unwrap();
-    KnownNames::new(text.lines().filter(|line| !line.starts_with('#')))
+    Arc::new(KnownNames::new(
+        text.lines().filter(|line| !line.starts_with('#')),
+    ))
 }
 
 fn folder() -> PathBuf {
@@ -217,7 +220,7 @@ const NAMES: [&str; 9] = [
     "unknown-name",
 ];
 
-fn is_caught(name: &str, case: &Case, known: &KnownNames) -> bool {
+fn is_caught(name: &str, case: &Case, known: &Arc<KnownNames>) -> bool {
     let kind = if case.code { Kind::Input } else { Kind::Prose };
     let text = case.text();
     let sample = Sample {
@@ -238,7 +241,7 @@ fn is_caught(name: &str, case: &Case, known: &KnownNames) -> bool {
         _ => {
             let language = case.language.as_deref().and_then(Language::new);
             !found_in(
-                UnknownName::new(known, language),
+                UnknownName::new(Arc::clone(known), language),
                 sample.text.as_bytes(),
                 &[],
             )
@@ -275,11 +278,11 @@ fn code(sample: &Sample) -> Vec<(Language, String)> {
     extension.zip(text.map(str::to_owned)).into_iter().collect()
 }
 
-fn unknown(sample: &Sample, known: &KnownNames) -> Vec<String> {
+fn unknown(sample: &Sample, known: &Arc<KnownNames>) -> Vec<String> {
     let mut names = Vec::new();
     for (language, text) in code(sample) {
         for found in found_in(
-            UnknownName::new(known, Some(language)),
+            UnknownName::new(Arc::clone(known), Some(language)),
             text.as_bytes(),
             &[],
         ) {
@@ -341,7 +344,7 @@ fn sample(value: &Value, text: String, stream: &Value) -> Sample {
 /// Which texts of the corpus are found by each detector: how many were read, and each that was found.
 fn false_positives(
     samples: &[Sample],
-    known: &KnownNames,
+    known: &Arc<KnownNames>,
 ) -> BTreeMap<&'static str, (usize, Vec<String>)> {
     let mut table = BTreeMap::new();
     let single: [(&str, IsFound); 4] = [

@@ -42,7 +42,7 @@ impl Json {
         Json {
             decoder: Decoder::new(limits.json_depth, limits.path_bytes),
             value,
-            views: Views::new(rules),
+            views: Views::new(rules, true),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::condition::{Book, Match, Position};
 use super::haystack::Near;
 use crate::matcher::Event;
-use crate::pack::{ChannelRules, Extent, Pack, Role, Scope, ViewRules};
+use crate::pack::{Allowed, ChannelRules, Extent, Pack, Role, Scope, ViewRules};
 use crate::rule::{Count, Per};
 use crate::stream::{Counted, Found, Quote, Redaction};
 use crate::verdict::{Hit, NO_ARG, PartId, RuleId};
@@ -97,6 +97,32 @@ impl Judge<'_> {
     /// Takes a match that completes the condition of its rule.
     pub(super) fn offer(&mut self, quote: Quote) {
         self.scoped.offer(self.pack, quote, self.found);
+    }
+
+    /// Takes what a detector found. It has no text: what is wrong is seldom one place.
+    pub(super) fn found_by_detector(
+        &mut self,
+        rule: RuleId,
+        arg: Option<&ArgPath>,
+        found: crate::detect::Found,
+    ) {
+        if !self.is_in_scope(rule, arg) {
+            return;
+        }
+        let hit = Hit {
+            rule,
+            part: self.part,
+            end: found.end,
+            decided: found.decided.max(found.end),
+            arg: self.found.arg_of(arg),
+        };
+        self.offer(Quote {
+            hit,
+            start: Some(found.start),
+            file: self.file.clone(),
+            text: Box::default(),
+            matched: 0..0,
+        });
     }
 
     /// Keeps a match until the end of the call: a condition on the part or the reply is decided on all
@@ -251,7 +277,7 @@ impl Scoped {
             return;
         }
         for quote in std::mem::take(&mut self.waiting) {
-            match self.applies(pack.scope(quote.hit.rule), quote.file.as_deref()) {
+            match self.counts(pack, &quote) {
                 None => self.waiting.push(quote),
                 Some(true) => self.accept(pack, quote.at(decided), found),
                 Some(false) => {
@@ -264,11 +290,57 @@ impl Scoped {
 
     /// Takes a match that completes the condition of its rule.
     pub(super) fn offer(&mut self, pack: &Pack, quote: Quote, found: &mut Found) {
-        match self.applies(pack.scope(quote.hit.rule), quote.file.as_deref()) {
+        match self.counts(pack, &quote) {
             Some(false) => {}
             Some(true) => self.accept(pack, quote, found),
             None => self.wait(pack, quote),
         }
+    }
+
+    /// Whether a match counts: its rule applies here, and nothing allows it; none while that is not known.
+    fn counts(&self, pack: &Pack, quote: &Quote) -> Option<bool> {
+        let rule = quote.hit.rule;
+        if !self.applies(pack.scope(rule), quote.file.as_deref())? {
+            return Some(false);
+        }
+        let mut is_open = false;
+        for allowed in pack.allowed(rule) {
+            match self.is_allowed(allowed, quote) {
+                Some(true) => return Some(false),
+                Some(false) => {}
+                None => is_open = true,
+            }
+        }
+        (!is_open).then_some(true)
+    }
+
+    fn is_allowed(&self, allowed: &Allowed, quote: &Quote) -> Option<bool> {
+        let matched = &quote.text[quote.matched.clone()];
+        let text = allowed.text.as_ref();
+        if !text.is_none_or(|text| text.is_match(matched)) {
+            return Some(false);
+        }
+        let tool = match (&allowed.tools, &self.tool) {
+            (None, _) => Some(true),
+            (Some(tools), Some(tool)) => Some(tools.applies(tool)),
+            (Some(_), None) => self.has_ended().then_some(false),
+        };
+        let path = match (&allowed.paths, quote.file.as_deref()) {
+            (None, _) => Some(true),
+            (Some(paths), Some(file)) => Some(paths.applies(Some(file)) == Some(true)),
+            (Some(paths), None) if self.matches_path(paths) => Some(true),
+            (Some(_), None) => self.has_ended().then_some(false),
+        };
+        match (tool, path) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (Some(true), Some(true)) => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Whether no more will be known of the tool and the file.
+    fn has_ended(&self) -> bool {
+        self.is_closed || !self.is_tool_call
     }
 
     /// Lets a match wait until it is known whether its rule applies.
@@ -383,7 +455,13 @@ impl Found {
                 continue;
             };
             let of = (per == Per::Part).then_some(part);
-            let seen = self.counted(rule, of);
+            let past = self.pasts.get(&rule);
+            let before = past.map_or(0, |past| match per {
+                Per::Turn => past.turn,
+                Per::Session => past.session,
+                Per::Part | Per::Message => 0,
+            });
+            let seen = before + self.counted(rule, of);
             if seen >= u64::from(times) && !self.has_hit(rule, part) {
                 self.hits.push(quote.hit);
                 self.quotes.push(quote);

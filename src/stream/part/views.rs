@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::judge::Judge;
 use super::reader::Reader;
+use super::watch::Watch;
 use crate::pack::{ChannelRules, Source, ViewRules};
 use crate::stream::Counters;
 use crate::view::code::Code;
@@ -23,6 +24,8 @@ use crate::view::shell::{Shell, ShellLimits};
 pub(super) struct Views {
     /// By [`ChannelRules::views`].
     readers: Box<[Sighted]>,
+    /// Detectors, in the order of [`ChannelRules::watches`].
+    watches: Box<[Watch]>,
     markdown: Option<Markdown>,
     edits: Option<Edits>,
     shell: Option<Shell>,
@@ -46,18 +49,25 @@ struct Sighted {
 
 impl Views {
     /// None where rules want none.
-    pub(super) fn new(rules: &ChannelRules) -> Option<Box<Views>> {
-        if rules.views.is_empty() {
+    pub(super) fn new(rules: &ChannelRules, is_tool_input: bool) -> Option<Box<Views>> {
+        let watches = rules.watches.iter();
+        let watches: Box<[Watch]> = watches
+            .filter_map(|watched| Watch::new(watched, is_tool_input))
+            .collect();
+        if rules.views.is_empty() && watches.is_empty() {
             return None;
         }
         Some(Box::new(Views {
             readers: rules.views.iter().map(Sighted::new).collect(),
-            markdown: rules.wants(Source::Markdown).then(Markdown::new),
+            watches,
+            markdown: rules
+                .wants(Source::Markdown, is_tool_input)
+                .then(Markdown::new),
             edits: rules
-                .wants(Source::Edits)
+                .wants(Source::Edits, is_tool_input)
                 .then(|| Edits::new(EditLimits::default())),
             shell: rules
-                .wants(Source::Shell)
+                .wants(Source::Shell, is_tool_input)
                 .then(|| Shell::new(ShellLimits::default())),
             code: Code::default(),
             file: None,
@@ -75,6 +85,10 @@ impl Views {
         self.each_whole(judge, |reader, judge, view| {
             reader.take(view, judge, arg, piece);
         });
+        let whole = self.watches.iter_mut();
+        whole
+            .filter(|watch| watch.source.is_none())
+            .for_each(|watch| watch.take(judge, arg, piece));
         self.pass(
             judge,
             |markdown, sink| markdown.take(piece, sink),
@@ -94,6 +108,10 @@ impl Views {
         self.each_whole(judge, |reader, judge, view| {
             reader.finish(view, judge, arg, end, decided);
         });
+        let whole = self.watches.iter_mut();
+        whole
+            .filter(|watch| watch.source.is_none())
+            .for_each(|watch| watch.cut(judge, arg, decided));
         self.pass(
             judge,
             |markdown, sink| markdown.cut(end, decided, sink),
@@ -110,6 +128,10 @@ impl Views {
             |edits, sink| edits.finish(end, sink),
             |shell, sink| shell.finish(end, sink),
         );
+        let behind = self.watches.iter_mut();
+        behind
+            .filter(|watch| watch.source.is_some())
+            .for_each(|watch| watch.finish(judge, None, end));
         let rules = judge.rules;
         for (reader, view) in self.readers.iter_mut().zip(&rules.views) {
             reader.finish(view, judge, None, reader.end, end);
@@ -175,6 +197,7 @@ impl Views {
         let raw = &judge.rules.raw;
         let mut sink = Split {
             readers: &mut self.readers,
+            watches: &mut self.watches,
             file: &mut self.file,
             source: Source::Markdown,
             judge,
@@ -269,6 +292,7 @@ impl Sighted {
 /// Splits what a view hands on among the readers that see it.
 struct Split<'v, 'j> {
     readers: &'v mut [Sighted],
+    watches: &'v mut [Watch],
     file: &'v mut Option<Arc<str>>,
     source: Source,
     judge: &'v mut Judge<'j>,
@@ -284,8 +308,22 @@ impl<'j> Split<'_, 'j> {
     }
 }
 
+impl Split<'_, '_> {
+    fn each_watch(&mut self, mut on: impl FnMut(&mut Watch, &mut Judge<'_>)) {
+        let source = Some(self.source);
+        for watch in self
+            .watches
+            .iter_mut()
+            .filter(|watch| watch.source == source)
+        {
+            on(watch, self.judge);
+        }
+    }
+}
+
 impl Sink for Split<'_, '_> {
     fn turn(&mut self, tag: Tag, _at: u64, decided: u64) {
+        self.each_watch(|watch, judge| watch.turn(tag, judge, decided));
         self.each(|reader, view, judge| {
             reader.sees = view.sight.sees(tag);
             if !reader.sees {
@@ -297,9 +335,11 @@ impl Sink for Split<'_, '_> {
 
     fn take(&mut self, piece: Piece<'_>) {
         self.each(|reader, view, judge| reader.take(view, judge, None, piece));
+        self.each_watch(|watch, judge| watch.take(judge, None, piece));
     }
 
     fn cut(&mut self, end: u64, decided: u64) {
+        self.each_watch(|watch, judge| watch.cut(judge, None, decided.max(end)));
         self.each(|reader, view, judge| {
             let last = reader.end.min(end);
             reader.finish(view, judge, None, last, decided.max(end));

@@ -1,7 +1,10 @@
 //! Rules that look only into some kinds of text, or do not see some differences, under every split.
 
+use std::time::Duration;
+
 use crate::pack::Pack;
 use crate::rule::Channel;
+use crate::session::Session;
 use crate::verdict::PartId;
 
 const PART: PartId = PartId(0);
@@ -154,4 +157,143 @@ fn an_exception_in_the_same_region_counts() {
         "leak\n```\nleak //\n```\nallowed",
         &["leak"],
     );
+}
+
+fn rules(text: &str) -> Pack {
+    let text =
+        format!("schema = 1\n[pack]\nname = \"t\"\ngrants = [\"inject\", \"retry\"]\n{text}\n");
+    Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn what_is_allowed_does_not_count_and_what_comes_after_it_does() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text', 'tool-input']\nmatch.any = [{ regex = 'key-\\w+' }]\n\
+         examples.match = ['key-1']\n\
+         [[allow]]\nrules = ['t/r']\ntext = ['key-example*']\nreason = 'made up'\n\
+         [[allow]]\nrules = ['t/*']\npaths = ['fixtures/**']\nreason = 'test vectors'",
+    );
+    check(
+        &pack,
+        Channel::Text,
+        "key-example1 and key-real",
+        &["key-real"],
+    );
+    check(&pack, Channel::Text, "key-example1 only", &[]);
+    for (path, expected) in [("fixtures/a", &[][..]), ("src/a", &["key-real"])] {
+        let late = format!(r#"{{"content":"key-real","path":"{path}"}}"#);
+        check(&pack, Channel::ToolInput, &late, expected);
+    }
+}
+
+#[test]
+fn detectors_find_under_every_split_what_rules_ask_for() {
+    let loops = "again and again we go round. ".repeat(12);
+    let fence = "```python\nimport numpyy\nimport os\n```\n";
+    for (on, condition, text, hits) in [
+        (
+            "text",
+            "match.repetition = { unit-chars = [5, 60], times = 4 }",
+            &*loops,
+            1,
+        ),
+        (
+            "text",
+            "match.repetition = { unit-chars = [5, 60], times = 4 }",
+            "once upon a time",
+            0,
+        ),
+        ("text", "match.leak = true", "so <|im_start|>assistant", 1),
+        ("text", "match.leak = true", "an <em>open</em> tag", 0),
+        ("text", "match.unknown-name = {}", fence, 1),
+        (
+            "text",
+            "match.unknown-name = { known = ['numpyy'] }",
+            fence,
+            0,
+        ),
+        ("text", "match.limit = { bytes = 10 }", "0123456789a", 1),
+        ("text", "match.limit = { lines = 2 }", "a\nb\n", 0),
+    ] {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['{on}']\n{condition}\nexamples.match = ['x']"
+        ));
+        let whole = read(&pack, Channel::Text, text.as_bytes(), &[]);
+        assert_eq!(whole.len(), hits, "{condition} on {text:?}");
+        for cut in 1..text.len() {
+            let came = read(&pack, Channel::Text, text.as_bytes(), &[cut]);
+            assert_eq!(came, whole, "{condition} on {text:?}, cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn time_is_told_and_bounded() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.limit = { stall = 2 }\nexamples.match = ['x']",
+    );
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::Text);
+    assert!(stream.push(PART, b"word").is_empty());
+    assert!(stream.tick(Duration::from_millis(1900)).is_empty());
+    assert_eq!(stream.tick(Duration::from_millis(2100)).len(), 1);
+}
+
+#[test]
+fn matches_are_counted_over_a_turn_and_not_those_of_a_reply_that_was_cut() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ word = 'sorry' }]\n\
+         match.count = 2\nmatch.per = 'turn'\naction = 'observe'\nexamples.match = ['sorry sorry']\n\
+         [rule.cut]\ndescription = 'd'\non = ['text']\nmatch.any = [{ word = 'bad' }]\naction = 'retry'\n\
+         examples.match = ['bad']",
+    );
+    let mut session = pack.session();
+    session.begin_turn();
+    let mut reply = |session: &mut Session, text: &str| {
+        let mut stream = session.stream();
+        let _ = session.push(&mut stream, PART, text.as_bytes());
+        let before = session.decisions().len();
+        let _ = session.finish(&mut stream);
+        before + session.decisions().len()
+    };
+    assert_eq!(
+        reply(&mut session, "sorry bad"),
+        1,
+        "cut: its match is taken back"
+    );
+    assert_eq!(reply(&mut session, "sorry, "), 0);
+    let (mut restored, lost) = pack.restore(&session.snapshot());
+    assert!(lost.is_empty());
+    assert_eq!(reply(&mut session, "sorry "), 1);
+    assert_eq!(
+        reply(&mut restored, "sorry "),
+        1,
+        "a restored session counts on"
+    );
+    session.begin_turn();
+    assert_eq!(reply(&mut session, "sorry "), 0);
+}
+
+#[test]
+fn the_same_call_again_and_again_is_a_loop() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.doom-loop = { times = 3 }\n\
+         examples.match = ['x']",
+    );
+    let mut session = pack.session();
+    session.begin_turn();
+    let mut hits = Vec::new();
+    for input in [
+        r#"{"a":1,"b":2}"#,
+        r#"{ "b": 2, "a": 1 }"#,
+        r#"{"a":1,"b":2}"#,
+    ] {
+        let mut stream = session.stream();
+        stream.open(PART, Channel::ToolInput);
+        let _ = session.tool(&mut stream, PART, "read", "call");
+        let _ = session.push(&mut stream, PART, input.as_bytes());
+        let _ = session.finish(&mut stream);
+        hits.push(session.decisions().len());
+    }
+    assert_eq!(hits, [0, 0, 1]);
 }

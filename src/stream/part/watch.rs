@@ -1,0 +1,133 @@
+//! What detectors find in a part, for rules that no pattern says.
+
+use std::sync::Arc;
+
+use super::judge::Judge;
+use crate::detect::cycle::Cycle;
+use crate::detect::leak::{Leak, LeakLimits};
+use crate::detect::script::Script;
+use crate::detect::unknown_name::{KnownNames, UnknownName};
+use crate::detect::{Detector, Found};
+use crate::pack::{Source, Watched, What};
+use crate::verdict::RuleId;
+use crate::view::json::ArgPath;
+use crate::view::piece::{Language, Piece, Regions, Tag};
+
+/// A detector that reads for a rule.
+#[derive(Debug)]
+pub(super) struct Watch {
+    rule: RuleId,
+    /// The view that it reads behind; none: values as they are.
+    pub(super) source: Option<Source>,
+    machine: Machine,
+    /// Whether what comes now is read.
+    reads: bool,
+    /// The language of what comes now.
+    language: Option<Language>,
+}
+
+#[derive(Debug)]
+enum Machine {
+    Repetition(Box<Cycle>),
+    Leak(Box<Leak>),
+    Script(Box<Script>),
+    Names(Arc<KnownNames>, Box<UnknownName>),
+}
+
+impl Watch {
+    /// None for what is not read from haystacks.
+    pub(super) fn new(watched: &Watched, is_tool_input: bool) -> Option<Watch> {
+        let machine = match &watched.what {
+            What::Repetition(limits) => Machine::Repetition(Box::new(Cycle::new(*limits))),
+            What::Leak => Machine::Leak(Box::new(Leak::new(LeakLimits::default()))),
+            What::Script(limits) => Machine::Script(Box::new(Script::new(*limits))),
+            What::UnknownName(known) => {
+                let names = UnknownName::new(Arc::clone(known), None);
+                Machine::Names(Arc::clone(known), Box::new(names))
+            }
+            What::Limit(_) | What::DoomLoop(_) => return None,
+        };
+        let mut watch = Watch {
+            rule: watched.rule,
+            source: watched.what.source(is_tool_input),
+            machine,
+            reads: true,
+            language: None,
+        };
+        if watch.source.is_none() {
+            // A value of a tool input: code, as far as anyone knows.
+            watch.code(true);
+        }
+        Some(watch)
+    }
+
+    /// What comes from here on is of that kind.
+    pub(super) fn turn(&mut self, tag: Tag, judge: &mut Judge<'_>, decided: u64) {
+        let is_in = |regions: Regions| tag.regions.contains(regions);
+        let is_code = is_in(Regions::CODE) || is_in(Regions::INLINE_CODE);
+        self.code(is_code);
+        match &mut self.machine {
+            Machine::Script(_) => self.reads = is_in(Regions::PROSE),
+            Machine::Names(..) => {
+                let reads = is_in(Regions::CODE) || is_in(Regions::ADDED);
+                if reads != self.reads || tag.language != self.language {
+                    self.finish(judge, None, decided);
+                    (self.reads, self.language) = (reads, tag.language);
+                    self.renew();
+                }
+            }
+            Machine::Repetition(_) | Machine::Leak(_) => {}
+        }
+    }
+
+    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
+        if self.reads {
+            let rule = self.rule;
+            let on = &mut |found| judge.found_by_detector(rule, arg, found);
+            self.machine.detector().push(piece, on);
+        }
+    }
+
+    /// A stretch of code ends, or a value. What reads a whole text reads on behind it.
+    pub(super) fn cut(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, decided: u64) {
+        if self.source.is_none() || matches!(self.machine, Machine::Names(..)) {
+            self.finish(judge, arg, decided);
+            self.renew();
+        }
+    }
+
+    /// The text ends.
+    pub(super) fn finish(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, decided: u64) {
+        if self.reads {
+            let rule = self.rule;
+            let on = &mut |found: Found| judge.found_by_detector(rule, arg, found);
+            self.machine.detector().finish(decided, on);
+        }
+    }
+
+    /// What was declared in one stretch of code means nothing in another.
+    fn renew(&mut self) {
+        if let Machine::Names(known, names) = &mut self.machine {
+            **names = UnknownName::new(Arc::clone(known), self.language);
+        }
+    }
+
+    fn code(&mut self, is_code: bool) {
+        match &mut self.machine {
+            Machine::Repetition(cycle) => cycle.code(is_code),
+            Machine::Leak(leak) => leak.code(is_code),
+            Machine::Script(_) | Machine::Names(..) => {}
+        }
+    }
+}
+
+impl Machine {
+    fn detector(&mut self) -> &mut dyn Detector {
+        match self {
+            Machine::Repetition(cycle) => &mut **cycle,
+            Machine::Leak(leak) => &mut **leak,
+            Machine::Script(script) => &mut **script,
+            Machine::Names(_, names) => &mut **names,
+        }
+    }
+}
