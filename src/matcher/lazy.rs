@@ -210,9 +210,9 @@ impl Lazy {
 
     /// The same for patterns that hit in nearly any text: each is reported once, and a cursor is through
     /// when none can be any more. There are at most [`MOST_ONCE`](super::once::MOST_ONCE).
-    pub(crate) fn once(nfa: Nfa, budget: usize, patterns: usize) -> Lazy {
+    pub(crate) fn once(nfa: Nfa, budget: usize) -> Lazy {
         Lazy {
-            once: Some(Once::new(&nfa, patterns)),
+            once: Some(Once::new(&nfa)),
             ..Lazy::new(nfa, budget)
         }
     }

@@ -293,7 +293,7 @@ impl Union {
         let nfa = part.nfa(simplified)?;
         Ok(Union {
             lazy: match part.is_once {
-                true => Lazy::once(nfa, budget, part.patterns.len()),
+                true => Lazy::once(nfa, budget),
                 false => Lazy::new(nfa, budget),
             },
             patterns: part.patterns.into_boxed_slice(),

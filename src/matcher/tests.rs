@@ -278,6 +278,18 @@ fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
 }
 
 #[test]
+fn a_pattern_that_can_begin_at_the_start_or_anywhere_is_not_over_with_the_start() {
+    // The second pattern is reported once; where its anchored branch has failed the other is still to come.
+    let patterns = ["x", "^a|b"];
+    let matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(Some(EVERY_GAP), 2));
+    let found = firsts(&matcher, b"xxb", &[1, 2]);
+    assert_eq!(ends(&found), [(0, 1), (1, 3)]);
+    check_all_cuts(&patterns, b"-x-b", 1 << 20);
+    check_all_cuts(&["x", "^a.*c|^b|d"], b"a-x-d", 1 << 20);
+    check_all_cuts(&["x", "^a.*c|^b|d.*e"], b"a\n-d-e", 0);
+}
+
+#[test]
 fn a_plain_pattern_is_certain_at_its_last_byte_and_a_boundary_one_character_later() {
     let decided =
         |pattern, text: &str| firsts(&matcher(&[pattern], 1 << 20), text.as_bytes(), &[])[&0];
