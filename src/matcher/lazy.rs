@@ -13,9 +13,11 @@ use super::Event;
 use super::alphabet::Place;
 use super::build::{Accept, Builder, Live};
 use super::decode::{Decoder, Symbol};
+use super::filter::{Effort, Filter};
 use super::lanes::{Lanes, Tile};
 use super::look::Before;
 use super::nfa::Nfa;
+use super::table::simd::Level;
 use super::table::{SHORT, StateId, Table};
 
 /// The automaton of several patterns.
@@ -25,7 +27,11 @@ pub(crate) struct Lazy {
     budget: usize,
     /// What stands behind each column, where that is one ASCII character.
     behind: Box<[Before]>,
-    tile: Tile,
+    /// Long deltas are cut into the first ones, then what is left into the second.
+    tiles: [Tile; 2],
+    filter: Option<Box<Filter>>,
+    /// Least bytes of a delta that is filtered.
+    filtered: usize,
     /// The number of the current generation.
     latest: AtomicU32,
     generations: Mutex<Generations>,
@@ -122,6 +128,9 @@ pub struct AutomatonSize {
 /// Bytes of a block of steps between two tests.
 const BLOCK: usize = 4;
 
+/// Least bytes of a delta that is filtered. Shorter ones are hardly longer than what a filter has to step.
+const FILTERED: usize = 32;
+
 /// Bytes stepped past the budget before the lock is let go for others.
 const OVER_BATCH: usize = 4096;
 
@@ -132,7 +141,9 @@ impl Lazy {
         let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
         Lazy {
             behind: (0..nfa.alphabet.len()).map(behind).collect(),
-            tile: Tile::USUAL,
+            tiles: [Tile::USUAL, Tile::SMALL],
+            filter: Filter::new(&nfa, Level::best()).map(Box::new),
+            filtered: FILTERED,
             nfa,
             budget,
             latest: AtomicU32::new(0),
@@ -186,22 +197,108 @@ impl Lazy {
     /// Steps the bytes; gives each pattern that becomes certain to match.
     #[inline]
     pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], on: &mut impl FnMut(Event)) {
+        if bytes.len() >= self.filtered
+            && let Some(filter) = &self.filter
+            && (self.filtered < FILTERED || filter.is_worth(bytes.len()))
+        {
+            return self.push_filtered(filter, cursor, bytes, on);
+        }
         let mut at = 0;
-        if bytes.len() >= self.tile.least {
-            at = self.push_tiles(cursor, bytes, on);
+        for tile in self.tiles {
+            if bytes.len() - at >= tile.least {
+                at = self.push_tiles(tile, cursor, bytes, at, on);
+            }
         }
         self.push_plain(cursor, bytes, at, on);
     }
 
+    /// Steps only where a match can be, and the end.
+    #[inline(never)]
+    fn push_filtered(
+        &self,
+        filter: &Filter,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+        on: &mut impl FnMut(Event),
+    ) {
+        let tail = bytes.len().saturating_sub(filter.tail());
+        let mut candidates = filter.candidates(bytes);
+        let mut effort = Effort::default();
+        let mut at = 0;
+        loop {
+            let from = at;
+            at = self.push_busy(cursor, bytes, at, on);
+            effort.stepped += at - from;
+            if at == bytes.len() {
+                break;
+            }
+            let candidate = candidates.next(at);
+            let begin = candidate.saturating_sub(filter.reach()).min(tail);
+            if begin > at {
+                let column = self.nfa.alphabet.bytes()[usize::from(bytes[begin - 1])];
+                let before = self.behind[usize::from(column)];
+                cursor.state = cursor.generation.bases[before as usize];
+                cursor.decoder.passed_ascii();
+                at = begin;
+            }
+            if candidate >= tail {
+                self.push_plain(cursor, bytes, at, on);
+                break;
+            }
+            effort.stepped += candidate + 1 - at;
+            effort.candidates += 1;
+            self.push_plain(cursor, &bytes[..=candidate], at, on);
+            at = candidate + 1;
+        }
+        effort.looks = candidates.looks;
+        filter.note(bytes.len(), effort);
+    }
+
+    /// Steps until nothing is in progress; gives where.
+    fn push_busy(
+        &self,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+        mut at: usize,
+        on: &mut impl FnMut(Event),
+    ) -> usize {
+        let columns = self.nfa.alphabet.bytes();
+        while let Some(&byte) = bytes.get(at) {
+            let is_plain = cursor.over.is_none() && !cursor.decoder.is_pending();
+            let Generation { table, bases, .. } = &*cursor.generation;
+            // Their rows are the first ones.
+            if is_plain && bases.contains(&cursor.state) {
+                break;
+            }
+            let next = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
+            if is_plain && !table.is_special(next) {
+                cursor.state = next;
+                cursor.decoder.passed_ascii();
+                at += 1;
+            } else {
+                at = self.push_slow(cursor, bytes, at, on);
+            }
+        }
+        at
+    }
+
     /// Steps whole tiles in lanes, those with something special in them plainly; gives where they end.
-    fn push_tiles(&self, cursor: &mut Cursor, bytes: &[u8], on: &mut impl FnMut(Event)) -> usize {
-        let size = self.tile.bytes();
+    fn push_tiles(
+        &self,
+        tile: Tile,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+        mut at: usize,
+        on: &mut impl FnMut(Event),
+    ) -> usize {
+        let size = tile.bytes();
         // After a miss that many tiles are not tried: twice as many after each.
         let (mut misses, mut skip) = (0u32, 0u32);
-        let mut at = 0;
         while let Some(text) = bytes.get(at..at + size) {
             let is_ready = skip == 0 && cursor.over.is_none() && !cursor.decoder.is_pending();
-            let next = is_ready.then(|| self.step_tile(cursor, text)).flatten();
+            let next = is_ready
+                .then(|| self.step_tile(tile, cursor, text))
+                .flatten();
             match next {
                 Some(state) => {
                     cursor.state = state;
@@ -222,7 +319,7 @@ impl Lazy {
         at
     }
 
-    fn step_tile(&self, cursor: &Cursor, text: &[u8]) -> Option<StateId> {
+    fn step_tile(&self, tile: Tile, cursor: &Cursor, text: &[u8]) -> Option<StateId> {
         let Generation { table, bases, .. } = &*cursor.generation;
         let columns = self.nfa.alphabet.bytes();
         let behind = &self.behind;
@@ -232,7 +329,7 @@ impl Lazy {
             bases,
             behind,
         }
-        .step(cursor.state, text, self.tile)
+        .step(cursor.state, text, tile)
     }
 
     /// Steps `bytes` from `at` one after the other.
@@ -316,7 +413,20 @@ impl Lazy {
 
     #[cfg(test)]
     pub(crate) fn set_tile(&mut self, tile: Tile) {
-        self.tile = tile;
+        self.tiles = [tile; 2];
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_filtered(&mut self, least: usize, level: Level) {
+        self.filtered = least;
+        if let Some(filter) = &mut self.filter {
+            filter.level = level;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_filter(&self) -> bool {
+        self.filter.is_some()
     }
 
     pub(crate) fn size(&self) -> AutomatonSize {

@@ -13,6 +13,7 @@ mod build;
 #[cfg(feature = "lookaround")]
 pub(crate) mod confirm;
 pub(crate) mod decode;
+mod filter;
 mod lanes;
 mod lazy;
 mod look;
@@ -166,6 +167,21 @@ impl Matcher {
         self.bytes
             .iter_mut()
             .for_each(|union| union.lazy.set_tile(tile));
+    }
+
+    /// Filters deltas of at least that many bytes, whatever it costs; or none.
+    #[cfg(test)]
+    fn set_filtered(&mut self, least: usize, level: table::simd::Level) {
+        self.chars.lazy.set_filtered(least, level);
+        self.bytes
+            .iter_mut()
+            .for_each(|union| union.lazy.set_filtered(least, level));
+    }
+
+    /// Whether deltas can be filtered.
+    #[cfg(test)]
+    fn has_filter(&self) -> bool {
+        self.chars.lazy.has_filter()
     }
 
     /// Sizes of the automata in use.

@@ -10,6 +10,8 @@
 //! without bounds checks.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
+pub(crate) mod simd;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::alphabet::STAY;

@@ -9,6 +9,7 @@ use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind};
 
 use super::lanes::Tile;
+use super::table::simd::Level;
 use super::*;
 use crate::limits::Limits;
 use crate::testing::{Random, pattern_text, sample, scale};
@@ -196,6 +197,7 @@ fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
 
 /// Lanes even for the shortest texts.
 const SMALL_TILE: Tile = Tile {
+    lanes: 8,
     stretch: 2,
     early: 1,
     least: 16,
@@ -507,6 +509,7 @@ fn lanes_find_what_plain_steps_find() {
         let stretch = 2 + random.below(9);
         let early = 1 + random.below(stretch - 1);
         matchers[1].set_tile(Tile {
+            lanes: [4, 8][group % 2],
             stretch,
             early,
             least: 1,
@@ -551,4 +554,109 @@ fn too_many_different_characters_are_refused_before_they_cost_much() {
         Matcher::new(&[word(0x4E00, 20_000)], 1 << 16).err(),
         Some(TooManyClasses)
     );
+}
+
+/// A pattern with a beginning that is rare in ordinary text, so that it has a window.
+fn rare_pattern(random: &mut Random) -> String {
+    const RARE: [&str; 8] = [
+        "Qz#",
+        "[QX]{2}",
+        r"\bZ#",
+        "(?i)zxq",
+        "^JQ",
+        "é?Z~",
+        "(?:QQ|~~|Z#Z)",
+        "a?b?Q#",
+    ];
+    let rare = random.pick(&RARE);
+    match random.below(4) {
+        0 => (*rare).to_owned(),
+        1 => format!(".?{rare}"),
+        _ => format!("(?:{rare})(?:{})", pattern_text(random)),
+    }
+}
+
+/// Text of ordinary letters with beginnings and whole matches strewn in, and wide characters.
+fn strewn_text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
+    const PIECES: [&str; 12] = [
+        "-", " ", "e", "ab", "Q", "Z#", "é", "\n", "zx", "~", "the ", "日",
+    ];
+    let mut text = Vec::new();
+    while text.len() < 120 {
+        match random.below(12) {
+            0 => {
+                let hir = random.below(hirs.len());
+                sample(random, &hirs[hir], &mut text);
+            }
+            1 => text.push(b"\xA9\xFF\xE2"[random.below(3)]),
+            2 => text.extend_from_slice(&b"lorem ipsum dolor sit amet, "[..random.below(28)]),
+            _ => text.extend_from_slice(PIECES[random.below(PIECES.len())].as_bytes()),
+        }
+    }
+    text
+}
+
+#[test]
+fn a_filter_finds_what_regex_and_plain_steps_find() {
+    let limits = Limits::default();
+    let mut random = Random::new(4242);
+    let (mut filtered, mut events, mut firsts_seen) = (0, 0, 0);
+    for group in 0..scale(400) {
+        let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
+        while patterns.len() < 1 + group % 5 {
+            let text = rare_pattern(&mut random);
+            if let Ok(hir) = pattern::parse(&text, &limits) {
+                patterns.push(text);
+                hirs.push(hir);
+            }
+        }
+        let budget = [3000, 1 << 20][group % 2];
+        let mut matchers = [(); 2].map(|()| Matcher::new(&hirs, budget).unwrap());
+        let level = match group % 8 {
+            0 => Level::Portable,
+            _ => Level::best(),
+        };
+        matchers[0].set_filtered(usize::MAX, level);
+        matchers[1].set_filtered(1, level);
+        if !matchers[1].has_filter() {
+            continue;
+        }
+        filtered += 1;
+        let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+        for _ in 0..10 {
+            let text = strewn_text(&mut random, &hirs);
+            let context = || format!("{patterns:?} on {}", text.escape_ascii());
+            let cuts = random_cuts(&mut random, text.len());
+            let [plain, fast] = matchers.each_ref().map(|matcher| {
+                let mut found = Vec::new();
+                let mut cursor = matcher.start();
+                let mut from = 0;
+                for &to in cuts.iter().chain([&text.len()]) {
+                    matcher.push(&mut cursor, &text[from..to], |event| {
+                        found.push((event.pattern, from + event.at, event.back));
+                    });
+                    from = to;
+                }
+                matcher.finish(&mut cursor, |event| {
+                    found.push((event.pattern, usize::MAX, event.back));
+                });
+                (found, Matcher::invalid_bytes(&cursor))
+            });
+            assert_eq!(plain, fast, "{}, cut at {cuts:?}", context());
+            events += fast.0.len();
+            let want = expected(&vms, &text);
+            assert_eq!(
+                ends(&firsts(&matchers[1], &text, &cuts)),
+                want,
+                "{}",
+                context()
+            );
+            firsts_seen += want.len();
+        }
+    }
+    println!("{filtered} sets with a filter, {events} events, {firsts_seen} first ends");
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512vbmi") {
+        assert!(filtered > 0 && firsts_seen > 0);
+    }
 }
