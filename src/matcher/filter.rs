@@ -8,8 +8,10 @@
 //!
 //! A byte that is not ASCII counts as such a place. Whether all of this is worth it is measured as it goes.
 
-// PERF: against lanes alone, at 64 KB and on a loaded machine: 1 rule 1.4 -> 26.5 GB/s, 10 rules 1.0 -> 7.9, 100
-// rules 1.35 -> 2.85; at 64 bytes 0.55 -> 1.82, 0.46 -> 1.07, 0.52 -> 0.68 (`cargo bench --bench versus`).
+// PERF: lanes alone against the filter, on the text of `cargo bench --bench versus`, in GB/s, on a machine that
+// was not quiet (with the filter: the least time of each stretch of text in six passes; without: of whole
+// passes). 64 KB: 1 rule 1.4 and 26.5, 10 rules 1.0 and 7.9, 100 rules 1.35 and 2.85. 64 bytes: 0.55 and 1.82,
+// 0.46 and 1.07, 0.52 and 0.68.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
