@@ -414,7 +414,7 @@ fn hash(value: u128) -> u128 {
 }
 
 /// Bytes by falling frequency in text and code, so that hot columns share cache lines.
-const BY_FREQUENCY: &[u8] = b" etaonirsldcu\nmpfhg_.\",b():y;=v-w/k*'0x>1<,TCSE{}&[]A#2RIN`qjDLPMOzFU!3B45\t8HV6G9W7|\\+?$@YKX%QJZ~^\r";
+pub(super) const BY_FREQUENCY: &[u8] = b" etaonirsldcu\nmpfhg_.\",b():y;=v-w/k*'0x>1<,TCSE{}&[]A#2RIN`qjDLPMOzFU!3B45\t8HV6G9W7|\\+?$@YKX%QJZ~^\r";
 
 /// A column for each piece; the number of columns; and the column of bytes that need decoding.
 fn number(space: Space, pieces: &[Piece]) -> (Vec<u16>, usize, usize) {

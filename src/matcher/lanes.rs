@@ -13,12 +13,11 @@
 use super::look::Before;
 use super::table::{StateId, Table};
 
-/// Lanes of a tile.
-pub(crate) const LANES: usize = 8;
-
 /// How tiles are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
+    /// Stretches side by side: 4 or 8.
+    pub(crate) lanes: usize,
     /// Bytes of a stretch.
     pub(crate) stretch: usize,
     /// Bytes that a lane begins early; less than a stretch.
@@ -30,13 +29,22 @@ pub(crate) struct Tile {
 impl Tile {
     /// 8 lanes of 64 bytes: a kilobyte holds two tiles, and a stretch is long against its early bytes.
     pub(crate) const USUAL: Tile = Tile {
+        lanes: 8,
         stretch: 64,
         early: 8,
         least: 1024,
     };
 
+    /// 4 lanes of 16 bytes, for what is shorter and for the rest.
+    pub(crate) const SMALL: Tile = Tile {
+        lanes: 4,
+        stretch: 16,
+        early: 8,
+        least: 64,
+    };
+
     pub(crate) fn bytes(self) -> usize {
-        LANES * self.stretch
+        self.lanes * self.stretch
     }
 }
 
@@ -53,6 +61,18 @@ pub(crate) struct Lanes<'a> {
 impl Lanes<'_> {
     /// The state after a tile that begins in `state`; nothing if anything special is in it.
     pub(crate) fn step(&self, state: StateId, text: &[u8], tile: Tile) -> Option<StateId> {
+        match tile.lanes {
+            4 => self.step_lanes::<4>(state, text, tile),
+            _ => self.step_lanes::<8>(state, text, tile),
+        }
+    }
+
+    fn step_lanes<const LANES: usize>(
+        &self,
+        state: StateId,
+        text: &[u8],
+        tile: Tile,
+    ) -> Option<StateId> {
         let stretch = |lane: usize| &text[lane * tile.stretch..][..tile.stretch];
         let mut bits = 0;
         let mut guess = [state; LANES];

@@ -17,10 +17,12 @@ use super::alphabet::Place;
 use super::build::{Builder, CUT, Missing};
 use super::crowd::Masks;
 use super::decode::{Decoder, Symbol};
+use super::filter::{Effort, Filter};
 use super::lanes::{Lanes, Tile};
 use super::look::Before;
 use super::nfa::Nfa;
 use super::once::Once;
+use super::table::simd::Level;
 use super::table::{SHORT, Short, StateId, Table};
 use super::tails::{Aside, Hits, Over, Tail};
 
@@ -31,7 +33,11 @@ pub(crate) struct Lazy {
     budget: usize,
     /// What stands behind each column, where that is one ASCII character.
     behind: Box<[Before]>,
-    tile: Tile,
+    /// Long deltas are cut into the first ones, then what is left into the second.
+    tiles: [Tile; 2],
+    filter: Option<Box<Filter>>,
+    /// Least bytes of a delta that is filtered.
+    filtered: usize,
     /// Where each pattern is reported once.
     once: Option<Once>,
     /// For stepping outside the table; made when that happens first.
@@ -100,6 +106,11 @@ impl Cursor {
     /// Whether nothing will be reported any more, so that it need not be stepped.
     pub(crate) fn is_through(&self) -> bool {
         self.aside.as_ref().is_some_and(|aside| aside.is_through)
+    }
+
+    /// Whether the search is all there is: no tails, no states outside the table, no incomplete character.
+    fn is_alone(&self) -> bool {
+        !self.is_over() && !self.has_tails() && !self.decoder.is_pending()
     }
 
     fn has_tails(&self) -> bool {
@@ -182,6 +193,12 @@ pub struct AutomatonSize {
 /// Bytes of a block of steps between two tests.
 const BLOCK: usize = 4;
 
+/// Least bytes of a delta that is filtered. Shorter ones are hardly longer than what a filter has to step.
+const FILTERED: usize = 32;
+
+/// Bytes stepped with live tails before a filter asks whether they are dead.
+const AWAKE: usize = 16;
+
 /// Most symbols that a cursor outside the table waits before it asks for its states again.
 const MOST_WAIT: u32 = 1023;
 
@@ -193,9 +210,18 @@ impl Lazy {
     pub(crate) fn new(nfa: Nfa, budget: usize) -> Lazy {
         let current = Arc::new(Generation::new(&nfa, budget, 0));
         let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
+        // Where a new search reaches a cut at once, its tail is woken on the way into a base. A filter jumps
+        // there.
+        let mut bases = current.bases.iter();
+        let filter = match bases.any(|&base| current.table.is_special(base)) {
+            true => None,
+            false => Filter::new(&nfa, Level::best()),
+        };
         Lazy {
             behind: (0..nfa.alphabet.len()).map(behind).collect(),
-            tile: Tile::USUAL,
+            tiles: [Tile::USUAL, Tile::SMALL],
+            filter: filter.map(Box::new),
+            filtered: FILTERED,
             once: None,
             masks: OnceLock::new(),
             nfa,
@@ -210,9 +236,9 @@ impl Lazy {
 
     /// The same for patterns that hit in nearly any text: each is reported once, and a cursor is through
     /// when none can be any more. There are at most [`MOST_ONCE`](super::once::MOST_ONCE).
-    pub(crate) fn once(nfa: Nfa, budget: usize, patterns: usize) -> Lazy {
+    pub(crate) fn once(nfa: Nfa, budget: usize) -> Lazy {
         Lazy {
-            once: Some(Once::new(&nfa, patterns)),
+            once: Some(Once::new(&nfa)),
             ..Lazy::new(nfa, budget)
         }
     }
@@ -323,24 +349,115 @@ impl Lazy {
         if cursor.is_through() {
             return;
         }
-        let mut at = 0;
         cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
-        if bytes.len() >= self.tile.least {
-            at = self.push_tiles(cursor, bytes, on);
+        if bytes.len() >= self.filtered
+            && let Some(filter) = &self.filter
+            && (self.filtered < FILTERED || filter.is_worth(bytes.len()))
+        {
+            return self.push_filtered(filter, cursor, bytes, on);
+        }
+        let mut at = 0;
+        for tile in self.tiles {
+            if bytes.len() - at >= tile.least {
+                at = self.push_tiles(tile, cursor, bytes, at, on);
+            }
         }
         self.push_plain(cursor, bytes, at, on);
     }
 
+    /// Steps only where a match can be, and the end.
+    #[inline(never)]
+    fn push_filtered(
+        &self,
+        filter: &Filter,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+        on: &mut impl FnMut(Event),
+    ) {
+        let tail = bytes.len().saturating_sub(filter.tail());
+        let mut candidates = filter.candidates(bytes);
+        let mut effort = Effort::default();
+        let mut at = 0;
+        loop {
+            let from = at;
+            at = self.push_busy(cursor, bytes, at, on);
+            effort.stepped += at - from;
+            if at == bytes.len() {
+                break;
+            }
+            let candidate = candidates.next(at);
+            let begin = candidate.saturating_sub(filter.reach()).min(tail);
+            if begin > at {
+                let column = self.nfa.alphabet.bytes()[usize::from(bytes[begin - 1])];
+                let before = self.behind[usize::from(column)];
+                cursor.state = cursor.generation.bases[before as usize];
+                cursor.decoder.passed_ascii();
+                at = begin;
+            }
+            if candidate >= tail {
+                self.push_plain(cursor, bytes, at, on);
+                break;
+            }
+            effort.stepped += candidate + 1 - at;
+            effort.candidates += 1;
+            self.push_plain(cursor, &bytes[..=candidate], at, on);
+            at = candidate + 1;
+        }
+        effort.looks = candidates.looks;
+        filter.note(bytes.len(), effort);
+    }
+
+    /// Steps until nothing is in progress, in the search or in a tail; gives where.
+    fn push_busy(
+        &self,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+        mut at: usize,
+        on: &mut impl FnMut(Event),
+    ) -> usize {
+        let columns = self.nfa.alphabet.bytes();
+        while let Some(&byte) = bytes.get(at) {
+            if cursor.has_tails() {
+                let end = bytes.len().min(at + AWAKE);
+                self.push_plain(cursor, &bytes[..end], at, on);
+                at = end;
+                continue;
+            }
+            let is_alone = cursor.is_alone();
+            let Generation { table, bases, .. } = &*cursor.generation;
+            // Their rows are the first ones.
+            if is_alone && bases.contains(&cursor.state) {
+                break;
+            }
+            let next = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
+            if is_alone && !table.is_special(next) {
+                cursor.state = next;
+                cursor.decoder.passed_ascii();
+                at += 1;
+            } else {
+                at = self.push_slow(cursor, bytes, at, on);
+            }
+        }
+        at
+    }
+
     /// Steps whole tiles in lanes, those with something special in them plainly; gives where they end.
-    fn push_tiles(&self, cursor: &mut Cursor, bytes: &[u8], on: &mut impl FnMut(Event)) -> usize {
-        let size = self.tile.bytes();
+    fn push_tiles(
+        &self,
+        tile: Tile,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+        mut at: usize,
+        on: &mut impl FnMut(Event),
+    ) -> usize {
+        let size = tile.bytes();
         // After a miss that many tiles are not tried: twice as many after each.
         let (mut misses, mut skip) = (0u32, 0u32);
-        let mut at = 0;
         while let Some(text) = bytes.get(at..at + size) {
-            let is_alone = !cursor.is_over() && !cursor.has_tails();
-            let is_ready = skip == 0 && is_alone && !cursor.decoder.is_pending();
-            let next = is_ready.then(|| self.step_tile(cursor, text)).flatten();
+            let is_ready = skip == 0 && cursor.is_alone();
+            let next = is_ready
+                .then(|| self.step_tile(tile, cursor, text))
+                .flatten();
             match next {
                 Some(state) => {
                     cursor.state = state;
@@ -361,7 +478,7 @@ impl Lazy {
         at
     }
 
-    fn step_tile(&self, cursor: &Cursor, text: &[u8]) -> Option<StateId> {
+    fn step_tile(&self, tile: Tile, cursor: &Cursor, text: &[u8]) -> Option<StateId> {
         let Generation { table, bases, .. } = &*cursor.generation;
         let columns = self.nfa.alphabet.bytes();
         let behind = &self.behind;
@@ -371,7 +488,7 @@ impl Lazy {
             bases,
             behind,
         }
-        .step(cursor.state, text, self.tile)
+        .step(cursor.state, text, tile)
     }
 
     /// Steps `bytes` from `at` one after the other.
@@ -494,7 +611,20 @@ impl Lazy {
 
     #[cfg(test)]
     pub(crate) fn set_tile(&mut self, tile: Tile) {
-        self.tile = tile;
+        self.tiles = [tile; 2];
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_filtered(&mut self, least: usize, level: Level) {
+        self.filtered = least;
+        if let Some(filter) = &mut self.filter {
+            filter.level = level;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_filter(&self) -> bool {
+        self.filter.is_some()
     }
 
     pub(crate) fn size(&self) -> AutomatonSize {

@@ -3,7 +3,7 @@
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
 //! `gap` says where it is cut, and `plan` which patterns share an automaton; `tree` shares common
 //! beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it through the `table` that
-//! all streams share (long deltas in `lanes`, what follows a cut in `tails`), while `build` adds the states
+//! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `tails`), while `build` adds the states
 //! that are met, each known by its `code`. `decode` turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
 //! `lookaround`): the automaton finds where they may end, and `confirm` decides.
 
@@ -16,6 +16,7 @@ mod code;
 pub(crate) mod confirm;
 mod crowd;
 pub(crate) mod decode;
+mod filter;
 mod gap;
 mod lanes;
 mod lazy;
@@ -263,6 +264,22 @@ impl Matcher {
             .for_each(|union| union.lazy.set_tile(tile));
     }
 
+    /// Filters deltas of at least that many bytes, whatever it costs; or none.
+    #[cfg(test)]
+    fn set_filtered(&mut self, least: usize, level: table::simd::Level) {
+        self.first.lazy.set_filtered(least, level);
+        self.more
+            .iter_mut()
+            .for_each(|union| union.lazy.set_filtered(least, level));
+    }
+
+    /// Whether deltas can be filtered, and by how many of the automata.
+    #[cfg(test)]
+    fn filters(&self) -> usize {
+        let unions = [&self.first].into_iter().chain(&self.more);
+        unions.filter(|union| union.lazy.has_filter()).count()
+    }
+
     /// Sizes of the automata in use.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = AutomatonSize> {
         let unions = [&self.first].into_iter().chain(&self.more);
@@ -293,7 +310,7 @@ impl Union {
         let nfa = part.nfa(simplified)?;
         Ok(Union {
             lazy: match part.is_once {
-                true => Lazy::once(nfa, budget, part.patterns.len()),
+                true => Lazy::once(nfa, budget),
                 false => Lazy::new(nfa, budget),
             },
             patterns: part.patterns.into_boxed_slice(),

@@ -86,11 +86,16 @@ impl Nfa {
 
     /// The patterns behind each cut.
     pub(crate) fn behind_cuts(&self) -> Vec<Vec<u32>> {
+        self.behind(self.cuts.iter().map(|cut| cut.entry))
+    }
+
+    /// The patterns that each of these states leads to.
+    pub(crate) fn behind(&self, entries: impl Iterator<Item = StateId>) -> Vec<Vec<u32>> {
         let mut seen = vec![u32::MAX; self.states.len()];
-        let behind = |(cut, entry): (u32, StateId)| {
+        let behind = |(round, entry): (u32, StateId)| {
             let (mut stack, mut patterns) = (vec![entry], Vec::new());
             while let Some(state) = stack.pop() {
-                if std::mem::replace(&mut seen[state as usize], cut) == cut {
+                if std::mem::replace(&mut seen[state as usize], round) == round {
                     continue;
                 }
                 match &self.states[state as usize] {
@@ -105,7 +110,6 @@ impl Nfa {
             patterns.dedup();
             patterns
         };
-        let entries = self.cuts.iter().map(|cut| cut.entry);
         (0..).zip(entries).map(behind).collect()
     }
 

@@ -3,7 +3,9 @@
 //! They would report something at every other byte for as long as a reply lasts. Apart from the others
 //! they cost something only until each has hit; then their automaton is not stepped any more.
 
-use super::nfa::{Nfa, State};
+use regex_syntax::hir::Look;
+
+use super::nfa::{Nfa, State, StateId};
 use super::tails::Aside;
 
 /// Most patterns of such an automaton.
@@ -12,31 +14,28 @@ pub(crate) const MOST_ONCE: usize = 64;
 /// Sets of patterns, as bits.
 #[derive(Debug)]
 pub(super) struct Once {
-    /// Those that can begin anywhere.
+    /// Those that can begin anywhere, in one of their branches at least.
     anywhere: u64,
     /// By cut: those behind it.
     behind: Box<[u64]>,
 }
 
 impl Once {
-    pub(super) fn new(nfa: &Nfa, patterns: usize) -> Once {
+    pub(super) fn new(nfa: &Nfa) -> Once {
         let bits = |patterns: Vec<u32>| patterns.iter().fold(0u64, |bits, at| bits | 1 << at);
-        let behind: Box<[u64]> = nfa.behind_cuts().into_iter().map(bits).collect();
-        let all = u64::MAX >> (MOST_ONCE - patterns);
-        // Behind an anchor there is nothing but its cut.
-        let anchored = nfa.starts.iter().filter_map(|&start| {
-            let State::Look { look, next } = nfa.states[start as usize] else {
-                return None;
-            };
-            match nfa.states[next as usize] {
-                State::Cut { cut, .. } if look == regex_syntax::hir::Look::Start => Some(cut),
-                _ => None,
-            }
-        });
-        let anchored = anchored.fold(0, |bits, cut| bits | behind[cut as usize]);
+        // A pattern with several beginnings can begin anywhere if one of them can.
+        let anywhere = nfa
+            .starts
+            .iter()
+            .copied()
+            .filter(|&start| !is_anchored(nfa, start));
         Once {
-            anywhere: all & !anchored,
-            behind,
+            anywhere: nfa
+                .behind(anywhere)
+                .into_iter()
+                .map(bits)
+                .fold(0, |all, bits| all | bits),
+            behind: nfa.behind_cuts().into_iter().map(bits).collect(),
         }
     }
 
@@ -72,4 +71,16 @@ impl Once {
         };
         aside.is_through = self.anywhere & !aside.hit == 0 && !has_tails;
     }
+}
+
+/// Whether a haystack only begins with this, and everything behind it is in a tail from then on.
+fn is_anchored(nfa: &Nfa, start: StateId) -> bool {
+    let State::Look {
+        look: Look::Start,
+        next,
+    } = nfa.states[start as usize]
+    else {
+        return false;
+    };
+    matches!(nfa.states[next as usize], State::Cut { .. })
 }

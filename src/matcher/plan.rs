@@ -154,7 +154,9 @@ impl Part {
             parts.push(self.of(&members, false));
         }
         for members in common.chunks(MOST_ONCE) {
-            parts.push(self.of(members, true));
+            // The first of all counts invalid bytes, so it is stepped to the end.
+            let is_once = !parts.is_empty();
+            parts.push(self.of(members, is_once));
         }
         Ok(())
     }

@@ -8,10 +8,12 @@
 //! A row has two cells more than columns: where a tail leads to that is woken once more, and what stands
 //! before the state or, where it reports something, where that is listed.
 //!
-//! This is the crate's one module with `unsafe`. The table is reserved whole, so that ids stay valid
+//! This and what is below it are the crate's only modules with `unsafe`. The table is reserved whole, so that ids stay valid
 //! and readers need no lock, but is zeroed by the operating system page by page; and it is stepped
 //! without bounds checks.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
+
+pub(crate) mod simd;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

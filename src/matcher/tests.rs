@@ -11,6 +11,7 @@ use regex_automata::{Input, MatchKind};
 use super::gap::Gaps;
 use super::lanes::Tile;
 use super::plan::Spread;
+use super::table::simd::Level;
 use super::*;
 use crate::limits::Limits;
 use crate::testing::{Random, pattern_text, sample, scale};
@@ -278,6 +279,18 @@ fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
 }
 
 #[test]
+fn a_pattern_that_can_begin_at_the_start_or_anywhere_is_not_over_with_the_start() {
+    // The second pattern is reported once; where its anchored branch has failed the other is still to come.
+    let patterns = ["x", "^a|b"];
+    let matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(Some(EVERY_GAP), 2));
+    let found = firsts(&matcher, b"xxb", &[1, 2]);
+    assert_eq!(ends(&found), [(0, 1), (1, 3)]);
+    check_all_cuts(&patterns, b"-x-b", 1 << 20);
+    check_all_cuts(&["x", "^a.*c|^b|d"], b"a-x-d", 1 << 20);
+    check_all_cuts(&["x", "^a.*c|^b|d.*e"], b"a\n-d-e", 0);
+}
+
+#[test]
 fn a_plain_pattern_is_certain_at_its_last_byte_and_a_boundary_one_character_later() {
     let decided =
         |pattern, text: &str| firsts(&matcher(&[pattern], 1 << 20), text.as_bytes(), &[])[&0];
@@ -311,6 +324,7 @@ fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
 
 /// Lanes even for the shortest texts.
 const SMALL_TILE: Tile = Tile {
+    lanes: 8,
     stretch: 2,
     early: 1,
     least: 16,
@@ -328,6 +342,9 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
         let mut matcher = matcher_of(&hirs, budget, plan);
         if group % 2 == 0 {
             matcher.set_tile(SMALL_TILE);
+        }
+        if group % 5 < 2 {
+            matcher.set_filtered(1, Level::best());
         }
         let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
         for _ in 0..110 {
@@ -639,6 +656,7 @@ fn lanes_find_what_plain_steps_find() {
         let stretch = 2 + random.below(9);
         let early = 1 + random.below(stretch - 1);
         matchers[1].set_tile(Tile {
+            lanes: [4, 8][group % 2],
             stretch,
             early,
             least: 1,
@@ -683,4 +701,162 @@ fn too_many_different_characters_are_refused_before_they_cost_much() {
         Matcher::new(&[word(0x4E00, 20_000)], 1 << 16).err(),
         Some(TooManyClasses)
     );
+}
+
+/// A pattern with a beginning that is rare in ordinary text, so that it has a window.
+fn rare_pattern(random: &mut Random) -> String {
+    const RARE: [&str; 8] = [
+        "Qz#",
+        "[QX]{2}",
+        r"\bZ#",
+        "(?i)zxq",
+        "^JQ",
+        "é?Z~",
+        "(?:QQ|~~|Z#Z)",
+        "a?b?Q#",
+    ];
+    let rare = random.pick(&RARE);
+    match random.below(4) {
+        0 => (*rare).to_owned(),
+        1 => format!(".?{rare}"),
+        _ => format!("(?:{rare})(?:{})", pattern_text(random)),
+    }
+}
+
+/// Text of ordinary letters with beginnings and whole matches strewn in, and wide characters.
+fn strewn_text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
+    const PIECES: [&str; 12] = [
+        "-", " ", "e", "ab", "Q", "Z#", "é", "\n", "zx", "~", "the ", "日",
+    ];
+    let mut text = Vec::new();
+    while text.len() < 120 {
+        match random.below(12) {
+            0 => {
+                let hir = random.below(hirs.len());
+                sample(random, &hirs[hir], &mut text);
+            }
+            1 => text.push(b"\xA9\xFF\xE2"[random.below(3)]),
+            2 => text.extend_from_slice(&b"lorem ipsum dolor sit amet, "[..random.below(28)]),
+            _ => text.extend_from_slice(PIECES[random.below(PIECES.len())].as_bytes()),
+        }
+    }
+    text
+}
+
+#[test]
+fn a_filter_finds_what_regex_and_plain_steps_find() {
+    let limits = Limits::default();
+    let mut random = Random::new(4242);
+    let (mut filtered, mut unions, mut cut) = (0, 0, 0);
+    let (mut events, mut firsts_seen) = (0, 0);
+    for group in 0..scale(600) {
+        let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
+        while patterns.len() < 1 + group % 5 {
+            let text = rare_pattern(&mut random);
+            if let Ok(hir) = pattern::parse(&text, &limits) {
+                patterns.push(text);
+                hirs.push(hir);
+            }
+        }
+        let budget = [3000, 1 << 20][group % 2];
+        let plan = PLANS[group / 2 % PLANS.len()];
+        let mut matchers = [(); 2].map(|()| matcher_of(&hirs, budget, plan));
+        let level = match group % 8 {
+            0 => Level::Portable,
+            _ => Level::best(),
+        };
+        matchers[0].set_filtered(usize::MAX, level);
+        matchers[1].set_filtered(1, level);
+        let filters = matchers[1].filters();
+        if filters == 0 {
+            continue;
+        }
+        filtered += 1;
+        unions += usize::from(filters > 1);
+        cut += usize::from(matchers[1].sizes().any(|size| size.cuts > 0));
+        let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+        for _ in 0..10 {
+            let text = strewn_text(&mut random, &hirs);
+            let context = || format!("{patterns:?} on {}, {plan:?}", text.escape_ascii());
+            let cuts = random_cuts(&mut random, text.len());
+            let [plain, fast] = matchers.each_ref().map(|matcher| {
+                let mut found = Vec::new();
+                let mut cursor = matcher.start();
+                let mut from = 0;
+                for &to in cuts.iter().chain([&text.len()]) {
+                    matcher.push(&mut cursor, &text[from..to], |event| {
+                        found.push((event.pattern, from + event.at, event.back));
+                    });
+                    from = to;
+                }
+                matcher.finish(&mut cursor, |event| {
+                    found.push((event.pattern, usize::MAX, event.back));
+                });
+                (found, Matcher::invalid_bytes(&cursor))
+            });
+            assert_eq!(plain, fast, "{}, cut at {cuts:?}", context());
+            events += fast.0.len();
+            let want = expected(&vms, &text);
+            assert_eq!(
+                ends(&firsts(&matchers[1], &text, &cuts)),
+                want,
+                "{}",
+                context()
+            );
+            firsts_seen += want.len();
+        }
+    }
+    println!(
+        "{filtered} sets with a filter, {unions} with several, {cut} with cuts, {events} events, \
+         {firsts_seen} first ends"
+    );
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512vbmi") {
+        assert!(unions > 0 && cut > 0 && firsts_seen > 0);
+    }
+}
+
+#[test]
+fn a_filter_waits_for_live_tails_and_sees_cuts_in_its_windows() {
+    let cases: &[(&[&str], &[u8])] = &[
+        // The tail is live where the search has nothing in progress, and no window fits what ends it.
+        (
+            &["QzQ#.*e"],
+            b"QzQ#----------------------e---------------------------------",
+        ),
+        (
+            &["QzQ#.*e"],
+            b"QzQ#----------------------\n------------------------------e--",
+        ),
+        (
+            &["^Qz#.*JJ", "ZZ~#"],
+            b"Qz#----------------------JJ-------------------------ZZ~#----",
+        ),
+        // The cut is inside the window.
+        (
+            &["Q.{0,3}zxJ#", "JZ[^#]*#Q"],
+            b"the end of a long line of text, Q-zxJ# and JZ-------------#Q",
+        ),
+    ];
+    let mut filtered = 0;
+    for (patterns, text) in cases {
+        for plan in PLANS {
+            let hirs = parsed(patterns);
+            let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+            for (budget, cut) in [(0, 3), (0, 40), (1 << 20, 3), (1 << 20, 40)] {
+                let mut matcher = matcher_of(&hirs, budget, plan);
+                matcher.set_filtered(1, Level::best());
+                filtered += matcher.filters();
+                // Once to build the table, and once through it.
+                for _ in 0..2 {
+                    let found = ends(&firsts(&matcher, text, &[cut]));
+                    assert_eq!(found, expected(&vms, text), "{patterns:?}, {plan:?}");
+                }
+            }
+        }
+    }
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512vbmi") {
+        assert!(filtered >= 4 * cases.len() * PLANS.len(), "{filtered}");
+    }
 }

@@ -1,0 +1,465 @@
+//! Long deltas, few patterns: stretches of text in which no pattern can begin are not stepped at all.
+//!
+//! Each pattern has a *window*: eight bytes at some distance from where a match begins, for each of
+//! which only certain bytes are possible. Where nothing is in progress, text without a place that fits
+//! the window of some pattern leads to no match; so the automaton takes up again a little before the
+//! next place that does, with nothing in progress. What has begun before that has its window behind it,
+//! and has failed it: its state may still be alive in the plain path, but can lead to nothing.
+//!
+//! The same is true of what is in a tail, so a window goes on beyond the cut of a pattern, and nothing is
+//! skipped while a tail is live.
+//!
+//! A byte that is not ASCII counts as such a place. Whether all of this is worth it is measured as it goes.
+
+// PERF: lanes alone against the filter, on the text of `cargo bench --bench versus`, in GB/s, on a machine that
+// was not quiet (with the filter: the least time of each stretch of text in six passes; without: of whole
+// passes). 64 KB: 1 rule 1.4 and 26.5, 10 rules 1.0 and 7.9, 100 rules 1.35 and 2.85. 64 bytes: 0.55 and 1.82,
+// 0.46 and 1.07, 0.52 and 0.68.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::nfa::{Nfa, State, StateId};
+use super::table::simd::{Group, Level, Marks, Probe, SPAN, WIDTH, slot};
+
+/// Bytes of a window that are looked at before the automaton runs; the probe looks at the first four.
+const LOOKED: usize = 8;
+
+/// Most bytes between the start of a match and its window.
+const FARTHEST: usize = 4;
+
+/// Beginnings of patterns that are told apart.
+const BEGINNINGS: usize = 256;
+
+/// Most NFA states that all beginnings together may be in: with more of them no window is rare, and looking
+/// for one would take long.
+const STATES: usize = 1 << 16;
+
+/// Windows that are told apart before the automaton runs.
+const SLOTS: usize = 128;
+
+/// Shares of ordinary text that a window, and all windows together, may fit.
+const WEAK: f64 = 0.02;
+const WEAK_TOGETHER: f64 = 0.05;
+
+/// A set of ASCII bytes.
+type Bytes = u128;
+
+/// Finds where matches may begin.
+#[derive(Debug)]
+pub(super) struct Filter {
+    pub(super) level: Level,
+    probe: Probe,
+    /// By place and byte: the windows, one bit each, that allow it there.
+    looked: Box<[[u128; 128]; LOOKED]>,
+    /// Bytes before a candidate at which a match that concerns it may begin.
+    reach: usize,
+    /// By size of the delta: cost on what was read lately, in 1/1024 of a byte stepped plainly.
+    costs: [AtomicU32; 3],
+    skipped: [AtomicU32; 3],
+}
+
+/// What went into reading a delta.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Effort {
+    pub(super) stepped: usize,
+    pub(super) candidates: usize,
+    pub(super) looks: usize,
+}
+
+/// A window of some patterns, and the share of ordinary text that fits its first four bytes.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    sets: [Bytes; LOOKED],
+    distance: usize,
+    share: f64,
+}
+
+impl Filter {
+    /// A filter for the patterns of an automaton, if they have windows that seldom fit, and if the
+    /// processor is fast at finding them.
+    pub(super) fn new(nfa: &Nfa, level: Level) -> Option<Filter> {
+        if level == Level::Portable {
+            return None;
+        }
+        let windows: Option<Vec<Window>> = beginnings(nfa)?.iter().map(Window::best).collect();
+        let mut windows = windows?;
+        let farthest = windows.iter().map(|window| window.distance).max()?;
+        windows.sort_by(|a, b| b.share.total_cmp(&a.share));
+        windows.dedup_by(|a, b| a.sets == b.sets);
+        let probe = match pair(&windows) {
+            Some(pair) => Probe::Pair(pair),
+            None => Probe::Groups(groups(&windows)?),
+        };
+        Some(Filter {
+            level,
+            probe,
+            looked: looked(&windows),
+            // A window that a byte which is not ASCII falls into begins up to three bytes before it.
+            reach: farthest + WIDTH - 1,
+            costs: Default::default(),
+            skipped: Default::default(),
+        })
+    }
+
+    /// Bytes before a candidate that have to be stepped.
+    pub(super) fn reach(&self) -> usize {
+        self.reach
+    }
+
+    /// Bytes at the end that have to be stepped: a match that begins there may have its window beyond
+    /// the end, or in the last bytes, which are not probed and need not be ASCII.
+    pub(super) fn tail(&self) -> usize {
+        self.reach + WIDTH - 1
+    }
+
+    /// Whether filtering pays for deltas of that length, on what was read lately. Now and then it is
+    /// tried even if it did not.
+    pub(super) fn is_worth(&self, len: usize) -> bool {
+        const TRY_EVERY: u32 = 128;
+        const DEAR: u32 = 650;
+        let class = class(len);
+        self.costs[class].load(Ordering::Relaxed) < DEAR || {
+            let skipped = self.skipped[class].fetch_add(1, Ordering::Relaxed);
+            skipped % TRY_EVERY == TRY_EVERY - 1
+        }
+    }
+
+    /// Notes what a delta of that length took.
+    pub(super) fn note(&self, len: usize, effort: Effort) {
+        const SLOW: [u32; 3] = [7, 6, 4];
+        let Effort {
+            stepped,
+            candidates,
+            looks,
+        } = effort;
+        let cost = ((2 * stepped + 12 * candidates + 5 * looks) * 1024 / len).min(20_000) as u32;
+        let class = class(len);
+        let known = self.costs[class].load(Ordering::Relaxed);
+        let next = (known + (cost >> SLOW[class])).saturating_sub(known >> SLOW[class]);
+        self.costs[class].store(next, Ordering::Relaxed);
+    }
+
+    /// The candidates of a text, from its beginning.
+    pub(super) fn candidates<'a>(&'a self, text: &'a [u8]) -> Candidates<'a> {
+        Candidates {
+            filter: self,
+            text,
+            from: 0,
+            end: 0,
+            marks: [0; SPAN / 64],
+            block: 0,
+            looks: 0,
+        }
+    }
+
+    /// Whether any window fits the text at `at`, as far as there is text.
+    #[inline]
+    fn fits(&self, text: &[u8], at: usize) -> bool {
+        let bytes = text[at..].iter().take(LOOKED);
+        let mut windows = u128::MAX;
+        for (looked, &byte) in self.looked.iter().zip(bytes) {
+            match looked.get(usize::from(byte)) {
+                Some(fitting) => windows &= fitting,
+                None => return true,
+            }
+        }
+        windows != 0
+    }
+}
+
+/// Where windows may begin, in rising order.
+pub(super) struct Candidates<'a> {
+    filter: &'a Filter,
+    text: &'a [u8],
+    /// The places that `marks` are of.
+    from: usize,
+    end: usize,
+    marks: Marks,
+    /// Index of the first of `marks` that may have any left.
+    block: usize,
+    /// Candidates of the probe that were looked at more closely.
+    pub(super) looks: usize,
+}
+
+impl Candidates<'_> {
+    /// The first candidate from `at` on; the length of the text if there is none. Places so near the end
+    /// that a window does not fit are none.
+    #[inline]
+    pub(super) fn next(&mut self, at: usize) -> usize {
+        let ends = self.text.len().saturating_sub(WIDTH - 1);
+        let mut at = at;
+        loop {
+            if at >= self.end {
+                if at >= ends {
+                    return self.text.len();
+                }
+                self.fill(at, ends);
+            }
+            match self.marked(at) {
+                Some(place) => {
+                    self.looks += 1;
+                    if self.filter.fits(self.text, place) {
+                        return place;
+                    }
+                    at = place + 1;
+                }
+                None => at = self.end,
+            }
+        }
+    }
+
+    #[inline]
+    fn marked(&mut self, at: usize) -> Option<usize> {
+        let first = (at - self.from) / 64;
+        let last = (self.end - self.from).div_ceil(64);
+        if first > self.block {
+            self.block = first;
+        }
+        let mut kept = match self.block == first {
+            true => u64::MAX << ((at - self.from) % 64),
+            false => u64::MAX,
+        };
+        while self.block < last {
+            let marks = self.marks[self.block] & kept;
+            if marks != 0 {
+                return Some(self.from + 64 * self.block + marks.trailing_zeros() as usize);
+            }
+            kept = u64::MAX;
+            self.block += 1;
+        }
+        None
+    }
+
+    fn fill(&mut self, at: usize, ends: usize) {
+        let starts = (ends - at).min(SPAN);
+        let Candidates { filter, marks, .. } = self;
+        let text = &self.text[at..];
+        let any = filter.probe.mark(filter.level, text, starts, marks);
+        (self.from, self.end, self.block) = (at, at + starts, 0);
+        match any {
+            Some(true) => {}
+            Some(false) => self.block = starts.div_ceil(64),
+            // Every place is a candidate, so that nothing is missed.
+            None => self.marks.fill(u64::MAX),
+        }
+    }
+}
+
+fn class(len: usize) -> usize {
+    match len {
+        0..256 => 0,
+        256..8192 => 1,
+        _ => 2,
+    }
+}
+
+/// The bytes that can stand at each place of matches that begin alike.
+struct Beginning {
+    sets: Vec<Bytes>,
+    /// Where such matches go on. Empty once one of them may be over, or is not ASCII any more.
+    states: Vec<StateId>,
+}
+
+/// How matches can begin, so far that every window fits in.
+fn beginnings(nfa: &Nfa) -> Option<Vec<Beginning>> {
+    let mut all: Vec<Beginning> = Vec::new();
+    for state in close(nfa, &nfa.starts)? {
+        all.push(Beginning {
+            sets: Vec::new(),
+            states: vec![state],
+        });
+    }
+    for place in 0..FARTHEST + LOOKED {
+        let mut longer = Vec::new();
+        let mut states = 0;
+        for beginning in all {
+            let known = longer.len();
+            beginning.grow(nfa, place, &mut longer);
+            let new = longer[known..].iter();
+            states += new.map(|beginning| beginning.states.len()).sum::<usize>();
+            if longer.len() > 4 * BEGINNINGS || states > STATES {
+                return None;
+            }
+        }
+        all = longer;
+    }
+    Some(all)
+}
+
+impl Beginning {
+    /// Pushes what it can be with one more byte: several beginnings if there is room for them.
+    fn grow(mut self, nfa: &Nfa, place: usize, out: &mut Vec<Beginning>) {
+        if self.states.is_empty() {
+            self.sets.resize(place + 1, Bytes::MAX);
+            return out.push(self);
+        }
+        let mut set = 0;
+        let mut next = Vec::new();
+        for &state in &self.states {
+            if let State::Set { set: of, next: to } = nfa.states[state as usize] {
+                set |= ascii(nfa, of);
+                next.push(to);
+            }
+        }
+        // Nothing is known of what follows once a match is over.
+        let states = close(nfa, &next).unwrap_or_default();
+        if out.len() + states.len() < BEGINNINGS {
+            for &state in &states {
+                let mut sets = self.sets.clone();
+                sets.push(set);
+                out.push(Beginning {
+                    sets,
+                    states: vec![state],
+                });
+            }
+            if !states.is_empty() {
+                return;
+            }
+        }
+        self.sets.push(set);
+        self.states = states;
+        out.push(self);
+    }
+}
+
+/// The ASCII bytes of a set.
+fn ascii(nfa: &Nfa, set: u32) -> Bytes {
+    (0..128u8)
+        .filter(|&byte| nfa.holds(set, usize::from(nfa.alphabet.bytes()[usize::from(byte)])))
+        .fold(0, |bytes, byte| bytes | 1 << byte)
+}
+
+/// The sets that are reached from `states` without a symbol, assertions taken to hold; nothing if a match
+/// is among what is reached.
+fn close(nfa: &Nfa, states: &[StateId]) -> Option<Vec<StateId>> {
+    let mut stack = states.to_vec();
+    let mut seen = std::collections::HashSet::new();
+    let mut reached = Vec::new();
+    while let Some(state) = stack.pop() {
+        if !seen.insert(state) {
+            continue;
+        }
+        match &nfa.states[state as usize] {
+            State::Set { .. } => reached.push(state),
+            State::Split(next) => stack.extend_from_slice(next),
+            State::Look { next, .. } | State::Cut { next, .. } => stack.push(*next),
+            State::Match(_) => return None,
+        }
+    }
+    Some(reached)
+}
+
+impl Window {
+    /// The window that fits least of ordinary text; nothing if even that fits too often.
+    fn best(beginning: &Beginning) -> Option<Window> {
+        let windows = (0..=FARTHEST).map(|distance| {
+            let sets: [Bytes; LOOKED] =
+                std::array::from_fn(|place| beginning.sets[distance + place]);
+            Window {
+                sets,
+                distance,
+                share: share(&sets.map(folded)),
+            }
+        });
+        // What lies farther from the beginning has more to be stepped.
+        let rank = |window: &Window| window.share * (1.0 + 0.3 * window.distance as f64);
+        let best = windows.min_by(|a, b| rank(a).total_cmp(&rank(b)))?;
+        (best.share <= WEAK).then_some(best)
+    }
+}
+
+/// The share of ordinary text that the first four sets fit.
+fn share(sets: &[Bytes; LOOKED]) -> f64 {
+    sets[..WIDTH].iter().map(|&set| frequency(set)).product()
+}
+
+/// The share of ordinary text that the bytes of a set make up.
+fn frequency(set: Bytes) -> f64 {
+    let rank = |byte: u8| {
+        super::alphabet::BY_FREQUENCY
+            .iter()
+            .position(|&b| b == byte)
+    };
+    let of = |byte: u8| rank(byte).map_or(0.0002, |rank| 0.18 / (rank as f64 + 2.0).powf(1.05));
+    let bytes = (0..128u8).filter(|byte| set >> byte & 1 == 1);
+    bytes.map(of).sum::<f64>().min(1.0)
+}
+
+/// The set, with all bytes that share their slot with one of it.
+fn folded(set: Bytes) -> Bytes {
+    let has = |byte: u8| set >> byte & 1 == 1;
+    let slots = (0..128u8).filter(|&byte| has(byte)).map(slot);
+    let slots = slots.fold(0u64, |slots, slot| slots | 1 << slot);
+    (0..128u8)
+        .filter(|&byte| slots >> slot(byte) & 1 == 1)
+        .fold(0, |bytes, byte| bytes | 1 << byte)
+}
+
+/// Two places of the only window at which only one byte is possible, the rarest ones.
+fn pair(windows: &[Window]) -> Option<[(usize, u8); 2]> {
+    let [window] = windows else { return None };
+    let mut single: Vec<(usize, u8)> = window.sets[..WIDTH]
+        .iter()
+        .enumerate()
+        .filter(|(_, set)| set.count_ones() == 1)
+        .map(|(place, set)| (place, set.trailing_zeros() as u8))
+        .collect();
+    single.sort_by(|a, b| frequency(1 << a.1).total_cmp(&frequency(1 << b.1)));
+    let first = *single.first()?;
+    let second = *single.iter().find(|other| other.1 != first.1)?;
+    Some([first, second])
+}
+
+/// Puts each window where it makes the windows there fit least more; `of` gives its sets.
+fn gather(windows: &[Window], room: usize, of: impl Fn(Bytes) -> Bytes) -> Vec<[Bytes; LOOKED]> {
+    let mut gathered = vec![[0; LOOKED]; room];
+    let mut shares = vec![0.0; room];
+    for window in windows {
+        let sets = window.sets.map(&of);
+        let joined = |slot: usize| -> [Bytes; LOOKED] {
+            std::array::from_fn(|place| gathered[slot][place] | sets[place])
+        };
+        let dearer = |slot: usize| share(&joined(slot)) - shares[slot];
+        let first_empty = gathered.iter().position(|sets| sets[0] == 0);
+        let slots = 0..first_empty.map_or(room, |slot| slot + 1);
+        let slot = slots.min_by(|&a, &b| dearer(a).total_cmp(&dearer(b)));
+        let slot = slot.expect("there is room for one at least");
+        gathered[slot] = joined(slot);
+        shares[slot] = share(&gathered[slot]);
+    }
+    gathered
+}
+
+/// The tables of the probe; nothing if it would find too much.
+fn groups(windows: &[Window]) -> Option<Box<[Group]>> {
+    let count = match windows.len() {
+        0..=12 => 1,
+        13..=64 => 2,
+        _ => 4,
+    };
+    let buckets = gather(windows, 8 * count, folded);
+    if buckets.iter().map(share).sum::<f64>() > WEAK_TOGETHER {
+        return None;
+    }
+    let mut groups = vec![[[0; 64]; WIDTH]; count];
+    for (bucket, sets) in buckets.iter().enumerate() {
+        for (place, set) in sets.iter().enumerate().take(WIDTH) {
+            for byte in (0..128u8).filter(|byte| set >> byte & 1 == 1) {
+                groups[bucket / 8][place][slot(byte)] |= 1 << (bucket % 8);
+            }
+        }
+    }
+    Some(groups.into_boxed_slice())
+}
+
+fn looked(windows: &[Window]) -> Box<[[u128; 128]; LOOKED]> {
+    let mut looked = Box::new([[0; 128]; LOOKED]);
+    for (slot, sets) in gather(windows, SLOTS, |set| set).iter().enumerate() {
+        for (looked, set) in looked.iter_mut().zip(sets) {
+            for (byte, windows) in looked.iter_mut().enumerate() {
+                *windows |= (set >> byte & 1) << slot;
+            }
+        }
+    }
+    looked
+}
