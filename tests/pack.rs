@@ -308,7 +308,7 @@ fn has_patterns_only(rule: &Rule) -> bool {
     let condition = &rule.condition;
     condition.capture.is_none()
         && condition.none.is_empty()
-        && condition.count.times == 1
+        && condition.count.is_none()
         && condition.any.iter().all(|pattern| pattern.region.is_empty())
 }
 
