@@ -309,7 +309,10 @@ fn has_patterns_only(rule: &Rule) -> bool {
     condition.capture.is_none()
         && condition.none.is_empty()
         && condition.count.is_none()
-        && condition.any.iter().all(|pattern| pattern.region.is_empty())
+        && condition
+            .any
+            .iter()
+            .all(|pattern| pattern.region.is_empty())
 }
 
 #[test]
