@@ -285,7 +285,9 @@ fn builtins_load_without_a_warning_under_their_own_name() {
 
 #[test]
 fn builtin_patterns_hit_their_examples_and_nothing_else() {
-    for rule in Pack::builtins().flat_map(|name| Pack::builtin(name).unwrap().rules().to_vec()) {
+    let rules = Pack::builtins().flat_map(|name| Pack::builtin(name).unwrap().rules().to_vec());
+    // Of a rule with more than patterns, they alone do not tell.
+    for rule in rules.filter(has_patterns_only) {
         let regexes: Vec<_> = rule
             .condition
             .any
@@ -300,6 +302,17 @@ fn builtin_patterns_hit_their_examples_and_nothing_else() {
             assert!(!hits(text), "{}: a hit in {text}", rule.id);
         }
     }
+}
+
+fn has_patterns_only(rule: &Rule) -> bool {
+    let condition = &rule.condition;
+    condition.capture.is_none()
+        && condition.none.is_empty()
+        && condition.count.is_none()
+        && condition
+            .any
+            .iter()
+            .all(|pattern| pattern.region.is_empty())
 }
 
 #[test]

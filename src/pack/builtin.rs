@@ -2,6 +2,7 @@
 
 /// Name and text of every built-in pack, sorted by name.
 pub(super) const PACKS: &[(&str, &str)] = &[
+    ("lang/go", include_str!("../../rules/lang/go/pack.toml")),
     (
         "lang/python",
         include_str!("../../rules/lang/python/pack.toml"),
@@ -10,6 +11,38 @@ pub(super) const PACKS: &[(&str, &str)] = &[
     (
         "lang/typescript",
         include_str!("../../rules/lang/typescript/pack.toml"),
+    ),
+    (
+        "opencode/chat-headers",
+        include_str!("../../rules/opencode/chat-headers/pack.toml"),
+    ),
+    (
+        "opencode/delegate-task-retry",
+        include_str!("../../rules/opencode/delegate-task-retry/pack.toml"),
+    ),
+    (
+        "opencode/foreground-fallback",
+        include_str!("../../rules/opencode/foreground-fallback/pack.toml"),
+    ),
+    (
+        "opencode/json-error-recovery",
+        include_str!("../../rules/opencode/json-error-recovery/pack.toml"),
+    ),
+    (
+        "opencode/phase-reminder",
+        include_str!("../../rules/opencode/phase-reminder/pack.toml"),
+    ),
+    (
+        "opencode/post-read-nudge",
+        include_str!("../../rules/opencode/post-read-nudge/pack.toml"),
+    ),
+    (
+        "std/degeneration",
+        include_str!("../../rules/std/degeneration/pack.toml"),
+    ),
+    (
+        "std/injection",
+        include_str!("../../rules/std/injection/pack.toml"),
     ),
     (
         "std/secrets",
