@@ -20,12 +20,13 @@ const KINDS: [&str; 6] = [
 ];
 
 /// Members that every event may have: its block, padding, and measurements.
-const EVENT: [&str; 6] = [
+const EVENT: [&str; 7] = [
     "contentBlockIndex",
     "p",
     "usage",
     "metrics",
     "amazon-bedrock-invocationMetrics",
+    "amazon-bedrock-guardrailAction",
     "performanceConfig",
 ];
 
@@ -43,7 +44,10 @@ impl Converse {
 
     fn event(&mut self, kind: &str, event: &Json<'_>, on: Sink<'_>) {
         let index = event.number("contentBlockIndex").unwrap_or(0);
-        let stopped = self.replies.current().is_some_and(|reply| reply.reason.is_some());
+        let stopped = self
+            .replies
+            .current()
+            .is_some_and(|reply| reply.reason.is_some());
         if kind == "messageStart" || stopped && kind.starts_with("content") {
             self.replies.begin(None, on);
         }
@@ -78,7 +82,9 @@ impl Converse {
     /// What a request without streaming gets.
     fn whole(&mut self, record: &Json<'_>, on: Sink<'_>) {
         let reply = self.replies.begin(None, on);
-        let message = record.get("output").and_then(|output| output.get("message"));
+        let message = record
+            .get("output")
+            .and_then(|output| output.get("message"));
         let content = message.map_or(&[][..], |message| message.list("content"));
         for (index, block) in (0..).zip(content) {
             start_block(reply, index, block, on);
@@ -116,18 +122,22 @@ impl Source for Converse {
         if record.get("output").is_some() {
             return self.whole(record, on);
         }
-        let mut rest = 0;
+        let own =
+            |name: &str| KINDS.contains(&name) || name == "error" || name.ends_with("Exception");
+        let others = record.members().iter().filter(|(name, _)| {
+            let name = String::from_utf8_lossy(name);
+            !own(&name) && !EVENT.contains(&&*name) && name != "type"
+        });
+        let rest = others.map(|(_, value)| value.content()).sum();
+        self.replies.unscanned(rest, "event", on);
         for (name, value) in record.members() {
             let name = String::from_utf8_lossy(name);
             if KINDS.contains(&&*name) {
                 self.event(&name, value, on);
-            } else if name == "error" || name.ends_with("Exception") {
+            } else if own(&name) {
                 self.error(&name, value, on);
-            } else if !EVENT.contains(&&*name) && name != "type" {
-                rest += value.content();
             }
         }
-        self.replies.unscanned(rest, kind, on);
     }
 
     fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
@@ -173,7 +183,12 @@ fn block_delta(reply: &mut Reply, index: u64, delta: &Json<'_>, on: Sink<'_>) {
         let text = inner.bytes("text").unwrap_or_default();
         arrives(reply, index, Channel::Reasoning, text, on);
         let read = ["text", "signature", "reasoningText"];
-        let rest = inner.unread(&read) + if std::ptr::eq(inner, reasoning) { 0 } else { reasoning.unread(&read) };
+        let rest = inner.unread(&read)
+            + if std::ptr::eq(inner, reasoning) {
+                0
+            } else {
+                reasoning.unread(&read)
+            };
         reply.unscanned(rest, "reasoningContent", on);
     }
     let rest = delta.unread(&["text", "toolUse", "reasoningContent"]);

@@ -115,10 +115,20 @@ fn several<'a>(value: &'a Json<'a>) -> &'a [Json<'a>] {
 fn read_message(reply: &mut Reply, index: u64, message: &Json<'_>, on: Sink<'_>) {
     let plan = message.bytes("tool_plan").unwrap_or_default();
     reply.delta(Naming::new("plan", "plan", Channel::Reasoning), plan, on);
-    for (content, index) in message.get("content").map_or(&[][..], several).iter().zip(index..) {
+    for (content, index) in message
+        .get("content")
+        .map_or(&[][..], several)
+        .iter()
+        .zip(index..)
+    {
         read_content(reply, index, content, on);
     }
-    for (call, index) in message.get("tool_calls").map_or(&[][..], several).iter().zip(index..) {
+    for (call, index) in message
+        .get("tool_calls")
+        .map_or(&[][..], several)
+        .iter()
+        .zip(index..)
+    {
         tool_call(reply, index, call, on);
     }
     reply.unscanned(message.unread(&MESSAGE), "message", on);

@@ -117,7 +117,9 @@ impl Source for Chunks {
             read_candidate(reply, state, candidate, on);
         }
         if let Some(feedback) = chunk.get("promptFeedback") {
-            let reason = feedback.text("blockReason").map(|reason| reason.into_owned());
+            let reason = feedback
+                .text("blockReason")
+                .map(|reason| reason.into_owned());
             state.ended |= reason.is_some();
             reply.reason = reply.reason.take().or(reason);
         }
@@ -135,7 +137,10 @@ impl Source for Chunks {
     }
 
     fn finish(&mut self, on: Sink<'_>) {
-        self.close_calls(on);
+        // What broke off is not made to look complete.
+        if self.state.ended {
+            self.close_calls(on);
+        }
         self.replies.close(on);
     }
 }
@@ -164,7 +169,9 @@ fn read_candidate(reply: &mut Reply, state: &mut State, candidate: &Json<'_>, on
 }
 
 fn read_part(reply: &mut Reply, state: &mut State, candidate: u64, part: &Json<'_>, on: Sink<'_>) {
-    let thought = part.get("thought").is_some_and(|thought| thought.raw() == b"true");
+    let thought = part
+        .get("thought")
+        .is_some_and(|thought| thought.raw() == b"true");
     let (channel, name) = match thought {
         true => (Channel::Reasoning, "thought"),
         false => (Channel::Text, "text"),
@@ -182,7 +189,13 @@ fn read_part(reply: &mut Reply, state: &mut State, candidate: u64, part: &Json<'
 }
 
 /// A call, or the next piece of the one that goes on.
-fn function_call(reply: &mut Reply, state: &mut State, candidate: u64, call: &Json<'_>, on: Sink<'_>) {
+fn function_call(
+    reply: &mut Reply,
+    state: &mut State,
+    candidate: u64,
+    call: &Json<'_>,
+    on: Sink<'_>,
+) {
     let tool = call.text("name");
     if tool.is_some() {
         if let Some(open) = state.open.remove(&candidate) {
@@ -212,11 +225,18 @@ fn function_call(reply: &mut Reply, state: &mut State, candidate: u64, call: &Js
     }
     for piece in pieces {
         reply.delta(naming, &open.args.json_of(piece), on);
-        reply.unscanned(piece.unread(&["jsonPath", "stringValue", "nullValue"]), "partialArgs", on);
+        reply.unscanned(
+            piece.unread(&["jsonPath", "stringValue", "nullValue"]),
+            "partialArgs",
+            on,
+        );
     }
     let rest = call.unread(&["name", "args", "partialArgs"]);
     reply.unscanned(rest, "functionCall", on);
-    match call.get("willContinue").is_some_and(|more| more.raw() == b"true") {
+    match call
+        .get("willContinue")
+        .is_some_and(|more| more.raw() == b"true")
+    {
         true => drop(state.open.insert(candidate, open)),
         false => end_call(reply, open, on),
     }
@@ -229,7 +249,13 @@ fn end_call(reply: &mut Reply, mut call: Call, on: Sink<'_>) {
 }
 
 /// Code that the provider runs itself.
-fn executable_code(reply: &mut Reply, state: &mut State, candidate: u64, code: &Json<'_>, on: Sink<'_>) {
+fn executable_code(
+    reply: &mut Reply,
+    state: &mut State,
+    candidate: u64,
+    code: &Json<'_>,
+    on: Sink<'_>,
+) {
     let (key, id) = (state.next_call(candidate), code.text("id"));
     let naming = Naming {
         tool: Some("executableCode"),

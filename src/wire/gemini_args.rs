@@ -61,7 +61,11 @@ impl PartialArgs {
 
     /// Leaves what is open, but for what the new path has in common with the old one, and enters the rest.
     fn go_to(&mut self, path: Vec<Step>, out: &mut Vec<u8>) {
-        let common = self.path.iter().zip(&path).take_while(|(old, new)| old == new);
+        let common = self
+            .path
+            .iter()
+            .zip(&path)
+            .take_while(|(old, new)| old == new);
         let common = common.count().min(self.path.len().saturating_sub(1));
         let common = common.min(path.len().saturating_sub(1));
         let fresh = self.path.is_empty();
@@ -127,7 +131,9 @@ fn steps(path: &[u8]) -> Vec<Step> {
 }
 
 fn bracketed(inside: &[u8]) -> Step {
-    let number = std::str::from_utf8(inside).ok().and_then(|text| text.parse().ok());
+    let number = std::str::from_utf8(inside)
+        .ok()
+        .and_then(|text| text.parse().ok());
     let quotes = |byte: &u8| matches!(byte, b'"' | b'\'');
     let name = inside.split(quotes).nth(1).unwrap_or(inside);
     number.map_or_else(|| Step::Key(name.to_vec()), Step::Index)
@@ -177,12 +183,20 @@ mod tests {
 
     #[test]
     fn odd_paths_lose_no_value() {
-        let piece = |path: &str, value: &str| {
-            format!(r#"{{"jsonPath":"{path}","stringValue":"{value}"}}"#)
-        };
-        check(&[&piece("$.a", "1"), &piece("$.a", "2")], r#"{"a":"1","a":"2"}"#);
-        check(&[&piece("$.a.b", "1"), &piece("$.a", "2")], r#"{"a":{"b":"1"},"a":"2"}"#);
+        let piece =
+            |path: &str, value: &str| format!(r#"{{"jsonPath":"{path}","stringValue":"{value}"}}"#);
+        check(
+            &[&piece("$.a", "1"), &piece("$.a", "2")],
+            r#"{"a":"1","a":"2"}"#,
+        );
+        check(
+            &[&piece("$.a.b", "1"), &piece("$.a", "2")],
+            r#"{"a":{"b":"1"},"a":"2"}"#,
+        );
         check(&[&piece("$", "1"), &piece("", "2")], r#"{"":"1","":"2"}"#);
-        check(&[&piece("x", "1"), &piece("$.y[", "2")], r#"{"x":"1","y":{"":"2"}}"#);
+        check(
+            &[&piece("x", "1"), &piece("$.y[", "2")],
+            r#"{"x":"1","y":{"":"2"}}"#,
+        );
     }
 }

@@ -16,6 +16,7 @@ mod json_lines;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
+pub mod opencode;
 pub mod recording;
 mod reply;
 pub mod sse;
@@ -454,7 +455,9 @@ fn unwrapped(value: &Json<'_>) -> Option<Vec<u8>> {
     let chunk = value.get("chunk").unwrap_or(value);
     let known = |name: &[u8]| matches!(name, b"bytes" | b"p");
     let wraps = chunk.members().iter().all(|(name, _)| known(name));
-    STANDARD.decode(chunk.bytes("bytes").filter(|_| wraps)?).ok()
+    STANDARD
+        .decode(chunk.bytes("bytes").filter(|_| wraps)?)
+        .ok()
 }
 
 const UNKNOWN_FORMAT: &str = "unknown-format";
