@@ -5,6 +5,8 @@
 mod cassette;
 #[path = "wire/corpus.rs"]
 mod corpus;
+#[path = "wire/opencode.rs"]
+mod opencode;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
