@@ -548,9 +548,10 @@ fn broken_binary_messages_are_counted() {
     assert_eq!(broken(first + 1), [(rest, "not-event-stream".to_owned())]);
     let mut reader = Reader::with_cap("file", second - 1);
     let mut counted = Vec::new();
-    let mut on = |_: &str, event: Event| match event {
-        Event::Unscanned { bytes, kind } => counted.push((bytes, kind)),
-        _ => {}
+    let mut on = |_: &str, event: Event| {
+        if let Event::Unscanned { bytes, kind } = event {
+            counted.push((bytes, kind));
+        }
     };
     whole
         .chunks(7)

@@ -111,7 +111,7 @@ impl Converse {
 pub(super) fn is_record(event: &str, record: &Json<'_>) -> bool {
     let names_one = |kind: &&str| **kind != *"metadata" && record.get(kind).is_some();
     let whole = record.get("stopReason").is_some() && record.get("output").is_some();
-    KINDS.contains(&event) || KINDS.iter().any(|kind| names_one(&kind)) || whole
+    KINDS.contains(&event) || KINDS.iter().any(names_one) || whole
 }
 
 impl Source for Converse {

@@ -49,12 +49,19 @@ impl Frames {
             return;
         }
         self.pending.extend_from_slice(bytes);
-        let pending = std::mem::take(&mut self.pending);
-        let mut rest = &pending[..];
-        while self.lost.is_none() && rest.len() >= PRELUDE {
+        let mut pending = std::mem::take(&mut self.pending);
+        let left = self.messages(&pending, on);
+        pending.drain(..pending.len() - left);
+        self.pending = pending;
+    }
+
+    /// Tells the whole messages; how many bytes at the end are not yet one.
+    fn messages(&mut self, bytes: &[u8], on: &mut dyn FnMut(Frame<'_>)) -> usize {
+        let mut rest = bytes;
+        while rest.len() >= PRELUDE {
             let Some(length) = length(rest) else {
                 self.lost = Some(rest.len() as u64);
-                return;
+                return 0;
             };
             if length > self.cap {
                 (self.skip, self.over) = (length as u64, length as u64);
@@ -67,7 +74,7 @@ impl Frames {
             on(read(message));
             rest = &rest[length..];
         }
-        self.pending = rest.to_vec();
+        rest.len()
     }
 
     pub(super) fn finish(&mut self, on: &mut dyn FnMut(Frame<'_>)) {

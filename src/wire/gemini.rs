@@ -197,10 +197,10 @@ fn function_call(
     on: Sink<'_>,
 ) {
     let tool = call.text("name");
-    if tool.is_some() {
-        if let Some(open) = state.open.remove(&candidate) {
-            end_call(reply, open, on);
-        }
+    if tool.is_some()
+        && let Some(open) = state.open.remove(&candidate)
+    {
+        end_call(reply, open, on);
     }
     let args = call.get("args");
     let pieces = call.list("partialArgs");

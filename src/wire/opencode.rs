@@ -31,7 +31,8 @@ pub enum Notice {
     },
     /// The question of that id was answered or rejected.
     QuestionClosed(String),
-    /// The session waits for a prompt. An abort makes two of them on the wire, of which one is told.
+    /// The session waits for a prompt. An abort makes two of them on the wire, of which one is told; the
+    /// second interface has none.
     Idle,
 }
 
