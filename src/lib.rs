@@ -71,7 +71,8 @@
 //!
 //! None is on by default: the core loads packs, matches, and decides.
 //!
-//! - `wire`: readers for provider streams (Anthropic Messages, OpenAI Chat and Responses, recordings).
+//! - `wire`: readers for the streams of providers (Anthropic, OpenAI, Gemini, Ollama, Cohere, Bedrock), of
+//!   OpenCode servers, and for recordings.
 //! - `harness`: the reference loop, a state machine without I/O and an async driver over a provider.
 //! - `cli`: the `ttsr` command; implies `wire` and `harness`.
 //! - `futures`: guards any `futures_core::Stream` of events.

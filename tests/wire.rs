@@ -5,6 +5,8 @@
 mod cassette;
 #[path = "wire/corpus.rs"]
 mod corpus;
+#[path = "wire/opencode.rs"]
+mod opencode;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,13 +20,19 @@ use ttsr::{Channel, Event, PartId};
 type Events = Vec<(String, Event)>;
 
 /// Own recordings: file, format.
-const RECORDINGS: [(&str, Format); 8] = [
+const RECORDINGS: [(&str, Format); 14] = [
     ("anthropic.sse", Format::AnthropicMessages),
     ("anthropic.jsonl", Format::AnthropicMessages),
     ("chat.sse", Format::OpenAiChat),
     ("chat-quirks.jsonl", Format::OpenAiChat),
     ("responses.sse", Format::OpenAiResponses),
     ("responses-ends.jsonl", Format::OpenAiResponses),
+    ("gemini.sse", Format::Gemini),
+    ("ollama.jsonl", Format::Ollama),
+    ("cohere.sse", Format::CohereChat),
+    ("bedrock.jsonl", Format::BedrockConverse),
+    ("bedrock.bin", Format::BedrockConverse),
+    ("bedrock-anthropic.bin", Format::AnthropicMessages),
     ("compact.jsonl", Format::Compact),
     ("recording.ndjson", Format::Recording),
 ];
@@ -478,6 +486,80 @@ fn f89_replies_that_do_not_stream() {
         "responses",
         response,
         &[("resp_9", "Hi", Some("completed"), 0, &[])],
+    );
+}
+
+#[test]
+fn f89_replies_that_do_not_stream_of_other_providers() {
+    let cohere = r#"{"id":"r1","finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"text","text":"Hi"}]},"usage":{"tokens":{"input_tokens":1,"output_tokens":2}}}"#;
+    check("cohere", cohere, &[("r1", "Hi", Some("COMPLETE"), 0, &[])]);
+    let converse = r#"{"output":{"message":{"role":"assistant","content":[{"text":"Hi"}]}},"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":2}}"#;
+    check(
+        "bedrock",
+        converse,
+        &[("file", "Hi", Some("end_turn"), 0, &[])],
+    );
+    let ollama = r#"{"model":"m","message":{"role":"assistant","content":"Hi"},"done":true,"done_reason":"stop"}"#;
+    check("ollama", ollama, &[("file", "Hi", Some("stop"), 0, &[])]);
+    let gemini = r#"[{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}],"responseId":"g"}]"#;
+    check(
+        "gemini, as an array",
+        gemini,
+        &[("g", "Hi", Some("STOP"), 0, &[])],
+    );
+}
+
+#[test]
+fn f97_unknown_members_of_other_providers_are_counted() {
+    let gemini = r#"{"candidates":[{"content":{"parts":[{"text":"Hi","mood":"calm"}]},"finishReason":"STOP"}],"extra":{"a":"bc"}}"#;
+    check("gemini", gemini, &[("file", "Hi", Some("STOP"), 6, &[])]);
+    let ollama = r#"{"message":{"content":"Hi","mood":"calm"},"done":true,"extra":"abc"}"#;
+    check("ollama", ollama, &[("file", "Hi", Some("done"), 7, &[])]);
+    let cohere = "{\"type\":\"message-start\",\"id\":\"c\"}\n{\"type\":\"mood-delta\",\"mood\":\"calm\"}\n{\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"ERROR\",\"error\":\"gone\"}}\n";
+    check(
+        "cohere",
+        cohere,
+        &[("c", "", Some("ERROR"), 4 + 4, &[": gone"])],
+    );
+    let bedrock = "{\"messageStart\":{\"role\":\"assistant\"}}\n{\"moodDelta\":{\"mood\":\"calm\"}}\n{\"throttlingException\":{\"message\":\"slow\"}}\n";
+    check(
+        "bedrock",
+        bedrock,
+        &[("file", "", Some("error"), 4, &["throttlingException: slow"])],
+    );
+}
+
+/// Broken messages of a binary event stream cost themselves, broken lengths cost the rest.
+#[test]
+fn broken_binary_messages_are_counted() {
+    let whole = load("bedrock.bin");
+    let first = u32::from_be_bytes(whole[..4].try_into().unwrap()) as usize;
+    let second = u32::from_be_bytes(whole[first..first + 4].try_into().unwrap()) as usize;
+    let broken = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        let events = read_whole(&bytes);
+        assert_eq!(read(bytes.chunks(1)).0, events, "byte {at}");
+        streams(&events).remove(0).unscanned
+    };
+    let bad_checksum = (second as u64, "bad-checksum".to_owned());
+    assert_eq!(broken(first + second - 1), [bad_checksum]);
+    let rest = (whole.len() - first) as u64;
+    assert_eq!(broken(first + 1), [(rest, "not-event-stream".to_owned())]);
+    let mut reader = Reader::with_cap("file", second - 1);
+    let mut counted = Vec::new();
+    let mut on = |_: &str, event: Event| {
+        if let Event::Unscanned { bytes, kind } = event {
+            counted.push((bytes, kind));
+        }
+    };
+    whole
+        .chunks(7)
+        .for_each(|piece| reader.push(piece, &mut on));
+    reader.finish(&mut on);
+    assert!(
+        counted.contains(&(second as u64, "too-long".to_owned())),
+        "{counted:?}"
     );
 }
 

@@ -5,11 +5,18 @@
 //! [`Event::Unscanned`]. It does no I/O, and it knows nothing of rules.
 
 mod anthropic;
+mod bedrock;
+mod bedrock_frames;
+mod cohere;
 mod compact;
+mod gemini;
+mod gemini_args;
 mod json;
 mod json_lines;
+mod ollama;
 mod openai_chat;
 mod openai_responses;
+pub mod opencode;
 pub mod recording;
 mod reply;
 pub mod sse;
@@ -17,7 +24,11 @@ pub mod sse;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::Event;
+use bedrock_frames::{Frame, Frames};
 use json::Json;
 use json_lines::{JsonLines, Record};
 use reply::Sink;
@@ -33,6 +44,14 @@ pub enum Format {
     OpenAiChat,
     /// OpenAI's Responses API.
     OpenAiResponses,
+    /// Google's Gemini API, also as Vertex AI has it.
+    Gemini,
+    /// Ollama's own API.
+    Ollama,
+    /// Cohere's Chat API, version 2.
+    CohereChat,
+    /// Amazon Bedrock's Converse API; what Bedrock passes on of Anthropic is [`Self::AnthropicMessages`].
+    BedrockConverse,
     /// One stream a line: its parts, and its deltas as pairs of a part's index and text.
     Compact,
     /// Our own [`recording`].
@@ -47,6 +66,10 @@ impl Format {
             Format::AnthropicMessages => "anthropic-messages",
             Format::OpenAiChat => "openai-chat",
             Format::OpenAiResponses => "openai-responses",
+            Format::Gemini => "gemini",
+            Format::Ollama => "ollama",
+            Format::CohereChat => "cohere-chat",
+            Format::BedrockConverse => "bedrock-converse",
             Format::Compact => "compact",
             Format::Recording => "recording",
         }
@@ -60,6 +83,8 @@ impl Format {
         let has = |key| record.get(key).is_some();
         if has("deltas") && has("parts") {
             Some(Format::Compact)
+        } else if let Some(format) = Format::of_others(event, kind, record) {
+            Some(format)
         } else if kind.starts_with("response.") || object == "response" {
             Some(Format::OpenAiResponses)
         } else if anthropic::KINDS.contains(&kind) || kind == "error" && has("error") {
@@ -77,9 +102,26 @@ impl Format {
             has("error").then_some(Format::OpenAiChat)
         }
     }
+
+    /// The formats that are told by members or kinds that no other has.
+    fn of_others(event: &str, kind: &str, record: &Json<'_>) -> Option<Format> {
+        let choices = record.get("choices").is_some();
+        if cohere::KINDS.contains(&kind) || !choices && cohere::is_reply(record) {
+            Some(Format::CohereChat)
+        } else if bedrock::is_record(event, record) {
+            Some(Format::BedrockConverse)
+        } else if ollama::is_line(record) {
+            Some(Format::Ollama)
+        } else if !choices && gemini::is_chunk(record) {
+            Some(Format::Gemini)
+        } else {
+            None
+        }
+    }
 }
 
-/// Reads one file or one response body of any [`Format`], as server-sent events or as JSON documents.
+/// Reads one file or one response body of any [`Format`], as server-sent events, as JSON documents or as
+/// Amazon's binary event stream.
 ///
 /// Every reply in it is a stream of its own, named by the id that the provider gave it, else by the default
 /// name (`name#2` for a second reply without an id); each ends with [`Event::Finish`]. One that breaks off
@@ -118,6 +160,7 @@ enum Framing {
     Alien,
     Sse(Sse),
     JsonLines(JsonLines),
+    Frames(Frames),
 }
 
 /// So many bytes tell whether a line starts with a field's name and a colon.
@@ -171,6 +214,7 @@ impl Reader {
             Framing::Undecided(_) | Framing::Alien => {}
             Framing::Sse(sse) => sse.finish(&mut |event| records.sse(event, on)),
             Framing::JsonLines(lines) => lines.finish(&mut |record| records.line(record, on)),
+            Framing::Frames(frames) => frames.finish(&mut |frame| records.frame(frame, on)),
         }
         records.finish(on);
         self.framing = Framing::Undecided(Vec::new());
@@ -184,6 +228,15 @@ impl Reader {
                 .strip_prefix(b"\xEF\xBB\xBF")
                 .unwrap_or(rest)
                 .trim_ascii_start();
+            // No text starts with a zero byte; the length of a binary message does.
+            if line.first() == Some(&0) && line.len() < bedrock_frames::PRELUDE && !last {
+                self.framing = Framing::Undecided(rest.to_vec());
+                return;
+            }
+            if line.first() == Some(&0) && bedrock_frames::length(line).is_some() {
+                self.framing = Framing::Frames(Frames::with_cap(self.cap));
+                return self.frame(line, on);
+            }
             let end = memchr::memchr2(b'\r', b'\n', line);
             let word = &line[..end.unwrap_or(line.len())];
             if line.starts_with(b"{") || line.starts_with(b"[") {
@@ -231,6 +284,7 @@ impl Reader {
             Framing::Alien => self.skip_line(bytes, on),
             Framing::Sse(sse) => sse.push(bytes, &mut |event| records.sse(event, on)),
             Framing::JsonLines(lines) => lines.push(bytes, &mut |record| records.line(record, on)),
+            Framing::Frames(frames) => frames.push(bytes, &mut |frame| records.frame(frame, on)),
         }
     }
 }
@@ -288,6 +342,25 @@ impl Records {
         }
     }
 
+    fn frame(&mut self, frame: Frame<'_>, on: Sink<'_>) {
+        match frame {
+            Frame::Message {
+                event,
+                exception: true,
+                payload,
+            } => {
+                let message = Json::parse(payload)
+                    .and_then(|(value, _)| Some(value.text("message")?.into_owned()))
+                    .unwrap_or_else(|| String::from_utf8_lossy(payload).into_owned());
+                let error = serde_json::json!({"type": event, "message": message});
+                let record = serde_json::json!({"type": "error", "error": error});
+                self.text("error", record.to_string().as_bytes(), on);
+            }
+            Frame::Message { event, payload, .. } => self.text(event, payload, on),
+            Frame::Lost { bytes, kind } => self.unscanned(bytes, kind, on),
+        }
+    }
+
     fn text(&mut self, event: &str, text: &[u8], on: Sink<'_>) {
         let mut rest = text.trim_ascii();
         if rest == b"[DONE]" {
@@ -314,6 +387,16 @@ impl Records {
         if !value.is_object() {
             return self.unscanned(value.raw().len() as u64, "malformed-json", on);
         }
+        match unwrapped(value) {
+            Some(inner) => match Json::parse(&inner) {
+                Some((inner, _)) if inner.is_object() => self.object("", &inner, on),
+                _ => self.unscanned(inner.len() as u64, "malformed-json", on),
+            },
+            None => self.object(event, value, on),
+        }
+    }
+
+    fn object(&mut self, event: &str, value: &Json<'_>, on: Sink<'_>) {
         let known = self.source.as_ref().map(|(format, _)| *format);
         let Some(format) = known.or_else(|| Format::of(event, value)) else {
             self.unknown += value.raw().len() as u64;
@@ -335,6 +418,10 @@ impl Records {
                 Format::AnthropicMessages => Box::new(anthropic::Messages::new(name)),
                 Format::OpenAiChat => Box::new(openai_chat::Chat::new(name)),
                 Format::OpenAiResponses => Box::new(openai_responses::Responses::new(name)),
+                Format::Gemini => Box::new(gemini::Chunks::new(name)),
+                Format::Ollama => Box::new(ollama::Lines::new(name)),
+                Format::CohereChat => Box::new(cohere::Chat::new(name)),
+                Format::BedrockConverse => Box::new(bedrock::Converse::new(name)),
                 Format::Compact => Box::new(compact::Lines::new(name)),
                 Format::Recording => Box::new(recording::Lines::new(name)),
             };
@@ -361,6 +448,16 @@ impl Records {
             None => {}
         }
     }
+}
+
+/// Bedrock passes on what a model's own API says, as base64 beside padding.
+fn unwrapped(value: &Json<'_>) -> Option<Vec<u8>> {
+    let chunk = value.get("chunk").unwrap_or(value);
+    let known = |name: &[u8]| matches!(name, b"bytes" | b"p");
+    let wraps = chunk.members().iter().all(|(name, _)| known(name));
+    STANDARD
+        .decode(chunk.bytes("bytes").filter(|_| wraps)?)
+        .ok()
 }
 
 const UNKNOWN_FORMAT: &str = "unknown-format";

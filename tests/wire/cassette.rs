@@ -152,3 +152,41 @@ fn quoting_styles() {
         ]
     );
 }
+
+/// The body of the response in a transcript of one exchange, which names the lengths of both in its second
+/// line.
+pub(crate) fn transcript_body(transcript: &[u8]) -> Vec<u8> {
+    let mut lines = transcript.splitn(3, |byte| *byte == b'\n');
+    let (_, lengths) = (lines.next(), lines.next().expect("lengths come second"));
+    let exchange = lines.next().expect("the exchange comes third");
+    let lengths = std::str::from_utf8(lengths).expect("lengths are digits");
+    let (request, _) = lengths.split_once(' ').expect("there are two lengths");
+    let response = &exchange[request.parse().expect("lengths are numbers")..];
+    let head = response
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .expect("a response has a head");
+    let chunked = response[..head]
+        .windows(7)
+        .any(|window| window == b"chunked");
+    let body = &response[head + 4..];
+    if chunked {
+        unchunked(body)
+    } else {
+        body.to_vec()
+    }
+}
+
+fn unchunked(body: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::new(), body);
+    while let Some(end) = rest.windows(2).position(|window| window == b"\r\n") {
+        let length = std::str::from_utf8(&rest[..end]).expect("lengths are digits");
+        let length = usize::from_str_radix(length, 16).expect("lengths are hexadecimal");
+        if length == 0 {
+            break;
+        }
+        out.extend_from_slice(&rest[end + 2..end + 2 + length]);
+        rest = &rest[end + 2 + length + 2..];
+    }
+    out
+}

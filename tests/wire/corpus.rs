@@ -132,6 +132,15 @@ fn bodies(corpus: &Path, format: &str) -> Vec<Body> {
             });
             continue;
         }
+        if file.ends_with(".httprr") {
+            let bytes = cassette::transcript_body(&bytes);
+            bodies.push(Body {
+                file,
+                number: None,
+                bytes,
+            });
+            continue;
+        }
         for (number, bytes) in cassette::bodies(std::str::from_utf8(&bytes).unwrap())
             .into_iter()
             .enumerate()
@@ -212,12 +221,19 @@ fn wire_recordings_agree_with_snapshots_and_with_the_compact_form() {
         ("openai-chat", Format::OpenAiChat),
         ("openai-completions", Format::OpenAiChat),
         ("openai-responses", Format::OpenAiResponses),
+        ("gemini", Format::Gemini),
+        ("ollama", Format::Ollama),
+        ("cohere-v2", Format::CohereChat),
+        ("bedrock-converse", Format::BedrockConverse),
+        ("bedrock-invoke-anthropic", Format::AnthropicMessages),
     ];
     for (folder, format) in formats {
         let (mut bodies_read, mut streams_read, mut parts, mut deltas) = (0, 0, 0, 0);
         let (mut snapshots, mut compared, mut unmatched) = (0, 0, 0);
         let mut unscanned: BTreeMap<String, u64> = BTreeMap::new();
-        for body in bodies(&corpus, folder) {
+        // The compact form does not number bodies without deltas of binary recordings.
+        let mut empty: BTreeMap<String, usize> = BTreeMap::new();
+        for mut body in bodies(&corpus, folder) {
             let case = format!("{}@{:?}", body.file, body.number);
             let events = read_whole(&body.bytes);
             assert_eq!(
@@ -245,7 +261,20 @@ fn wire_recordings_agree_with_snapshots_and_with_the_compact_form() {
                 deltas += stream.deltas.len();
             }
             let mut rest = found.iter();
-            let made = compact_of(&lines, folder, &body);
+            let empty = empty.entry(body.file.clone()).or_default();
+            if folder.starts_with("bedrock") {
+                let silent = found.iter().all(|stream| stream.deltas.is_empty());
+                *empty += usize::from(silent);
+                let number = body.number.filter(|_| !silent);
+                body.number = number.map(|number| number - *empty);
+            }
+            let mut made = compact_of(&lines, folder, &body);
+            // The compact form does not hold arguments that came value by value.
+            made.retain(|line| {
+                !compact_deltas(line)
+                    .iter()
+                    .any(|(_, bytes)| bytes == b"null")
+            });
             for line in &made {
                 assert!(
                     rest.any(|stream| agrees(stream, line)),

@@ -1,0 +1,452 @@
+//! What a running OpenCode server tells of its sessions: the bytes of its event stream in, [`Notice`]s out.
+//!
+//! Both of its interfaces are read: the classic one (`/event`) and the second (`/api/event`). Only one of them
+//! may be fed to a [`Feed`], because the first repeats what the second tells. The input of a tool comes as
+//! deltas in the second one only; in the classic one it comes whole, when the tool already runs. It does no
+//! I/O and sends nothing back.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::json::Json;
+use super::reply::{Naming, Reply};
+use super::sse::{self, Sse, SseEvent};
+use crate::{Channel, Event};
+
+/// What happened in a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The model begins to write the message of that id; the parts of the events that follow are numbered
+    /// from 0.
+    Message(String),
+    /// An event of that message. [`Event::Finish`] is the last one; its reason is `retry` if the server asks
+    /// the provider again, and `aborted` if someone stopped it.
+    Event(Event),
+    /// A question waits for an answer.
+    Question {
+        /// Its id.
+        id: String,
+        /// The questions, as the server wrote them (JSON).
+        questions: Vec<u8>,
+    },
+    /// The question of that id was answered or rejected.
+    QuestionClosed(String),
+    /// The session waits for a prompt. An abort makes two of them on the wire, of which one is told; the
+    /// second interface has none.
+    Idle,
+}
+
+/// Where notices go, with the id of their session.
+type Sink<'a> = &'a mut dyn FnMut(&str, Notice);
+
+/// Most sessions kept at once; past it the one that was quiet for longest is forgotten.
+const SESSIONS: usize = 1024;
+
+/// Ids of user messages kept for each session.
+const USERS: usize = 64;
+
+/// Reads one event stream.
+///
+/// # Example: reasoning and text come under the same field
+/// ```
+/// use ttsr::wire::opencode::{Feed, Notice};
+/// use ttsr::{Channel, Event};
+/// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"reasoning","text":""}}}
+///
+/// data: {"type":"message.part.delta","properties":{"sessionID":"s","messageID":"m","partID":"p","field":"text","delta":"Hm"}}
+///
+/// "#;
+/// let mut notices = Vec::new();
+/// Feed::default().push(body, &mut |_, notice| notices.push(notice));
+/// let Notice::Event(Event::PartStart { channel, .. }) = &notices[1] else { panic!("a part opens") };
+/// assert_eq!(*channel, Channel::Reasoning);
+/// ```
+#[derive(Debug)]
+pub struct Feed {
+    sse: Sse,
+    watch: Watch,
+}
+
+impl Default for Feed {
+    fn default() -> Feed {
+        Feed {
+            sse: Sse::with_cap(sse::CAP),
+            watch: Watch::default(),
+        }
+    }
+}
+
+impl Feed {
+    /// Takes the next bytes of the stream, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, Notice)) {
+        let watch = &mut self.watch;
+        self.sse.push(bytes, &mut |event| watch.sse(event, on));
+    }
+
+    /// The connection ended: replies under way break off, and nothing of them is kept.
+    pub fn finish(&mut self, on: &mut dyn FnMut(&str, Notice)) {
+        let watch = &mut self.watch;
+        self.sse.finish(&mut |event| watch.sse(event, on));
+        for session in &mut std::mem::take(watch).sessions {
+            session.finish("truncated", on);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    /// The one that spoke last comes last.
+    sessions: VecDeque<Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: String,
+    message: Option<Message>,
+    /// The message that ended last: what is still told of it is no new reply.
+    ended: String,
+    users: VecDeque<String>,
+    idle: bool,
+}
+
+#[derive(Debug)]
+struct Message {
+    id: String,
+    reply: Reply,
+    channels: HashMap<String, Channel>,
+}
+
+impl Watch {
+    fn sse(&mut self, event: SseEvent<'_>, on: Sink<'_>) {
+        let (data, lost) = match event {
+            SseEvent::Message { data, .. } => (data, data.len() as u64),
+            SseEvent::Stray(line) => (&[][..], line.len() as u64),
+            SseEvent::Dropped { bytes } => (&[][..], bytes),
+        };
+        match Json::parse(data) {
+            Some((frame, _)) if frame.is_object() => self.frame(&frame, on),
+            _ => on("", unscanned(lost, "malformed-json")),
+        }
+    }
+
+    fn frame(&mut self, frame: &Json<'_>, on: Sink<'_>) {
+        let kind = frame.text("type").unwrap_or_default();
+        let Some(event) = frame.get("properties").or(frame.get("data")) else {
+            return;
+        };
+        // Events of no session tell of the server: plugins, catalogues, files.
+        if let Some(id) = event.text("sessionID") {
+            self.session(&id, on).take(&kind, event, on);
+        }
+    }
+
+    fn session(&mut self, id: &str, on: Sink<'_>) -> &mut Session {
+        let known = self.sessions.iter().rposition(|known| known.id == id);
+        let session = known.and_then(|place| self.sessions.remove(place));
+        let session = session.unwrap_or_else(|| Session::new(id));
+        if self.sessions.len() >= SESSIONS {
+            let oldest = self.sessions.pop_front();
+            oldest
+                .into_iter()
+                .for_each(|mut old| old.finish("truncated", on));
+        }
+        self.sessions.push_back(session);
+        self.sessions.back_mut().expect("one was pushed")
+    }
+}
+
+impl Session {
+    fn new(id: &str) -> Session {
+        Session {
+            id: id.to_owned(),
+            message: None,
+            ended: String::new(),
+            users: VecDeque::new(),
+            idle: false,
+        }
+    }
+
+    fn take(&mut self, kind: &str, event: &Json<'_>, on: Sink<'_>) {
+        match kind {
+            "message.updated" => self.message_updated(event, on),
+            "message.part.updated" => self.part_updated(event, on),
+            "message.part.delta" => self.part_delta(event, on),
+            "session.status" => self.status(event, on),
+            "session.error" => self.failed(event, on),
+            "session.idle" => self.idle(on),
+            "question.asked" => {
+                let id = event.text("id").unwrap_or_default().into_owned();
+                let questions = event.get("questions").unwrap_or(event).raw().to_vec();
+                on(&self.id, Notice::Question { id, questions });
+            }
+            "question.replied" | "question.rejected" => {
+                let id = event.text("requestID").or(event.text("id"));
+                let id = id.unwrap_or_default().into_owned();
+                on(&self.id, Notice::QuestionClosed(id));
+            }
+            _ => match kind.strip_prefix("session.next.") {
+                Some(step) => self.next(step, event, on),
+                None if kind.starts_with("session.") || kind.starts_with("message.") => {}
+                None => on(&self.id, unscanned(event.content(), kind)),
+            },
+        }
+    }
+
+    /// Who writes a message is told before its parts.
+    fn message_updated(&mut self, event: &Json<'_>, on: Sink<'_>) {
+        let Some(info) = event.get("info") else {
+            return;
+        };
+        let id = info.text("id").unwrap_or_default().into_owned();
+        if info.text("role").as_deref() != Some("user") {
+            let finish = info.text("finish").map(|reason| reason.into_owned());
+            let current = self.message.as_mut().filter(|message| message.id == id);
+            if let (Some(message), Some(reason)) = (current, finish) {
+                message.reply.reason.get_or_insert(reason);
+                self.finish("finish", on);
+            }
+        } else if !self.users.contains(&id) {
+            if self.users.len() >= USERS {
+                self.users.pop_front();
+            }
+            self.users.push_back(id);
+        }
+    }
+
+    /// The message of that id, begun if it is new; nothing if a user wrote it or if it ended.
+    fn message(&mut self, id: &str, on: Sink<'_>) -> Option<&mut Message> {
+        if self.users.iter().any(|user| user == id) || self.ended == id {
+            return None;
+        }
+        if self.message.as_ref().is_none_or(|message| message.id != id) {
+            self.finish("next message", on);
+            self.idle = false;
+            on(&self.id, Notice::Message(id.to_owned()));
+            self.message = Some(Message {
+                id: id.to_owned(),
+                reply: Reply::new(self.id.clone()),
+                channels: HashMap::new(),
+            });
+        }
+        self.message.as_mut()
+    }
+
+    fn finish(&mut self, reason: &str, on: Sink<'_>) {
+        if let Some(message) = self.message.take() {
+            self.ended = message.id;
+            message
+                .reply
+                .finish(reason, &mut |id, event| on(id, Notice::Event(event)));
+        }
+    }
+
+    fn part_updated(&mut self, event: &Json<'_>, on: Sink<'_>) {
+        let Some(part) = event.get("part") else {
+            return;
+        };
+        let (id, owner) = (part.text("id"), part.text("messageID"));
+        let id = id.unwrap_or_default();
+        let Some(message) = self.message(&owner.unwrap_or_default(), on) else {
+            return;
+        };
+        let on = &mut |id: &str, event| on(id, Notice::Event(event));
+        match part.text("type").unwrap_or_default().as_ref() {
+            "text" => message.written(&id, Channel::Text, part, on),
+            "reasoning" => message.written(&id, Channel::Reasoning, part, on),
+            "tool" => message.tool(&id, part, on),
+            "step-finish" => {
+                let reason = part.text("reason").map(|reason| reason.into_owned());
+                message.reply.reason = message.reply.reason.take().or(reason);
+                message.usage(part, on);
+            }
+            "step-start" | "snapshot" | "patch" => {}
+            kind => message.reply.unscanned(part.content(), kind, on),
+        }
+    }
+
+    fn part_delta(&mut self, event: &Json<'_>, on: Sink<'_>) {
+        let (id, owner) = (event.text("partID"), event.text("messageID"));
+        let id = id.unwrap_or_default();
+        let Some(message) = self.message(&owner.unwrap_or_default(), on) else {
+            return;
+        };
+        let on = &mut |id: &str, event| on(id, Notice::Event(event));
+        let delta = event.bytes("delta").unwrap_or_default();
+        match (event.text("field").as_deref(), message.channels.get(&*id)) {
+            (Some("text"), Some(&channel)) => {
+                message
+                    .reply
+                    .delta(Naming::new(&id, &id, channel), delta, on);
+            }
+            // The part opened before anyone listened: better scanned as text than not at all.
+            (Some("text"), None) => {
+                message.reply.unknown(0, "part-of-unknown-kind", on);
+                message
+                    .reply
+                    .delta(Naming::new(&id, &id, Channel::Text), delta, on);
+            }
+            (field, _) => {
+                let kind = field.unwrap_or("message.part.delta");
+                message.reply.unscanned(delta.len() as u64, kind, on);
+            }
+        }
+    }
+
+    fn status(&mut self, event: &Json<'_>, on: Sink<'_>) {
+        let status = event.get("status").and_then(|status| status.text("type"));
+        if status.as_deref() == Some("retry") {
+            if let Some(message) = &mut self.message {
+                message.reply.reason = Some("retry".to_owned());
+            }
+            self.finish("retry", on);
+            // The next try writes into the same message.
+            self.ended.clear();
+        }
+    }
+
+    fn failed(&mut self, event: &Json<'_>, on: Sink<'_>) {
+        let Some(error) = event.get("error") else {
+            return;
+        };
+        let Some(message) = &mut self.message else {
+            return;
+        };
+        let kind = error
+            .text("name")
+            .or(error.text("type"))
+            .unwrap_or_default();
+        let place = error.get("data").unwrap_or(error);
+        let text = place.text("message").unwrap_or_default();
+        if kind == "MessageAbortedError" {
+            message.reply.reason = Some("aborted".to_owned());
+        } else {
+            let on = &mut |id: &str, event| on(id, Notice::Event(event));
+            message.reply.error(&kind, &text, on);
+        }
+    }
+
+    fn idle(&mut self, on: Sink<'_>) {
+        self.finish("idle", on);
+        if !std::mem::replace(&mut self.idle, true) {
+            on(&self.id, Notice::Idle);
+        }
+    }
+
+    /// The second interface.
+    fn next(&mut self, step: &str, event: &Json<'_>, on: Sink<'_>) {
+        let Some(owner) = event.text("assistantMessageID") else {
+            return;
+        };
+        let Some(message) = self.message(&owner, on) else {
+            return;
+        };
+        let send = &mut |id: &str, event| on(id, Notice::Event(event));
+        let (stem, verb) = step.rsplit_once('.').unwrap_or((step, ""));
+        match (stem, verb) {
+            ("text", _) => message.piece("textID", Channel::Text, verb, event, send),
+            ("reasoning", _) => message.piece("reasoningID", Channel::Reasoning, verb, event, send),
+            ("tool.input", _) => message.piece("callID", Channel::ToolInput, verb, event, send),
+            ("step", "ended") => {
+                let reason = event.text("finish").map(|reason| reason.into_owned());
+                message.reply.reason = reason;
+                message.usage(event, send);
+                self.finish("step", on);
+            }
+            ("step", "failed") => {
+                self.failed(event, on);
+                self.finish("error", on);
+            }
+            ("step" | "tool", _) => {}
+            _ => message.reply.unscanned(event.content(), step, send),
+        }
+    }
+}
+
+type EventSink<'a> = &'a mut dyn FnMut(&str, Event);
+
+impl Message {
+    /// Text or reasoning of the classic interface as it opens or as it closes.
+    fn written(&mut self, id: &str, channel: Channel, part: &Json<'_>, on: EventSink<'_>) {
+        self.channels.insert(id.to_owned(), channel);
+        let naming = Naming::new(id, id, channel);
+        if self.reply.delivered(id).is_none() {
+            self.reply.open(naming, on);
+        }
+        let text = part.bytes("text").unwrap_or_default();
+        self.reply.whole(naming, text, on);
+        if part
+            .get("time")
+            .is_some_and(|time| time.get("end").is_some())
+        {
+            self.reply.end(id, on);
+        }
+    }
+
+    /// A tool call of the classic interface: its input is there once it runs.
+    fn tool(&mut self, id: &str, part: &Json<'_>, on: EventSink<'_>) {
+        let (tool, call) = (part.text("tool"), part.text("callID"));
+        let naming = Naming {
+            tool: tool.as_deref(),
+            call: call.as_deref(),
+            ..Naming::new(id, id, Channel::ToolInput)
+        };
+        if self.reply.delivered(id).is_none() {
+            self.reply.open(naming, on);
+        }
+        let Some(state) = part.get("state") else {
+            return;
+        };
+        if !self.reply.is_open(id) || state.text("status").as_deref() == Some("pending") {
+            return;
+        }
+        match state.get("input") {
+            Some(input) if !input.members().is_empty() => self.reply.whole(naming, input.raw(), on),
+            _ => {}
+        }
+        self.reply.end(id, on);
+    }
+
+    /// A piece of the second interface: `started`, `delta` or `ended`.
+    fn piece(
+        &mut self,
+        named: &str,
+        channel: Channel,
+        verb: &str,
+        event: &Json<'_>,
+        on: EventSink<'_>,
+    ) {
+        let name = event.text(named).unwrap_or_default();
+        let key = format!("{}:{name}", channel.name());
+        let tool = event.text("name");
+        let naming = Naming {
+            tool: tool.as_deref(),
+            call: (channel == Channel::ToolInput).then_some(&*name),
+            ..Naming::new(&key, &name, channel)
+        };
+        match verb {
+            "started" => drop(self.reply.open(naming, on)),
+            "delta" => {
+                let delta = event.bytes("delta").unwrap_or_default();
+                self.reply.delta(naming, delta, on);
+            }
+            "ended" => {
+                let text = event.bytes("text").unwrap_or_default();
+                self.reply.whole(naming, text, on);
+                self.reply.end(&key, on);
+            }
+            _ => self.reply.unscanned(event.content(), verb, on),
+        }
+    }
+
+    fn usage(&mut self, holder: &Json<'_>, on: EventSink<'_>) {
+        if let Some(tokens) = holder.get("tokens") {
+            let output = tokens.number("output");
+            self.reply.usage(tokens.number("input"), output, on);
+        }
+    }
+}
+
+fn unscanned(bytes: u64, kind: &str) -> Notice {
+    let kind = kind.to_owned();
+    Notice::Event(Event::Unscanned { bytes, kind })
+}
