@@ -49,6 +49,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod handoff;
 mod hooks;
 mod message;
 mod processor;

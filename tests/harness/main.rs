@@ -3,6 +3,7 @@
 #![cfg(feature = "harness")]
 
 mod abort;
+mod handoff;
 mod hooks;
 mod part;
 mod partial;
