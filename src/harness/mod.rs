@@ -54,6 +54,7 @@ mod hooks;
 mod message;
 mod processor;
 mod provider;
+pub mod question;
 mod reply;
 mod run;
 mod scripted;

@@ -7,6 +7,7 @@ mod handoff;
 mod hooks;
 mod part;
 mod partial;
+mod progress;
 mod schedule;
 mod socket;
 mod turn;
