@@ -53,6 +53,7 @@ pub mod handoff;
 mod hooks;
 mod message;
 mod processor;
+pub mod progress;
 mod provider;
 pub mod question;
 mod reply;
