@@ -44,7 +44,7 @@ impl ReadSession {
     /// How many messages are shown at most: 100 by default, 500 whatever the call says, at least 1.
     #[must_use]
     pub fn limit(&self) -> usize {
-        let limit = self.limit.map(|limit| usize::try_from(limit));
+        let limit = self.limit.map(usize::try_from);
         let limit = limit.map_or(DEFAULT_LIMIT, |limit| limit.unwrap_or(MAX_LIMIT));
         limit.clamp(1, MAX_LIMIT)
     }
