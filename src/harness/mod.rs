@@ -49,10 +49,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod handoff;
 mod hooks;
 mod message;
 mod processor;
+pub mod progress;
 mod provider;
+pub mod question;
 mod reply;
 mod run;
 mod scripted;

@@ -3,9 +3,11 @@
 #![cfg(feature = "harness")]
 
 mod abort;
+mod handoff;
 mod hooks;
 mod part;
 mod partial;
+mod progress;
 mod schedule;
 mod socket;
 mod turn;

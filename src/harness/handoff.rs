@@ -1,0 +1,282 @@
+//! Going on in a new session: what the old one hands over, and how the new one takes it.
+//!
+//! Owns the prompt of a continuation, the draft it is shown as, the template for the model's own summary,
+//! and the memory of which sessions had their files injected. It opens no session and sends nothing: the
+//! host does what a [`Draft`] or an [`Injection`] says.
+
+mod file;
+mod reference;
+mod transcript;
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::message::Content;
+
+pub use file::{Files, MAX_LINE_CHARS, MAX_LINES, ProjectFiles, is_binary, read_part};
+pub use reference::references;
+pub use transcript::{ReadSession, Said, SaidPart, Speaker};
+
+/// What tells a continuation prompt from any other.
+pub const MARKER: &str = "Continuing work from session";
+
+/// The template of `/handoff`: what the model is asked for, with `$ARGUMENTS` for what the user wrote.
+pub const TEMPLATE: &str = "\
+GOAL: You are creating a handoff message to continue work in a new session.
+
+<context>
+A new session knows nothing of this one. It would spend its first minutes finding the files and the
+decisions that you know already. What you put into the handoff message it has from the start.
+</context>
+
+<instructions>
+1. Identify all relevant files: those to be changed, their tests, and what they depend on. Name 8 to 15
+   files, up to 20 where the work is complex. Give paths relative to the project folder.
+2. Draft the context and goal description: what was decided and why, constraints, what the user prefers,
+   patterns to keep to, what is done and what is open. Leave out what the files say themselves.
+
+If the user input below is empty, describe the natural continuation of this conversation.
+</instructions>
+
+<user_input>
+USER: $ARGUMENTS
+</user_input>
+
+---
+
+After generating the handoff message, IMMEDIATELY call handoff_session with your prompt and files.
+";
+
+/// The goal of a `/handoff` command, empty if none is given; `None` for any other text.
+#[must_use]
+pub fn command(text: &str) -> Option<&str> {
+    let rest = text.trim().strip_prefix("/handoff")?;
+    let is_whole_word = rest.is_empty() || rest.starts_with(char::is_whitespace);
+    is_whole_word.then(|| rest.trim())
+}
+
+/// The [`TEMPLATE`] for that goal. What the goal says is not looked at again.
+#[must_use]
+pub fn summary_prompt(goal: &str) -> String {
+    TEMPLATE.replace("$ARGUMENTS", goal)
+}
+
+/// What one session hands over to the next.
+///
+/// # Example: a rule's message becomes the draft of the next session
+/// ```
+/// use ttsr::harness::handoff::Handoff;
+/// let handoff = Handoff::new("ses_1", "Finish the parser.").files(["src/parse.rs"]);
+/// let first = handoff.prompt().lines().next().map(str::to_owned);
+/// assert!(first.unwrap().starts_with("Continuing work from session ses_1."));
+/// assert!(handoff.prompt().contains("\n@src/parse.rs\n"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handoff {
+    session: String,
+    files: Vec<String>,
+    text: String,
+}
+
+/// The input of the tool `handoff_session`.
+#[derive(Deserialize)]
+struct HandoffInput {
+    prompt: String,
+    #[serde(default)]
+    files: Vec<String>,
+}
+
+impl Handoff {
+    /// A handoff of that session, whose next one begins with that text.
+    pub fn new(session: impl Into<String>, text: impl Into<String>) -> Handoff {
+        Handoff {
+            session: session.into(),
+            files: Vec::new(),
+            text: text.into(),
+        }
+    }
+
+    /// The files that the next session is to have, each once. An `@` in front is left out.
+    #[must_use]
+    pub fn files<F: AsRef<str>>(mut self, files: impl IntoIterator<Item = F>) -> Handoff {
+        let mut seen: HashSet<String> = self.files.iter().cloned().collect();
+        for file in files {
+            let file = file.as_ref();
+            let file = file.strip_prefix('@').unwrap_or(file);
+            if !file.is_empty() && seen.insert(file.to_owned()) {
+                self.files.push(file.to_owned());
+            }
+        }
+        self
+    }
+
+    /// What a call of the tool `handoff_session` asks for.
+    ///
+    /// # Errors
+    /// If the input is not an object with a `prompt` and, if any, a list of `files`.
+    pub fn from_tool_input(session: &str, input: &str) -> Result<Handoff, serde_json::Error> {
+        let input: HandoffInput = serde_json::from_str(input)?;
+        Ok(Handoff::new(session, input.prompt).files(input.files))
+    }
+
+    /// The continuation prompt.
+    #[must_use]
+    pub fn prompt(&self) -> String {
+        let mut prompt = format!(
+            "{MARKER} {}. When you lack specific information you can use read_session to get it.\n\n",
+            self.session
+        );
+        if !self.files.is_empty() {
+            prompt += &format!("@{}\n\n", self.files.join(" @"));
+        }
+        prompt + &self.text
+    }
+
+    /// What the host does, in this order, to show the prompt for editing.
+    #[must_use]
+    pub fn draft(&self) -> [Draft; 4] {
+        [
+            Draft::OpenSession,
+            // The input field of a new session is not there at once.
+            Draft::Wait(Duration::from_millis(150)),
+            Draft::Append(self.prompt()),
+            Draft::Toast {
+                text: "Handoff Ready — Review and edit the draft, then send",
+                lasts: Duration::from_secs(4),
+            },
+        ]
+    }
+}
+
+/// One step of showing a continuation prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Draft {
+    /// Open a new session.
+    OpenSession,
+    /// Wait that long.
+    Wait(Duration),
+    /// Append this to the prompt that is being written.
+    Append(String),
+    /// Show this for that long.
+    Toast {
+        /// The text.
+        text: &'static str,
+        /// How long it is shown.
+        lasts: Duration,
+    },
+}
+
+/// What is put into a session without asking for a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Injection {
+    /// Two synthetic texts for each file.
+    pub parts: Vec<Content>,
+    /// The session's model, unchanged.
+    pub model: String,
+    /// The session's agent, unchanged.
+    pub agent: String,
+    /// Always true: the model answers the user's message, not the files.
+    pub no_reply: bool,
+}
+
+/// A message that arrived in a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// The session's id.
+    pub session: &'a str,
+    /// The model that will answer.
+    pub model: &'a str,
+    /// The agent that will answer.
+    pub agent: &'a str,
+    /// The message.
+    pub content: &'a [Content],
+}
+
+/// Most sessions that [`Handoffs`] remembers; then it forgets the one it has known longest.
+pub const MAX_SESSIONS: usize = 10_000;
+
+/// Most bytes of files put into one session. A file that would go beyond is left out, and so are those
+/// after it.
+pub const MAX_INJECTED_BYTES: usize = 16 << 20;
+
+/// Which sessions had the files of their continuation prompt.
+#[derive(Clone, Debug, Default)]
+pub struct Handoffs {
+    processed: HashSet<String>,
+    order: VecDeque<String>,
+}
+
+impl Handoffs {
+    /// Looks at a message that arrived; says what to inject, once per session.
+    ///
+    /// Only what a person sent counts: the [`MARKER`] and the references in synthetic texts do not.
+    pub fn arrived(&mut self, message: &Arrived<'_>, files: &impl Files) -> Option<Injection> {
+        if self.processed.contains(message.session) {
+            return None;
+        }
+        let text = written(message.content);
+        if !text.contains(MARKER) {
+            return None;
+        }
+        self.remember(message.session);
+        let parts = file_parts(&text, files);
+        (!parts.is_empty()).then(|| Injection {
+            parts,
+            model: message.model.to_owned(),
+            agent: message.agent.to_owned(),
+            no_reply: true,
+        })
+    }
+
+    /// The session was deleted: nothing is known of it any more.
+    pub fn deleted(&mut self, session: &str) {
+        if self.processed.remove(session) {
+            self.order.retain(|other| other != session);
+        }
+    }
+
+    fn remember(&mut self, session: &str) {
+        if self.order.len() == MAX_SESSIONS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.processed.remove(&oldest);
+        }
+        self.processed.insert(session.to_owned());
+        self.order.push_back(session.to_owned());
+    }
+}
+
+/// What was written by the one the message is from.
+fn written(content: &[Content]) -> String {
+    let texts = content.iter().filter_map(|content| match content {
+        Content::Text {
+            text,
+            synthetic: false,
+        } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn file_parts(text: &str, files: &impl Files) -> Vec<Content> {
+    let mut parts = Vec::new();
+    let mut bytes = 0;
+    for reference in references(text) {
+        let Some(read) = read_part(files, reference) else {
+            continue;
+        };
+        bytes += read.iter().map(String::len).sum::<usize>();
+        if bytes > MAX_INJECTED_BYTES {
+            break;
+        }
+        parts.extend(read.map(|text| Content::Text {
+            text,
+            synthetic: true,
+        }));
+    }
+    parts
+}

@@ -1,0 +1,154 @@
+//! What was said in an earlier session, as the tool `read_session` shows it.
+//!
+//! Owns the form and the bounds. Where the messages are kept is the host's business.
+
+use std::fmt::Display;
+
+use serde::Deserialize;
+
+use super::super::message::{Content, Message, Role};
+
+/// Messages shown where the call does not say how many.
+const DEFAULT_LIMIT: usize = 100;
+
+/// Most messages shown, whatever the call says.
+const MAX_LIMIT: usize = 500;
+
+/// A call of the tool `read_session`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ReadSession {
+    /// The session to read.
+    #[serde(rename = "sessionID")]
+    session: String,
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+impl ReadSession {
+    /// Reads that session; without a limit, its last 100 messages.
+    pub fn new(session: impl Into<String>, limit: Option<u64>) -> ReadSession {
+        ReadSession {
+            session: session.into(),
+            limit,
+        }
+    }
+
+    /// What a call of the tool asks for.
+    ///
+    /// # Errors
+    /// If the input is not an object with a `sessionID` and, if any, a `limit`.
+    pub fn from_tool_input(input: &str) -> Result<ReadSession, serde_json::Error> {
+        serde_json::from_str(input)
+    }
+
+    /// How many messages are shown at most: 100 by default, 500 whatever the call says, at least 1.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        let limit = self.limit.map(usize::try_from);
+        let limit = limit.map_or(DEFAULT_LIMIT, |limit| limit.unwrap_or(MAX_LIMIT));
+        limit.clamp(1, MAX_LIMIT)
+    }
+
+    /// The tool's output. `recent` gives the last messages of a session, oldest first, at most as many
+    /// as it is asked for: one more than are shown, to know whether there are more.
+    pub fn transcript<E: Display>(
+        &self,
+        recent: impl FnOnce(&str, usize) -> Result<Vec<Said>, E>,
+    ) -> String {
+        match recent(&self.session, self.limit() + 1) {
+            Ok(said) => self.show(&said),
+            Err(error) => format!("Could not read session {}: {error}", self.session),
+        }
+    }
+
+    fn show(&self, said: &[Said]) -> String {
+        let shown = &said[said.len().saturating_sub(self.limit())..];
+        let mut text: String = shown.iter().map(Said::show).collect();
+        let count = shown.len();
+        text += &if count < said.len() {
+            format!("(Showing {count} most recent messages. Use a higher 'limit' to see more.)")
+        } else {
+            format!("(End of session - {count} messages)")
+        };
+        text
+    }
+}
+
+/// Who said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Speaker {
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// One message of a transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Who said it.
+    pub by: Speaker,
+    /// What was said, in order.
+    pub parts: Vec<SaidPart>,
+}
+
+/// A part of a message, as far as a transcript shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SaidPart {
+    /// Text.
+    Text(String),
+    /// A file that was attached, by its name.
+    Attached(String),
+    /// A tool that ran.
+    Tool {
+        /// Its name.
+        name: String,
+        /// What it did, in a few words.
+        title: String,
+    },
+}
+
+impl Said {
+    /// A message of a conversation. None for what is neither the user's nor the model's, and for what
+    /// holds nothing that is shown.
+    #[must_use]
+    pub fn from_message(message: &Message) -> Option<Said> {
+        let by = match message.role {
+            Role::User => Speaker::User,
+            Role::Assistant => Speaker::Assistant,
+            Role::System | Role::Tool => return None,
+        };
+        let parts = message.content.iter().filter_map(|content| match content {
+            Content::Text {
+                text,
+                synthetic: false,
+            } => Some(SaidPart::Text(text.clone())),
+            Content::ToolCall { tool, .. } => Some(SaidPart::Tool {
+                name: tool.clone(),
+                title: String::new(),
+            }),
+            _ => None,
+        });
+        let parts: Vec<SaidPart> = parts.collect();
+        (!parts.is_empty()).then_some(Said { by, parts })
+    }
+
+    fn show(&self) -> String {
+        let mut shown = String::from(match self.by {
+            Speaker::User => "## User\n",
+            Speaker::Assistant => "## Assistant\n",
+        });
+        for part in &self.parts {
+            match part {
+                SaidPart::Text(text) => shown += text,
+                SaidPart::Attached(name) => shown += &format!("[Attached: {name}]"),
+                SaidPart::Tool { name, title } => {
+                    shown += format!("[Tool: {name}] {title}").trim_end();
+                }
+            }
+            shown += "\n";
+        }
+        shown + "\n"
+    }
+}
