@@ -9,6 +9,9 @@ mod check;
 mod chunk;
 mod completions;
 mod demo;
+mod effective;
+mod explain;
+mod fix;
 mod input;
 mod list;
 mod output;
@@ -50,6 +53,7 @@ enum Command {
     Check(check::Options),
     Test(test::Options),
     List(list::Options),
+    Explain(explain::Options),
     Schema(schema::Options),
     Completions(completions::Options),
     Bench(bench::Options),
@@ -90,6 +94,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Test(options) => test::run(&options),
         Command::List(options) => list::run(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::Schema(options) => schema::run(&options),
         Command::Completions(options) => completions::run(&options),
         Command::Bench(options) => bench::run(&options),
