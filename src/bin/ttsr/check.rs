@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
             .map(|path| path.to_string_lossy().into_owned())
             .collect();
         let fixed = fix(&names)?;
-        tell(&format_args!("{}", Count(fixed, "fix")));
+        tell(&format_args!("{}", Count(fixed, "edit")));
     }
     let diagnostics = ttsr::check(&paths, &Limits::default());
     let mut report = Report::new(options.format.format);

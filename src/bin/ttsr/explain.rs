@@ -368,13 +368,26 @@ impl Tried {
         );
         let found = first_hit(rule, &part)?;
         let mut patterns = Vec::new();
-        for pattern in rule.condition.patterns() {
+        let condition = &rule.condition;
+        let roles = [
+            ("any", &condition.any),
+            ("all", &condition.all),
+            ("sequence", &condition.sequence),
+            ("none", &condition.none),
+        ];
+        let patterns_of = |(role, patterns): (&'static str, &'_ Vec<Pattern>)| {
+            patterns
+                .iter()
+                .map(move |pattern| (role, pattern.clone()))
+                .collect::<Vec<_>>()
+        };
+        for (role, pattern) in roles.into_iter().flat_map(patterns_of) {
             let mut alone = Rule::new(rule.id.clone(), Vec::new());
             alone.condition = Condition::any(vec![pattern.clone()]);
             alone.action = Action::Observe;
             alone.on.clone_from(&rule.on);
             alone.args.clone_from(&rule.args);
-            let name = format!("{} {:?}", effective::kind(pattern), pattern.text);
+            let name = format!("{role}: {} {:?}", effective::kind(&pattern), pattern.text);
             patterns.push((name, first_hit(&alone, &part)?.is_some()));
         }
         let (end, decided, matched) = match found {

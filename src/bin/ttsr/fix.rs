@@ -44,8 +44,8 @@ fn mend(name: &str, text: &str) -> (String, Vec<String>) {
     // Problems are met in the order of the file; one that cannot be mended is passed over.
     let mut passed = 0;
     for _ in 0..EDITS {
-        let edits = problems.iter().filter_map(|problem| edit(problem, &text));
-        let Some(edit) = edits.skip(passed).next() else {
+        let mut edits = problems.iter().filter_map(|problem| edit(problem, &text));
+        let Some(edit) = edits.nth(passed) else {
             break;
         };
         let mut mended = text.clone();
@@ -70,15 +70,20 @@ fn check(name: &str, text: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// Whether there are fewer errors; or no more of them, and fewer warnings of examples that stand twice. An error
-/// that hid others is no reason to keep it.
+/// Whether less is wrong. A key that is mended may show that its value is wrong too; a key that then stands
+/// twice, or a file that is no TOML any more, is worse than what was there.
 fn is_better(before: &[Diagnostic], after: &[Diagnostic]) -> bool {
-    let count = |problems: &[Diagnostic], is: fn(&Diagnostic) -> bool| {
-        problems.iter().filter(|problem| is(problem)).count()
+    let weight = |problem: &Diagnostic| match problem.code() {
+        _ if problem.level() != Level::Error => 0,
+        "duplicate-key" | "syntax" => 3,
+        "bad-value" => 1,
+        _ => 2,
     };
-    let errors = |problem: &Diagnostic| problem.level() == Level::Error;
-    let twice = |problem: &Diagnostic| problem.code() == "duplicate-example";
-    let key = |problems| (count(problems, errors), count(problems, twice));
+    let is_twice = |problem: &&Diagnostic| problem.code() == "duplicate-example";
+    let key = |problems: &[Diagnostic]| {
+        let wrong: u32 = problems.iter().map(weight).sum();
+        (wrong, problems.iter().filter(is_twice).count())
+    };
     key(after) < key(before)
 }
 
@@ -198,6 +203,10 @@ mod tests {
                 format!("severity = \"error\"\n{SAME}"),
             ),
             (
+                format!("serverity = 'eror'\n{SAME}"),
+                format!("severity = 'error'\n{SAME}"),
+            ),
+            (
                 format!("on = ['text', 'tool_input']\n{SAME}"),
                 format!("on = ['text', 'tool-input']\n{SAME}"),
             ),
@@ -208,7 +217,7 @@ mod tests {
         ] {
             let (mended, told) = mend("f", &rule(&wrong));
             assert_eq!(mended, rule(&right));
-            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(!told.is_empty(), "{wrong}");
         }
     }
 
