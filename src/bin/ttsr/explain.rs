@@ -15,9 +15,9 @@ use crate::{Outcome, Stop, effective, packs};
 
 /// Explain a rule, or say which rules are live at a place
 ///
-/// With RULE: the rule with defaults and lists filled in, what it costs, and, where a place or a text is given,
-/// whether it would fire there and why not. Without RULE: every rule that is live at the place, and why the
-/// others are not.
+/// With RULE: the rule with defaults and lists filled in, what it costs, and, where a place or a
+/// text is given, whether it would fire there and why not. Without RULE: every rule that is live at
+/// the place, and why the others are not.
 ///
 ///     ttsr explain lang/rust/no-box-leak --path src/a.rs --text 'Box::leak(b)'
 ///
