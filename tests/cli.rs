@@ -483,3 +483,39 @@ fn plain_output_has_no_escape_sequences_unless_asked() {
         "NO_COLOR"
     );
 }
+
+/// A copy of a rule file in a folder of its own.
+fn copy(pack: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(pack);
+    fs::copy(folder().join("packs").join(pack), &path).unwrap();
+    path
+}
+
+#[test]
+fn what_is_nearly_right_is_mended_in_the_file() {
+    let path = copy("near.toml");
+    let before = fs::read_to_string(&path).unwrap();
+    let output = ttsr(["check", "--fix", path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let after = before
+        .replace("serverity = \"eror\"", "severity = \"error\"")
+        .replace("tool_input", "tool-input")
+        .replace("[\"x\", \"x\"]", "[\"x\"]");
+    assert_eq!(fs::read_to_string(&path).unwrap(), after);
+    assert_eq!(text(&output.stderr).matches("fixed: ").count(), 4);
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn the_schema_is_json_and_completions_know_the_commands() {
+    let schema = ttsr(["schema"]).output().unwrap();
+    let schema: serde_json::Value = serde_json::from_str(stdout(&schema)).unwrap();
+    assert!(schema["properties"]["rule"].is_object());
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = ttsr(["completions", shell]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        assert!(stdout(&output).contains("explain"), "{shell}");
+    }
+}

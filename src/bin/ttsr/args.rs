@@ -12,6 +12,29 @@ pub(crate) enum Format {
     Json,
 }
 
+/// How a report on rule files is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// For readers
+    #[default]
+    Human,
+    /// One object a line
+    Json,
+    /// JUnit's XML, for test reports
+    Junit,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// Commands of a GitHub workflow, which show as annotations
+    Github,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArg {
+    /// How the report is written
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    pub(crate) format: ReportFormat,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct FormatArg {
     /// How findings are written

@@ -7,7 +7,11 @@ mod args;
 mod bench;
 mod check;
 mod chunk;
+mod completions;
 mod demo;
+mod effective;
+mod explain;
+mod fix;
 mod input;
 mod list;
 mod output;
@@ -15,9 +19,12 @@ mod packs;
 mod places;
 mod replay;
 mod reply;
+mod report;
 mod scan;
+mod schema;
 mod tally;
 mod test;
+mod written;
 
 use std::io;
 use std::process::ExitCode;
@@ -46,6 +53,9 @@ enum Command {
     Check(check::Options),
     Test(test::Options),
     List(list::Options),
+    Explain(explain::Options),
+    Schema(schema::Options),
+    Completions(completions::Options),
     Bench(bench::Options),
 }
 
@@ -84,6 +94,9 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Test(options) => test::run(&options),
         Command::List(options) => list::run(&options),
+        Command::Explain(options) => explain::run(&options),
+        Command::Schema(options) => schema::run(&options),
+        Command::Completions(options) => completions::run(&options),
         Command::Bench(options) => bench::run(&options),
     };
     ExitCode::from(match ended {

@@ -8,11 +8,10 @@ use std::io::{self, BufWriter, Write};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use ttsr::{
-    Action, Channel, Decision, Diagnostic, Hit, Level, Pattern, PatternKind, Rule, Source, Stream,
-};
+use ttsr::{Action, Channel, Decision, Diagnostic, Hit, Level, Pattern, Rule, Source, Stream};
 
 use crate::args::Format;
+use crate::effective;
 
 pub(crate) const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -309,6 +308,9 @@ pub(crate) struct RuleRecord<'a> {
     why: Option<&'a str>,
     instead: Option<&'a str>,
     message: Option<&'a str>,
+    /// The other keys of the rule language.
+    #[serde(flatten)]
+    more: serde_json::Map<String, serde_json::Value>,
 }
 
 impl<'a> RuleRecord<'a> {
@@ -327,8 +329,29 @@ impl<'a> RuleRecord<'a> {
             why: rule.why.as_deref(),
             instead: rule.instead.as_deref(),
             message: rule.message.as_deref(),
+            more: others(rule),
         }
     }
+}
+
+/// The keys of a rule that its record does not name itself.
+fn others(rule: &Rule) -> serde_json::Map<String, serde_json::Value> {
+    const NAMED: [&str; 11] = [
+        "severity",
+        "action",
+        "on",
+        "tools",
+        "args",
+        "paths",
+        "priority",
+        "description",
+        "why",
+        "instead",
+        "message",
+    ];
+    let mut keys = effective::keys(rule);
+    keys.retain(|key, _| !NAMED.contains(&key.as_str()));
+    keys
 }
 
 impl Record for RuleRecord<'_> {
@@ -359,7 +382,7 @@ impl Record for RuleRecord<'_> {
             write!(
                 out,
                 " {}={:?}",
-                kind(pattern),
+                effective::kind(pattern),
                 Escaped(&pattern.text).to_string()
             )?;
         }
@@ -375,14 +398,6 @@ impl Serialize for PatternRecord<'_> {
         let mut map = serializer.serialize_map(Some(1))?;
         map.serialize_entry(&self.0.kind, &self.0.text)?;
         map.end()
-    }
-}
-
-fn kind(pattern: &Pattern) -> &'static str {
-    match pattern.kind {
-        PatternKind::Literal => "literal",
-        PatternKind::Word => "word",
-        _ => "regex",
     }
 }
 

@@ -1,34 +1,44 @@
-//! `ttsr test`: the examples of rules, under every split.
+//! `ttsr test`: the examples and cases of rules, under every split.
 //!
-//! Owns how an example becomes a part and where it is cut. What hits is the library's business.
+//! Owns what is run and how it is judged: `part` makes a part of an example, `split` says where it is cut.
+//! What hits is the library's business.
 
-use std::fmt::{self, Display};
+pub(crate) mod part;
+mod split;
+
 use std::io::{self, Write};
-use std::num::NonZeroUsize;
 
 use clap::Args;
-use serde::{Serialize, Serializer};
-use ttsr::{Action, Channel, Hits, Pack, PartId, Rule};
+use serde::Serialize;
+use ttsr::{Action, Case, Channel, Hits, Level, Origin, Pack, PartId, Rule};
 
-use crate::args::{FormatArg, PackArgs};
+use crate::args::{PackArgs, ReportArg};
 use crate::chunk::{Chunk, Cutter};
-use crate::output::{Escaped, Out, Record, STRONG, style, tell};
+use crate::output::{Escaped, Record, STRONG, style, tell};
+use crate::report::{Finding, Report, Wrong};
 use crate::tally::Count;
+use crate::written::{Item, Written};
 use crate::{Outcome, Stop, packs};
+use part::{Call, Part, instance};
+use split::{Split, splits};
 
-/// Run the examples of rules: what must hit hits, what must not does not, however it is cut
+/// Run the examples and cases of rules: what must hit hits, what must not does not, however it is cut
 ///
-/// Each example is run on each channel of its rule: whole, byte by byte, and cut in two at every place.
-/// For tool input it is the value of the first of `args` (else `content`) in a call of the first of
-/// `tools`, about a file that the first glob of `paths` matches.
+/// Each example is run on each channel of its rule, each `case` as it is written: whole, byte by byte, and cut
+/// in two at every place.
+/// For tool input an example is the value of the first of `args` (else of what the regions of the rule ask
+/// for, else `content`) in a call of the first of `tools`, about a file that the first glob of `paths` matches.
+///
+/// Results: `ok`; `noisy`, it hits and must not; `missing`, it must hit and does not, or the rule does something
+/// else than the case expects; `late`, it hits after `by-byte`; `split-dependent`, what hits depends on how the
+/// text was cut, which is a fault of this program and worth a report.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Cut examples only like this: `original` or `whole`, `bytes`, a number of bytes, or `random:SEED`; may
-    /// be repeated
+    /// Cut only like this: `original` or `whole`, `bytes`, a number of bytes, or `random:SEED`; may be repeated
     #[arg(long = "chunk", value_name = "CHUNK")]
     chunks: Vec<Chunk>,
     #[command(flatten)]
-    format: FormatArg,
+    format: ReportArg,
     /// Rule files, folders of them, and names of built-in packs
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
@@ -38,38 +48,187 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let pack = packs::load(&PackArgs {
         packs: options.paths.clone(),
     })?;
-    let mut out = Out::new(options.format.format);
-    let (mut examples, mut failed, mut bare) = (0, 0, 0);
-    for (index, rule) in pack.rules().iter().enumerate() {
-        bare += u64::from(rule.examples.matching.is_empty());
-        for example in Example::all(rule) {
-            let mut is_kept = true;
-            for &channel in &rule.on {
-                let part = Part::new(rule, channel, example.text);
-                let splits = splits(&options.chunks, part.bytes.len());
-                let hit = |split| hit(&pack, index, &part, split, example.number);
-                let (result, split) = judge(example.must_hit, &splits, hit);
-                is_kept &= result == Kept::Ok;
-                out.write(&TestRecord::new(rule, example, &part, result, split))?;
-            }
-            examples += 1;
-            failed += u64::from(!is_kept);
-        }
+    let mut run = Run {
+        pack: &pack,
+        chunks: &options.chunks,
+        written: Written::read(&options.paths),
+        report: Report::new(options.format.format),
+        sums: Sums::default(),
+    };
+    for index in 0..pack.rules().len() {
+        run.rule(index)?;
     }
-    out.flush()?;
-    if bare > 0 {
-        let rules = Count(bare, "rule");
-        tell(&format_args!("missing: {rules} without any match example"));
-    }
-    tell(&format_args!(
-        "{}, {}, {failed} failed",
-        Count(pack.rules().len() as u64, "rule"),
-        Count(examples, "example")
-    ));
-    Ok(match failed {
+    let Run { report, sums, .. } = run;
+    report.end()?;
+    sums.tell(pack.rules().len());
+    Ok(match sums.failed {
         0 => Outcome::Clean,
         _ => Outcome::Findings,
     })
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    examples: u64,
+    cases: u64,
+    failed: u64,
+    /// Rules that nothing shows to be broken.
+    bare: u64,
+}
+
+impl Sums {
+    fn tell(&self, rules: usize) {
+        if self.bare > 0 {
+            let rules = Count(self.bare, "rule");
+            tell(&format_args!("missing: {rules} without any match example"));
+        }
+        let cases = match self.cases {
+            0 => String::new(),
+            cases => format!(", {}", Count(cases, "case")),
+        };
+        tell(&format_args!(
+            "{}, {}{cases}, {} failed",
+            Count(rules as u64, "rule"),
+            Count(self.examples, "example"),
+            self.failed
+        ));
+    }
+}
+
+/// A run over the rules of a pack.
+struct Run<'a> {
+    pack: &'a Pack,
+    chunks: &'a [Chunk],
+    written: Written,
+    report: Report,
+    sums: Sums,
+}
+
+impl Run<'_> {
+    fn rule(&mut self, index: usize) -> Result<(), Stop> {
+        let rule = &self.pack.rules()[index];
+        let has_case = rule.cases.iter().any(|case| case.expect.is_some());
+        self.sums.bare += u64::from(rule.examples.matching.is_empty() && !has_case);
+        for example in Example::all(rule) {
+            let mut is_kept = true;
+            for &channel in &rule.on {
+                is_kept &= self.example(index, example, channel)?;
+            }
+            self.sums.examples += 1;
+            self.sums.failed += u64::from(!is_kept);
+        }
+        for (number, case) in (1..).zip(&rule.cases) {
+            let is_kept = self.case(index, case, number)?;
+            self.sums.cases += 1;
+            self.sums.failed += u64::from(!is_kept);
+        }
+        Ok(())
+    }
+
+    /// Runs an example on one channel; whether it is kept.
+    fn example(
+        &mut self,
+        index: usize,
+        example: Example<'_>,
+        channel: Channel,
+    ) -> Result<bool, Stop> {
+        let rule = &self.pack.rules()[index];
+        let part = Part::new(rule, channel, example.text);
+        let splits = splits(self.chunks, part.bytes.len());
+        let hit = |split| hit(self.pack, index, &part, split, example.number);
+        let judged = judge(example.must_hit, None, &splits, hit);
+        let (kind, item) = match example.must_hit {
+            true => ("match", Item::Match(example.number)),
+            false => ("no-match", Item::NoMatch(example.number)),
+        };
+        let case = format!("{kind} {} on {}", example.number, channel.name());
+        let record = TestRecord::new(rule, case, example.text, &part, judged, None);
+        self.add(&record, item)
+    }
+
+    /// Runs a case; whether it is kept.
+    fn case(&mut self, index: usize, case: &Case, number: u64) -> Result<bool, Stop> {
+        let rule = &self.pack.rules()[index];
+        let part = Part::of_case(rule, case);
+        let (pack, own) = self.pack_for(index, &part)?;
+        let splits = splits(self.chunks, part.bytes.len());
+        let found = |split| own.and_then(|own| hit(&pack, own, &part, split, number));
+        let mut judged = judge(case.expect.is_some(), case.by_byte, &splits, found);
+        let follows = case.expect.filter(|expected| *expected != rule.action);
+        if let (Kept::Ok, Some(expected)) = (judged.kept, follows) {
+            let own = own.map_or(rule, |own| &pack.rules()[own]);
+            if !follows_retries(own, &part, expected)? {
+                judged.kept = Kept::Missing;
+            }
+        }
+        let name = format!("case {number} on {}", case.channel.name());
+        let record = TestRecord::new(rule, name, &case.text, &part, judged, case.by_byte);
+        self.add(&record, Item::Case(number))
+    }
+
+    /// The rules to run a case with, and the place of its own among them, if it applies at all. Where only
+    /// the case says which file its input is about, rules are bound to that file beforehand.
+    fn pack_for(&self, index: usize, part: &Part) -> Result<(Pack, Option<usize>), Stop> {
+        let file = part.call.as_ref().and_then(|call| call.file.as_deref());
+        let says = |part: &Part| {
+            let mut stream = self.pack.stream();
+            stream.open(PART, part.channel);
+            let _ = stream.push(PART, &part.bytes);
+            let _ = stream.close(PART);
+            stream.path(PART).is_some()
+        };
+        let Some(file) = file.filter(|_| !says(part)) else {
+            return Ok((self.pack.clone(), Some(index)));
+        };
+        let pack = packs::about_file(self.pack, file)?;
+        let own = pack.find(&self.pack.rules()[index].id);
+        Ok((pack, own.map(|id| id.index())))
+    }
+
+    fn add(&mut self, record: &TestRecord<'_>, item: Item) -> Result<bool, Stop> {
+        let place = self.written.find(record.rule, item);
+        self.report.add(record, || Finding {
+            subject: record.rule.to_owned(),
+            case: record.case.clone(),
+            wrong: record.wrong().map(|wrong| Wrong {
+                level: Level::Error,
+                code: record.result.name(),
+                message: format!("{}: {wrong}", record.case),
+            }),
+            place: place.cloned(),
+        })?;
+        Ok(record.result == Kept::Ok)
+    }
+}
+
+/// Whether the rule does that once its retries are spent on the same reply again and again.
+fn follows_retries(rule: &Rule, part: &Part, expected: Action) -> Result<bool, Stop> {
+    let pack = packs::build([rule.clone()].into_iter())?;
+    let mut session = pack.session();
+    let first = |globs: &[String]| globs.first().map(|glob| instance(glob));
+    session.set_origin(Origin {
+        agent: first(&rule.agents),
+        model: first(&rule.models),
+        provider: first(&rule.providers),
+    });
+    session.begin_turn();
+    for _ in 0..=rule.retry.max {
+        let mut stream = session.stream();
+        let mut actions = Vec::new();
+        let _ = session.open(&mut stream, PART, part.channel);
+        if let Some(call) = &part.call {
+            let _ = session.tool(&mut stream, PART, &call.tool, "call");
+            actions.extend(session.decisions().iter().map(|it| it.action));
+        }
+        let _ = session.push(&mut stream, PART, &part.bytes);
+        actions.extend(session.decisions().iter().map(|it| it.action));
+        let _ = session.close(&mut stream, PART);
+        actions.extend(session.decisions().iter().map(|it| it.action));
+        if actions.contains(&expected) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[derive(Clone, Copy)]
@@ -93,231 +252,6 @@ impl<'a> Example<'a> {
     }
 }
 
-/// An example as it stands in a reply.
-struct Part {
-    channel: Channel,
-    call: Option<Call>,
-    bytes: Vec<u8>,
-}
-
-impl Part {
-    fn new(rule: &Rule, channel: Channel, text: &str) -> Part {
-        let call = (channel == Channel::ToolInput).then(|| Call::new(rule));
-        let bytes = match &call {
-            Some(call) => call.input(text).into_bytes(),
-            None => text.into(),
-        };
-        Part {
-            channel,
-            call,
-            bytes,
-        }
-    }
-}
-
-/// A call that the scope of a rule includes.
-struct Call {
-    tool: String,
-    /// The names that lead to the argument; none for input that is not JSON.
-    arg: Vec<String>,
-    file: Option<String>,
-}
-
-impl Call {
-    fn new(rule: &Rule) -> Call {
-        let arg = rule.args.first().map_or("content", String::as_str);
-        let tool = rule.tools.first().map_or("tool", String::as_str);
-        let globs = &mut rule.paths.iter().filter(|glob| !glob.starts_with('!'));
-        Call {
-            tool: instance(tool),
-            arg: match arg {
-                "$raw" => Vec::new(),
-                _ => names(arg),
-            },
-            file: globs.next().map(|glob| file(glob)),
-        }
-    }
-
-    fn input(&self, text: &str) -> String {
-        let file = self
-            .file
-            .as_ref()
-            .map(|file| format!("\"file_path\":{}", json(file)));
-        if self.arg.is_empty() {
-            // What follows an object is not JSON, and the file is known by then.
-            return file.map_or_else(String::new, |file| format!("{{{file}}}")) + text;
-        }
-        let value = self.arg.iter().rfold(json(text), |value, name| {
-            format!("{{{}:{value}}}", json(name))
-        });
-        match file {
-            Some(file) => format!("{{{file},{}", &value[1..]),
-            None => value,
-        }
-    }
-}
-
-impl Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.arg.join(".") {
-            arg if arg.is_empty() => write!(f, "the raw input")?,
-            arg => write!(f, "`{}`", Escaped(&arg))?,
-        }
-        write!(f, " of `{}`", Escaped(&self.tool))?;
-        match &self.file {
-            Some(file) => write!(f, " about `{}`", Escaped(file)),
-            None => Ok(()),
-        }
-    }
-}
-
-fn json(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// The names of an argument that the dotted glob matches.
-fn names(glob: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut rest = glob;
-    loop {
-        let mut escaped = false;
-        let end = rest.find(|char| {
-            let is_dot = char == '.' && !escaped;
-            escaped = char == '\\' && !escaped;
-            is_dot
-        });
-        match &rest[..end.unwrap_or(rest.len())] {
-            // Any number of names, also none.
-            "**" => {}
-            name => names.push(instance(name)),
-        }
-        match end {
-            Some(dot) => rest = &rest[dot + 1..],
-            None => break,
-        }
-    }
-    if names.is_empty() {
-        names.push("content".to_owned());
-    }
-    names
-}
-
-/// A file that the glob matches.
-fn file(glob: &str) -> String {
-    let glob = glob.trim_start_matches("./").trim_start_matches('/');
-    let mut file = instance(&glob.replace("**/", ""));
-    if file.is_empty() || file.ends_with('/') {
-        file.push('x');
-    }
-    file
-}
-
-/// A name that the glob matches: of each choice the first, `x` for whatever is free.
-fn instance(glob: &str) -> String {
-    let mut name = String::new();
-    let mut chars = glob.chars().peekable();
-    let mut depth = 0;
-    // The braces of which an alternative is complete.
-    let mut done = None;
-    while let Some(char) = chars.next() {
-        let taken = match char {
-            '{' => {
-                depth += 1;
-                None
-            }
-            '}' => {
-                done = done.filter(|&done| done != depth);
-                depth -= 1;
-                None
-            }
-            ',' if depth > 0 => {
-                done = done.or(Some(depth));
-                None
-            }
-            '*' => {
-                while chars.next_if_eq(&'*').is_some() {}
-                Some('x')
-            }
-            '?' => Some('x'),
-            '[' => Some(member(&mut chars)),
-            '\\' => chars.next(),
-            _ => Some(char),
-        };
-        name.extend(taken.filter(|_| done.is_none()));
-    }
-    name
-}
-
-/// A character of the class that begins here, behind its bracket.
-fn member(chars: &mut impl Iterator<Item = char>) -> char {
-    let first = chars.next().unwrap_or_default();
-    let negated = matches!(first, '!' | '^');
-    // A bracket in the first place stands for itself.
-    let from = if negated { chars.next() } else { Some(first) };
-    let rest: String = chars.take_while(|&char| char != ']').collect();
-    match from {
-        Some(from) if negated => outside(&format!("{from}{rest}")),
-        from => from.unwrap_or_default(),
-    }
-}
-
-/// A character that is not in the class, as far as one of the usual ones will do: first those without case,
-/// which does not count for tools.
-fn outside(class: &str) -> char {
-    let chars: Vec<char> = class.chars().collect();
-    let holds = |char| {
-        let in_range = |range: &[char]| range[1] == '-' && (range[0]..=range[2]).contains(&char);
-        chars.contains(&char) || chars.windows(3).any(in_range)
-    };
-    let mut usual = ['0', '_', '~', 'x', 'X'].into_iter();
-    usual.find(|&char| !holds(char)).unwrap_or('\u{e4}')
-}
-
-/// One way to cut a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Split {
-    Chunk(Chunk),
-    /// In two, behind so many bytes.
-    At(usize),
-}
-
-impl Display for Split {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Split::Chunk(Chunk::Original) => f.write_str("original"),
-            Split::Chunk(Chunk::Whole) => f.write_str("whole"),
-            Split::Chunk(Chunk::Size(size)) if size.get() == 1 => f.write_str("bytes"),
-            Split::Chunk(Chunk::Size(size)) => write!(f, "{size}"),
-            Split::Chunk(Chunk::Random(seed)) => write!(f, "random:{seed}"),
-            Split::At(at) => write!(f, "cut:{at}"),
-        }
-    }
-}
-
-impl Serialize for Split {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// Most cuts in two of one part.
-const CUTS: usize = 400;
-
-/// What was asked for, or else everything.
-fn splits(chunks: &[Chunk], length: usize) -> Vec<Split> {
-    if !chunks.is_empty() {
-        return chunks.iter().copied().map(Split::Chunk).collect();
-    }
-    let places = length.saturating_sub(1);
-    let cuts = places.min(CUTS);
-    let mut splits = vec![
-        Split::Chunk(Chunk::Whole),
-        Split::Chunk(Chunk::Size(NonZeroUsize::MIN)),
-    ];
-    splits.extend((0..cuts).map(|cut| Split::At(1 + cut * places / cuts)));
-    splits
-}
-
 /// Whether an example shows what its author says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -325,6 +259,8 @@ enum Kept {
     Ok,
     Noisy,
     Missing,
+    /// It hits, and not by the byte that a case names.
+    Late,
     /// The first split, and another, differ.
     SplitDependent,
 }
@@ -335,33 +271,57 @@ impl Kept {
             Kept::Ok => "ok",
             Kept::Noisy => "noisy",
             Kept::Missing => "missing",
+            Kept::Late => "late",
             Kept::SplitDependent => "split-dependent",
         }
     }
 }
 
-/// Where a rule is broken: `end` and `decided`.
-type Found = Option<(u64, u64)>;
+/// Where a rule is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Broken {
+    end: u64,
+    decided: u64,
+    /// What it wants replaced.
+    redacted: Vec<(u64, u64)>,
+}
 
-/// With the split that differs from the first, if one does.
-fn judge(must_hit: bool, splits: &[Split], hit: impl Fn(Split) -> Found) -> (Kept, Option<Split>) {
+/// How a run under every split went.
+struct Judged {
+    kept: Kept,
+    /// The split that differs from the first, if one does.
+    split: Option<Split>,
+    decided: Option<u64>,
+}
+
+fn judge(
+    must_hit: bool,
+    by_byte: Option<u64>,
+    splits: &[Split],
+    hit: impl Fn(Split) -> Option<Broken>,
+) -> Judged {
     let mut found = splits.iter().map(|&split| (split, hit(split)));
     let first = found.next().and_then(|(_, hit)| hit);
-    if let Some((split, _)) = found.find(|(_, hit)| *hit != first) {
-        return (Kept::SplitDependent, Some(split));
-    }
-    let kept = match (must_hit, first) {
+    let other = found.find(|(_, hit)| *hit != first);
+    let decided = first.as_ref().map(|broken| broken.decided);
+    let kept = match (must_hit, decided) {
+        _ if other.is_some() => Kept::SplitDependent,
         (true, None) => Kept::Missing,
         (false, Some(_)) => Kept::Noisy,
+        (true, Some(decided)) if by_byte.is_some_and(|most| decided > most) => Kept::Late,
         _ => Kept::Ok,
     };
-    (kept, None)
+    Judged {
+        kept,
+        split: other.map(|(split, _)| split),
+        decided,
+    }
 }
 
 const PART: PartId = PartId(0);
 
 /// A stream reports a rule once a part.
-fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Found {
+fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Option<Broken> {
     let mut stream = pack.stream();
     let mut found = None;
     let mut add = |hits: Hits<'_>| {
@@ -385,11 +345,18 @@ fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Foun
             add(stream.push(PART, after));
         }
     }
-    add(stream.close(PART));
-    found
+    add(stream.finish());
+    let (end, decided) = found?;
+    let redacted = stream.redactions().iter();
+    let redacted = redacted.filter(|redaction| redaction.rule.index() == rule);
+    Some(Broken {
+        end,
+        decided,
+        redacted: redacted.map(|it| (it.start, it.end)).collect(),
+    })
 }
 
-/// How an example went on one channel.
+/// How an example or a case went.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "test")]
 struct TestRecord<'a> {
@@ -401,29 +368,61 @@ struct TestRecord<'a> {
     text: &'a str,
     #[serde(skip)]
     call: Option<&'a Call>,
+    /// Where it became certain, and where it must have.
+    #[serde(skip)]
+    bytes: (Option<u64>, Option<u64>),
 }
 
 impl<'a> TestRecord<'a> {
     fn new(
         rule: &'a Rule,
-        example: Example<'a>,
+        case: String,
+        text: &'a str,
         part: &'a Part,
-        result: Kept,
-        split: Option<Split>,
+        judged: Judged,
+        by_byte: Option<u64>,
     ) -> TestRecord<'a> {
-        let kind = if example.must_hit {
-            "match"
-        } else {
-            "no-match"
-        };
         TestRecord {
             rule: &rule.id,
-            case: format!("{kind} {} on {}", example.number, part.channel.name()),
-            result,
-            split,
-            text: example.text,
+            case,
+            result: judged.kept,
+            split: judged.split,
+            text,
             call: part.call.as_ref(),
+            bytes: (judged.decided, by_byte),
         }
+    }
+
+    /// What is wrong, if something is.
+    fn wrong(&self) -> Option<String> {
+        let what = match (self.result, self.bytes) {
+            (Kept::Ok, _) => return None,
+            (Kept::Noisy, _) => "hits".to_owned(),
+            (Kept::Missing, (Some(_), _)) => "hits, and does not do what is expected".to_owned(),
+            (Kept::Missing, _) => "does not hit".to_owned(),
+            (Kept::Late, (Some(decided), Some(most))) => {
+                format!("hits after {decided} bytes, it must by {most}")
+            }
+            (Kept::Late, _) => "hits too late".to_owned(),
+            (Kept::SplitDependent, _) => {
+                "hits differently when it is cut at other places".to_owned()
+            }
+        };
+        let shown = self.text.char_indices().nth(SHOWN);
+        let shown = shown.map_or(self.text, |(end, _)| &self.text[..end]);
+        let more = if shown.len() < self.text.len() {
+            "…"
+        } else {
+            ""
+        };
+        let call = self
+            .call
+            .map_or_else(String::new, |call| format!(" as {call}"));
+        let split = self
+            .split
+            .map_or_else(String::new, |split| format!(" ({split})"));
+        let shown = Escaped(shown);
+        Some(format!("\"{shown}{more}\"{call} {what}{split}"))
     }
 }
 
@@ -433,36 +432,17 @@ const SHOWN: usize = 60;
 impl Record for TestRecord<'_> {
     /// Only what failed is worth a reader's time.
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
-        let wrong = match self.result {
-            Kept::Ok => return Ok(()),
-            Kept::Noisy => "hits",
-            Kept::Missing => "does not hit",
-            Kept::SplitDependent => "hits differently when it is cut at other places",
+        let Some(wrong) = self.wrong() else {
+            return Ok(());
         };
         let style = style(Action::Abort);
-        let shown = self.text.char_indices().nth(SHOWN);
-        let shown = shown.map_or(self.text, |(end, _)| &self.text[..end]);
-        let more = if shown.len() < self.text.len() {
-            "…"
-        } else {
-            ""
-        };
-        write!(
+        writeln!(
             out,
-            "{STRONG}{}{STRONG:#}: {style}{}{style:#}: {}: \"{}{more}\"",
+            "{STRONG}{}{STRONG:#}: {style}{}{style:#}: {}: {wrong}",
             Escaped(self.rule),
             self.result.name(),
-            self.case,
-            Escaped(shown)
-        )?;
-        if let Some(call) = self.call {
-            write!(out, " as {call}")?;
-        }
-        write!(out, " {wrong}")?;
-        if let Some(split) = self.split {
-            write!(out, " ({split})")?;
-        }
-        writeln!(out)
+            self.case
+        )
     }
 }
 
@@ -470,7 +450,17 @@ impl Record for TestRecord<'_> {
 mod tests {
     use ttsr::Pattern;
 
+    use crate::test::split::CUTS;
+
     use super::*;
+
+    fn at((end, decided): (u64, u64)) -> Broken {
+        Broken {
+            end,
+            decided,
+            redacted: Vec::new(),
+        }
+    }
 
     fn strings(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|&text| text.to_owned()).collect()
@@ -490,7 +480,10 @@ mod tests {
     fn result(pack: &Pack, text: &str, must_hit: bool, chunks: &[Chunk]) -> Kept {
         let part = Part::new(&pack.rules()[0], Channel::ToolInput, text);
         let splits = splits(chunks, part.bytes.len());
-        judge(must_hit, &splits, |split| hit(pack, 0, &part, split, 1)).0
+        judge(must_hit, None, &splits, |split| {
+            hit(pack, 0, &part, split, 1)
+        })
+        .kept
     }
 
     #[test]
@@ -526,7 +519,8 @@ mod tests {
     fn a_hit_that_depends_on_the_split_is_told_whatever_should_be() {
         let splits = splits(&[], 9);
         let odd = Split::At(4);
-        let of_one = |found: [Found; 2]| move |split| found[usize::from(split == odd)];
+        let of_one =
+            |found: [Option<(u64, u64)>; 2]| move |split| found[usize::from(split == odd)].map(at);
         for (name, found) in [
             ("missed once", [Some((5, 5)), None]),
             ("only once", [None, Some((5, 5))]),
@@ -534,8 +528,12 @@ mod tests {
             ("certain later", [Some((5, 5)), Some((5, 6))]),
         ] {
             for must_hit in [true, false] {
-                let judged = judge(must_hit, &splits, of_one(found));
-                assert_eq!(judged, (Kept::SplitDependent, Some(odd)), "{name}");
+                let judged = judge(must_hit, None, &splits, of_one(found));
+                assert_eq!(
+                    (judged.kept, judged.split),
+                    (Kept::SplitDependent, Some(odd)),
+                    "{name}"
+                );
             }
         }
     }
@@ -562,5 +560,13 @@ mod tests {
         let pack = pack(&[], &[], &[]);
         assert_eq!(result(&pack, "nee\"dle", true, &chunks), Kept::Ok);
         assert_eq!(result(&pack, "", true, &chunks), Kept::Missing);
+    }
+
+    #[test]
+    fn a_hit_behind_its_byte_is_late() {
+        let splits = splits(&[], 9);
+        let found = |_| Some(at((5, 6)));
+        assert_eq!(judge(true, Some(6), &splits, found).kept, Kept::Ok);
+        assert_eq!(judge(true, Some(5), &splits, found).kept, Kept::Late);
     }
 }

@@ -1,0 +1,255 @@
+//! An example or a case as it stands in a reply.
+//!
+//! Owns how a tool call is made up that the scope of a rule includes.
+
+use std::fmt::{self, Display};
+
+use ttsr::{Case, Channel, Region, Rule};
+
+use crate::output::Escaped;
+
+/// A part of a reply.
+pub(crate) struct Part {
+    pub(crate) channel: Channel,
+    pub(crate) call: Option<Call>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Part {
+    /// That text on that channel, in the scope of the rule.
+    pub(crate) fn new(rule: &Rule, channel: Channel, text: &str) -> Part {
+        let call = (channel == Channel::ToolInput).then(|| Call::new(rule));
+        let bytes = match &call {
+            Some(call) => call.input(text).into_bytes(),
+            None => text.into(),
+        };
+        Part {
+            channel,
+            call,
+            bytes,
+        }
+    }
+
+    /// The same in a call of that tool about that file, where they are said.
+    pub(crate) fn at(
+        rule: &Rule,
+        channel: Channel,
+        text: &str,
+        (tool, file): (Option<&str>, Option<&str>),
+    ) -> Part {
+        let mut part = Part::new(rule, channel, text);
+        if let Some(call) = &mut part.call {
+            call.tool = tool.map_or_else(|| call.tool.clone(), str::to_owned);
+            call.file = file.map(str::to_owned).or(call.file.take());
+            part.bytes = call.input(text).into_bytes();
+        }
+        part
+    }
+
+    /// The case as its author wrote it.
+    pub(crate) fn of_case(rule: &Rule, case: &Case) -> Part {
+        let tool = || case.tool.clone().unwrap_or_else(|| Call::new(rule).tool);
+        let call = (case.channel == Channel::ToolInput).then(|| Call {
+            tool: tool(),
+            arg: None,
+            file: case.path.clone(),
+        });
+        Part {
+            channel: case.channel,
+            call,
+            bytes: case.text.clone().into_bytes(),
+        }
+    }
+}
+
+/// A call that the scope of a rule includes.
+pub(crate) struct Call {
+    pub(crate) tool: String,
+    /// The names that lead to the argument, none for input that is not JSON; `None` where the input was not
+    /// made up.
+    arg: Option<Vec<String>>,
+    pub(crate) file: Option<String>,
+}
+
+impl Call {
+    pub(crate) fn new(rule: &Rule) -> Call {
+        let regions = Regions::new(rule);
+        let pattern_arg = rule.condition.patterns().find_map(|it| it.arg.as_ref());
+        let arg = rule.args.first().or(pattern_arg);
+        let arg = arg.map_or(regions.arg, String::as_str);
+        let tool = rule.tools.first().map_or("tool", String::as_str);
+        let globs = &mut rule.paths.iter().filter(|glob| !glob.starts_with('!'));
+        Call {
+            tool: instance(tool),
+            arg: Some(match arg {
+                "$raw" => Vec::new(),
+                _ => names(arg),
+            }),
+            file: globs.next().map(|glob| file(glob)).or(regions.file),
+        }
+    }
+
+    fn input(&self, text: &str) -> String {
+        let file = self
+            .file
+            .as_ref()
+            .map(|file| format!("\"file_path\":{}", json(file)));
+        let arg = self.arg.as_deref().unwrap_or_default();
+        if arg.is_empty() {
+            // What follows an object is not JSON, and the file is known by then.
+            return file.map_or_else(String::new, |file| format!("{{{file}}}")) + text;
+        }
+        let value = arg.iter().rfold(json(text), |value, name| {
+            format!("{{{}:{value}}}", json(name))
+        });
+        match file {
+            Some(file) => format!("{{{file},{}", &value[1..]),
+            None => value,
+        }
+    }
+}
+
+impl Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.arg.as_ref().map(|arg| arg.join(".")) {
+            None => write!(f, "the input")?,
+            Some(arg) if arg.is_empty() => write!(f, "the raw input")?,
+            Some(arg) => write!(f, "`{}`", Escaped(&arg))?,
+        }
+        write!(f, " of `{}`", Escaped(&self.tool))?;
+        match &self.file {
+            Some(file) => write!(f, " about `{}`", Escaped(file)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the regions of a rule ask of a call: the argument that they are found in, and a file of a language
+/// that has comments and strings.
+struct Regions {
+    arg: &'static str,
+    file: Option<String>,
+}
+
+impl Regions {
+    fn new(rule: &Rule) -> Regions {
+        let has = |wanted: &[Region]| {
+            let mut patterns = rule.condition.patterns();
+            patterns.any(|pattern| pattern.region.iter().any(|region| wanted.contains(region)))
+        };
+        let arg = if has(&[Region::Shell]) {
+            "command"
+        } else if has(&[Region::Removed]) {
+            "old_string"
+        } else {
+            "content"
+        };
+        let is_of_code = has(&[Region::Comment, Region::String, Region::CodeOnly]);
+        Regions {
+            arg,
+            file: is_of_code.then(|| "x.rs".to_owned()),
+        }
+    }
+}
+
+fn json(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The names of an argument that the dotted glob matches.
+fn names(glob: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = glob;
+    loop {
+        let mut escaped = false;
+        let end = rest.find(|char| {
+            let is_dot = char == '.' && !escaped;
+            escaped = char == '\\' && !escaped;
+            is_dot
+        });
+        match &rest[..end.unwrap_or(rest.len())] {
+            // Any number of names, also none.
+            "**" => {}
+            name => names.push(instance(name)),
+        }
+        match end {
+            Some(dot) => rest = &rest[dot + 1..],
+            None => break,
+        }
+    }
+    if names.is_empty() {
+        names.push("content".to_owned());
+    }
+    names
+}
+
+/// A file that the glob matches.
+fn file(glob: &str) -> String {
+    let glob = glob.trim_start_matches("./").trim_start_matches('/');
+    let mut file = instance(&glob.replace("**/", ""));
+    if file.is_empty() || file.ends_with('/') {
+        file.push('x');
+    }
+    file
+}
+
+/// A name that the glob matches: of each choice the first, `x` for whatever is free.
+pub(crate) fn instance(glob: &str) -> String {
+    let mut name = String::new();
+    let mut chars = glob.chars().peekable();
+    let mut depth = 0;
+    // The braces of which an alternative is complete.
+    let mut done = None;
+    while let Some(char) = chars.next() {
+        let taken = match char {
+            '{' => {
+                depth += 1;
+                None
+            }
+            '}' => {
+                done = done.filter(|&done| done != depth);
+                depth -= 1;
+                None
+            }
+            ',' if depth > 0 => {
+                done = done.or(Some(depth));
+                None
+            }
+            '*' => {
+                while chars.next_if_eq(&'*').is_some() {}
+                Some('x')
+            }
+            '?' => Some('x'),
+            '[' => Some(member(&mut chars)),
+            '\\' => chars.next(),
+            _ => Some(char),
+        };
+        name.extend(taken.filter(|_| done.is_none()));
+    }
+    name
+}
+
+/// A character of the class that begins here, behind its bracket.
+fn member(chars: &mut impl Iterator<Item = char>) -> char {
+    let first = chars.next().unwrap_or_default();
+    let negated = matches!(first, '!' | '^');
+    // A bracket in the first place stands for itself.
+    let from = if negated { chars.next() } else { Some(first) };
+    let rest: String = chars.take_while(|&char| char != ']').collect();
+    match from {
+        Some(from) if negated => outside(&format!("{from}{rest}")),
+        from => from.unwrap_or_default(),
+    }
+}
+
+/// A character that is not in the class, as far as one of the usual ones will do: first those without case,
+/// which does not count for tools.
+fn outside(class: &str) -> char {
+    let chars: Vec<char> = class.chars().collect();
+    let holds = |char| {
+        let in_range = |range: &[char]| range[1] == '-' && (range[0]..=range[2]).contains(&char);
+        chars.contains(&char) || chars.windows(3).any(in_range)
+    };
+    let mut usual = ['0', '_', '~', 'x', 'X'].into_iter();
+    usual.find(|&char| !holds(char)).unwrap_or('\u{e4}')
+}
