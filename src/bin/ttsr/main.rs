@@ -8,8 +8,12 @@ mod bench;
 mod check;
 mod chunk;
 mod demo;
+mod diff;
+mod fmt;
+mod import;
 mod input;
 mod list;
+mod new;
 mod output;
 mod packs;
 mod places;
@@ -47,6 +51,10 @@ enum Command {
     Test(test::Options),
     List(list::Options),
     Bench(bench::Options),
+    Import(import::Options),
+    New(new::Options),
+    Fmt(fmt::Options),
+    Diff(diff::Options),
 }
 
 /// How a command that ran to its end ended.
@@ -85,6 +93,10 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::List(options) => list::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Import(options) => import::run(&options),
+        Command::New(options) => new::run(&options),
+        Command::Fmt(options) => fmt::run(&options),
+        Command::Diff(options) => diff::run(&options),
     };
     ExitCode::from(match ended {
         Ok(Outcome::Clean) => 0,
