@@ -128,9 +128,9 @@ const INNER: &[&str] = &[
     "description",
     "engine",
     "authors",
-    "license",
     "extends",
     "grants",
+    "license",
     "severity",
     "action",
     "mode",
@@ -189,16 +189,14 @@ fn table(table_: &mut Table, order: &[&str]) {
     }
     for (mut key, item) in table_.iter_mut() {
         let name = key.get().to_owned();
-        key.leaf_decor_mut().set_suffix(" ");
         match item {
             Item::Value(value) => {
+                key.leaf_decor_mut().set_suffix(" ");
                 space(key.leaf_decor_mut());
-                self::value(value);
+                spaced(value);
             }
-            Item::Table(below) => self::table(below, order_of(&name)),
-            Item::ArrayOfTables(tables) => tables
-                .iter_mut()
-                .for_each(|below| self::table(below, INNER)),
+            Item::Table(below) => table(below, order_of(&name)),
+            Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|below| table(below, INNER)),
             Item::None => {}
         }
     }
@@ -230,7 +228,7 @@ fn space(decor: &mut toml_edit::Decor) {
     decor.set_prefix(kept);
 }
 
-fn value(value: &mut Value) {
+fn spaced(value: &mut Value) {
     let suffix = value
         .decor()
         .suffix()
@@ -257,10 +255,11 @@ fn inner(value: &mut Value) {
 
 /// On one line what stood on one line; else a line for each, with its comments.
 fn array(items: &mut Array) {
-    let written = items.to_string();
-    let has_lines = written.trim().lines().count() > 1;
-    let is_spread = has_lines && !items.is_empty();
-    let trailing = comments(items.trailing().as_str().unwrap_or_default());
+    let mut bare = items.clone();
+    bare.decor_mut().clear();
+    let is_spread = bare.to_string().contains('\n') && !items.is_empty();
+    let last = items.len().saturating_sub(1);
+    let mut behind_last = String::new();
     for (number, item) in items.iter_mut().enumerate() {
         let decor = item.decor();
         let before = decor
@@ -280,19 +279,25 @@ fn array(items: &mut Array) {
             (false, _) => " ".to_owned(),
         };
         let after = comments(&after);
-        let suffix = if after.is_empty() {
-            after
-        } else {
-            format!(" {}\n  ", after.trim())
+        let suffix = match number == last {
+            // The comma goes before a comment behind the last item.
+            true => {
+                behind_last = after.trim().to_owned();
+                String::new()
+            }
+            false if after.is_empty() => after,
+            false => format!(" {}\n  ", after.trim()),
         };
         *item.decor_mut() = toml_edit::Decor::new(prefix, suffix);
     }
     items.set_trailing_comma(is_spread);
-    items.set_trailing(match (is_spread, trailing.is_empty()) {
-        (true, true) => "\n".to_owned(),
-        (true, false) => spread_end(items.trailing().as_str().unwrap_or_default()),
-        (false, true) => String::new(),
-        (false, false) => format!("\n{trailing}"),
+    let trailing = format!(
+        "{behind_last}{}",
+        items.trailing().as_str().unwrap_or_default()
+    );
+    items.set_trailing(match is_spread {
+        true => format!("{}\n", kept(&trailing)),
+        false => String::new(),
     });
 }
 
@@ -301,10 +306,7 @@ fn spread(before: &str) -> String {
     format!("{}\n  ", kept(before))
 }
 
-fn spread_end(before: &str) -> String {
-    format!("{}\n", kept(before))
-}
-
+/// Comments with their places: behind what stands before them, or on lines of their own.
 fn kept(before: &str) -> String {
     let mut lines = before.split('\n');
     let first = lines.next().unwrap_or_default().trim();
@@ -329,7 +331,10 @@ fn comments(text: &str) -> String {
 /// `{ a = 1, b = 2 }` on one line: TOML 1.0 knows no other.
 fn inline(items: &mut InlineTable) {
     let last = items.len().saturating_sub(1);
-    if items.to_string().contains('#') && items.to_string().trim().contains('\n') {
+    let mut bare = items.clone();
+    bare.decor_mut().clear();
+    let bare = bare.to_string();
+    if bare.contains('#') && bare.contains('\n') {
         // Comments inside are TOML 1.1: they have no other place, so this one stays as it is.
         return;
     }
@@ -358,7 +363,9 @@ fn lines(text: &str) -> String {
             blank += 1;
             continue;
         } else {
-            if blank > 0 && !out.is_empty() {
+            // Comments above a header belong to it.
+            let is_header = line.starts_with('[') && !last_is_comment(&out);
+            if (blank > 0 || is_header) && !out.is_empty() {
                 out.push('\n');
             }
             out.push_str(if inside.is_some() {
@@ -371,6 +378,12 @@ fn lines(text: &str) -> String {
         out.push('\n');
     }
     out
+}
+
+fn last_is_comment(text: &str) -> bool {
+    text.lines()
+        .next_back()
+        .is_some_and(|line| line.starts_with('#'))
 }
 
 /// The quotes of a text of several lines that is open at the end of `line`.
@@ -430,4 +443,39 @@ fn unescaped(text: &str, quotes: &str) -> Option<usize> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formatting_again_changes_nothing_and_the_meaning_stays() {
+        for text in [
+            "schema=1\n[pack]\nversion='1.0.0'\nname   = \"a/b\"  # named\n\n\n# above\n[rule.x]\nmatch.any=[{regex='a'}, {  literal=\"b\"},\n # third\n{word='c'} # c\n]\ndescription='d'\n",
+            "a=[]\nb=[1,2, 3,]\nc=[ # first\n1\n# end\n]\nd={}\n",
+            "t=\"\"\"\n  two   \n\n\n#x\n\"\"\"\nu='''\n[no]\n'''\n[[a.b]]\nx=1 # y\n[[a.b]]\n",
+            "x = \"a # \\\" '''\"\ny = 'b \"\"\"'\n",
+            "",
+            "# only a comment\n",
+        ] {
+            let once = formatted(text).unwrap();
+            assert_eq!(formatted(&once).unwrap(), once, "{text}");
+            assert_eq!(
+                once.matches('#').count(),
+                text.matches('#').count(),
+                "{once}"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_are_put_in_order() {
+        let text =
+            "[rule.x]\nexamples.match = ['a']\nmatch.any = [{word='a'}]\ndescription = 'd'\n";
+        assert_eq!(
+            formatted(text).unwrap(),
+            "[rule.x]\ndescription = 'd'\nmatch.any = [{ word = 'a' }]\nexamples.match = ['a']\n"
+        );
+    }
 }

@@ -101,8 +101,8 @@ severity = \"warning\"
 why = {sentence}
 # EDIT: this is looked for as it stands. Name every spelling, or use {{ regex = '...' }}.
 match.any = [{{ {kind} = {sought} }}]
-# EDIT: say what to do instead; the model reads it.
-# instead = \"...\"
+# EDIT: say what to do instead; the model reads it. What breaks the rule should not stand here.
+message = \"`{{{{ match.text }}}}` is not wanted here.\"
 examples.match = [{sought}]
 examples.no-match = [\"a text that has nothing to do with it\"]
 ",

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::{Imported, LeftOut};
-use crate::pack::Pack;
+use crate::pack::{Level, Pack};
 
 /// Most characters of a text that is quoted where it was left out.
 const QUOTED: usize = 100;
@@ -178,7 +178,8 @@ impl Sheet {
     /// Why a rule would not load.
     fn problem(&self, rule: &str) -> Option<String> {
         let error = Pack::from_toml(&format!("{}\n{rule}", self.header())).err()?;
-        let first = error.diagnostics().first()?;
+        let mut problems = error.diagnostics().iter();
+        let first = problems.find(|problem| problem.level() == Level::Error)?;
         Some(first.message().to_owned())
     }
 
