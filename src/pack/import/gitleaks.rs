@@ -112,7 +112,7 @@ fn about_text(
     draft.set_texts("paths", &allowed.paths);
     draft.set_regexes(
         "match.any",
-        &regex.map(str::to_owned).into_iter().collect::<Vec<_>>(),
+        &regex.map(rust_regex).into_iter().collect::<Vec<_>>(),
     );
     draft.set_regexes("match.none", &allowed.beside);
     if let Some(group) = table
@@ -162,11 +162,11 @@ impl Allowed {
         let target = string(list, "regexTarget").unwrap_or("secret");
         for regex in strings(list, "regexes") {
             match target {
-                "line" => self.beside.push(regex),
+                "line" => self.beside.push(rust_regex(&regex)),
                 // The window of `none` is one line, and so is what is searched there.
                 "match" if !regex.contains("\\n") => {
                     lost.push(format!("allowed match {}: carried over as text beside the match, so it counts in the whole line", quoted(&regex)));
-                    self.beside.push(regex);
+                    self.beside.push(rust_regex(&regex));
                 }
                 "secret" => self.secrets.add(&regex, &mut lost),
                 _ => lost.push(format!("allowed {target} {}", quoted(&regex))),
@@ -269,4 +269,20 @@ fn number(value: &Value) -> Option<f64> {
     value
         .as_float()
         .or_else(|| value.as_integer().map(|whole| whole as f64))
+}
+
+/// A regular expression of Go as one of ours: there a `{` that begins no count is plain.
+fn rust_regex(regex: &str) -> String {
+    let mut out = String::new();
+    let mut escaped = false;
+    for (at, c) in regex.char_indices() {
+        let is_count = regex[at + c.len_utf8()..].starts_with(|next: char| next.is_ascii_digit());
+        let is_class = out.ends_with("\\p") || out.ends_with("\\P") || out.ends_with("\\x");
+        if c == '{' && !escaped && !is_count && !is_class {
+            out.push('\\');
+        }
+        escaped = c == '\\' && !escaped;
+        out.push(c);
+    }
+    out
 }
