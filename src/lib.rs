@@ -113,6 +113,8 @@ pub use event::Event;
 pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};
 pub use matcher::AutomatonSize;
+#[cfg(feature = "cli")]
+pub use pack::import;
 pub use pack::{
     Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, check, schema,
 };

@@ -435,6 +435,10 @@ fn help_and_version_are_data() {
         (&["check", "--help"], "<PATH>..."),
         (&["list", "--help"], "--pack <PACK>"),
         (&["bench", "--help"], "--stream <FILE>"),
+        (&["import", "--help"], "--from <FORMAT>"),
+        (&["new", "--help"], "--from-text <TEXT>"),
+        (&["fmt", "--help"], "--check"),
+        (&["diff", "--help"], "--corpus <PATH>"),
     ] {
         let output = ttsr(args.iter().copied()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{args:?}");
@@ -491,6 +495,16 @@ fn copy(pack: &str) -> PathBuf {
     path
 }
 
+/// A folder of its own, empty.
+fn scratch(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if path.exists() {
+        fs::remove_dir_all(&path).unwrap();
+    }
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
 #[test]
 fn what_is_nearly_right_is_mended_in_the_file() {
     let path = copy("near.toml");
@@ -518,4 +532,127 @@ fn the_schema_is_json_and_completions_know_the_commands() {
         assert_eq!(output.status.code(), Some(0), "{shell}");
         assert!(stdout(&output).contains("explain"), "{shell}");
     }
+}
+
+#[test]
+fn gitleaks_is_imported_whole() {
+    let Some(corpus) = std::env::var_os("TTSR_CORPUS") else {
+        return eprintln!("skipped: TTSR_CORPUS is not set");
+    };
+    let rules = Path::new(&corpus).join("rules/gitleaks.toml");
+    let source: toml::Table = toml::from_str(&fs::read_to_string(&rules).unwrap()).unwrap();
+    let expected = source["rules"].as_array().unwrap().len();
+    assert!(expected >= 220);
+    let out = scratch("gitleaks").join("pack.toml");
+    let output = ttsr(["import", "gitleaks", rules.to_str().unwrap(), "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    // Some allowlists have no like here: they are told.
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let pack = ttsr::Pack::load(&out).unwrap();
+    assert_eq!(pack.rules().len(), expected, "{}", text(&output.stderr));
+    let with_entropy = pack
+        .rules()
+        .iter()
+        .filter(|rule| format!("{:?}", rule.condition).contains("entropy: Some"));
+    assert!(with_entropy.count() >= 100);
+    let secret = format!("ghp_{}", "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6");
+    let mut stream = pack.stream();
+    stream.open(ttsr::PartId(0), ttsr::Channel::Text);
+    let mut hits = stream.push(ttsr::PartId(0), secret.as_bytes()).to_vec();
+    hits.extend_from_slice(&stream.close(ttsr::PartId(0)));
+    let ids: Vec<&str> = hits
+        .iter()
+        .map(|hit| pack.rule(hit.rule).id.as_str())
+        .collect();
+    assert!(ids.contains(&"imported/github-pat"), "{ids:?}");
+}
+
+#[test]
+fn a_new_pack_passes_check_and_test_and_is_not_written_over() {
+    let folder = scratch("new");
+    for (name, more) in [
+        ("plain", &[][..]),
+        ("worded", &["--from-text", "Never use `unwrap()`"]),
+        ("said", &["--from-text", "never say sorry"]),
+    ] {
+        let path = folder.join(format!("{name}.toml"));
+        let new = || {
+            let mut command = ttsr(["new", "team/x", "--out"]);
+            command.arg(&path).args(more).output().unwrap()
+        };
+        assert_eq!(new().status.code(), Some(0), "{name}");
+        for command in ["check", "test"] {
+            let output = ttsr([command]).arg(&path).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{name}: {}", stdout(&output));
+            let warnings = stdout(&output).matches("warning").count();
+            assert_eq!(warnings, 0, "{name}: {}", stdout(&output));
+        }
+        let fmt = ttsr(["fmt", "--check"]).arg(&path).output().unwrap();
+        assert_eq!(fmt.status.code(), Some(0), "{name} is not in form");
+        assert_eq!(new().status.code(), Some(2), "{name} was written over");
+    }
+}
+
+#[test]
+fn built_in_packs_keep_their_rules_when_formatted() {
+    let folder = scratch("fmt");
+    let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("rules")];
+    let mut number = 0;
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            waiting.extend(files(&path));
+        } else if path.extension().is_some_and(|end| end == "toml") {
+            number += 1;
+            check_formatted(&path, &folder.join(format!("{number}.toml")));
+        }
+    }
+    assert!(number >= 6, "{number}");
+}
+
+fn check_formatted(path: &Path, copy: &Path) {
+    fs::copy(path, copy).unwrap();
+    for args in [&["fmt"][..], &["fmt", "--check"]] {
+        let output = ttsr(args.iter().copied()).arg(copy).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", path.display());
+    }
+    let (before, after) = (
+        fs::read_to_string(path).unwrap(),
+        fs::read_to_string(copy).unwrap(),
+    );
+    let parse = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
+    assert_eq!(parse(&after), parse(&before), "{}", path.display());
+    let comments = |text: &str| text.matches("# ").count();
+    assert_eq!(comments(&after), comments(&before), "{}", path.display());
+}
+
+#[test]
+fn a_tree_is_scanned_without_what_is_ignored() {
+    let root = scratch("tree");
+    fs::create_dir_all(root.join("deep/.git")).unwrap();
+    fs::write(root.join(".gitignore"), "*.log\n").unwrap();
+    for number in 0..150 {
+        fs::write(root.join(format!("deep/{number:03}.txt")), "TODO").unwrap();
+    }
+    fs::write(root.join("a.log"), "TODO").unwrap();
+    fs::write(root.join("deep/.git/HEAD"), "TODO").unwrap();
+    fs::write(root.join("b.bin"), "TODO\0").unwrap();
+    let scan = |more: &[&str]| {
+        let args = ["scan", "--pack", "packs/demo.toml", "--format", "json"];
+        let args = args.into_iter().chain(more.iter().copied());
+        ttsr(args).arg(&root).output().unwrap()
+    };
+    let output = scan(&[]);
+    let parse = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+    let streams: Vec<String> = events(&output, "hit")
+        .iter()
+        .map(|hit| parse(hit)["stream"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(streams.len(), 150);
+    assert!(streams.is_sorted(), "the order is that of the paths");
+    let summary = parse(&events(&output, "summary").concat());
+    assert_eq!(summary["counters"]["unread"]["binary"], 5);
+    assert!(text(&output.stderr).contains("1 binary file not scanned"));
+    assert_eq!(events(&scan(&["--no-ignore"]), "hit").len(), 151);
 }

@@ -15,6 +15,8 @@ mod compose;
 mod diagnostic;
 mod error;
 mod escape;
+#[cfg(feature = "cli")]
+pub mod import;
 mod lint;
 mod lock;
 pub(crate) mod message;

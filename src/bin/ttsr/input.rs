@@ -80,7 +80,7 @@ fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 impl Input {
-    fn file(path: PathBuf, is_named: bool) -> Input {
+    pub(crate) fn file(path: PathBuf, is_named: bool) -> Input {
         Input {
             name: path.to_string_lossy().into_owned(),
             path: Some(path),

@@ -9,11 +9,15 @@ mod check;
 mod chunk;
 mod completions;
 mod demo;
+mod diff;
 mod effective;
 mod explain;
 mod fix;
+mod fmt;
+mod import;
 mod input;
 mod list;
+mod new;
 mod output;
 mod packs;
 mod places;
@@ -57,6 +61,10 @@ enum Command {
     Schema(schema::Options),
     Completions(completions::Options),
     Bench(bench::Options),
+    Import(import::Options),
+    New(new::Options),
+    Fmt(fmt::Options),
+    Diff(diff::Options),
 }
 
 /// How a command that ran to its end ended.
@@ -98,6 +106,10 @@ fn main() -> ExitCode {
         Command::Schema(options) => schema::run(&options),
         Command::Completions(options) => completions::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Import(options) => import::run(&options),
+        Command::New(options) => new::run(&options),
+        Command::Fmt(options) => fmt::run(&options),
+        Command::Diff(options) => diff::run(&options),
     };
     ExitCode::from(match ended {
         Ok(Outcome::Clean) => 0,

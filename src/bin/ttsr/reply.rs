@@ -3,7 +3,9 @@
 //! Hits are those of the whole recording. A session stops reading where it cuts, so it has a stream of its
 //! own. What it would have asked for instead cannot be had from a recording.
 
-use ttsr::{Channel, Decision, Event, Hit, Pack, PartId, Session, Stream, Verdict};
+use std::collections::BTreeSet;
+
+use ttsr::{Channel, Decision, Event, Hit, Pack, PartId, Session, Source, Stream, Verdict};
 
 use crate::Stop;
 use crate::chunk::{Chunk, Cutter};
@@ -94,6 +96,33 @@ impl Reply {
         tally.counters.limits += limits.count() as u64;
         tally.hits += self.watch.hits.len() as u64;
         tally.add(&self.watch.stream.counters());
+    }
+
+    /// Each rule that was broken, with what was done about it: `hit` where no verdict came of it, and a
+    /// limit under its own name.
+    pub(crate) fn outcomes(&self) -> BTreeSet<(String, &'static str)> {
+        let Watch {
+            stream,
+            judged,
+            hits,
+            decisions,
+            ..
+        } = &self.watch;
+        let hits = hits
+            .iter()
+            .map(|hit| (stream.pack().rule(hit.rule).id.clone(), "hit"));
+        let decided = decisions
+            .iter()
+            .filter(|decision| !decision.is_suppressed())
+            .map(|decision| {
+                let name = match (decision.rule(), &decision.source) {
+                    (Some(rule), _) => judged.pack().rule(rule).id.as_str(),
+                    (None, Source::Limit { name, .. }) => *name,
+                    (None, _) => "limit",
+                };
+                (name.to_owned(), decision.action.name())
+            });
+        hits.chain(decided).collect()
     }
 
     pub(crate) fn write(&self, out: &mut Out) -> Result<(), Stop> {

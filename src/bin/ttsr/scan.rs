@@ -1,16 +1,23 @@
 //! `ttsr scan`: each file is one part.
+//!
+//! Files are read on all cores and written in the order of their paths.
 
-use std::path::PathBuf;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ignore::WalkBuilder;
 use ttsr::{Channel, Hit, Pack, PartId, Stream};
 
 use crate::args::{Format, FormatArg, PackArgs};
 use crate::input::{Blocks, Input, Problems, inputs};
-use crate::output::{HitRecord, Out};
+use crate::output::{HitRecord, Out, tell};
 use crate::places::Places;
-use crate::tally::Tally;
+use crate::tally::{Count, Tally};
 use crate::{Outcome, Stop, packs};
 
 /// Read files as if a model had written them: each is one part of a reply of its own
@@ -32,7 +39,11 @@ pub(crate) struct Options {
     path: Option<String>,
     #[command(flatten)]
     format: FormatArg,
-    /// Files, folders (every regular file below), or `-` for the standard input
+    /// Read also what `.gitignore`, `.ignore` and the like leave out
+    #[arg(long)]
+    no_ignore: bool,
+    /// Files, folders (every regular file below that is not ignored and is text), or `-` for the standard
+    /// input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -50,16 +61,159 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let mut problems = Problems::default();
     let mut out = Out::new(options.format.format);
     let mut tally = Tally::default();
-    for input in inputs(&options.files, &mut problems) {
-        let Some(blocks) = input.open(&mut problems) else {
-            continue;
-        };
-        let scanned = Scanned::read(options, &pack, blocks, &mut problems, &mut tally);
-        scanned.write(&input, &mut out)?;
+    let inputs = found(options, &mut problems);
+    let mut progress = Progress::new(inputs.len());
+    let mut binaries = 0;
+    for batch in inputs.chunks(BATCH) {
+        for (input, read) in batch.iter().zip(read_all(options, &pack, batch)) {
+            problems.any |= read.has_problems;
+            match read.content {
+                Content::Scanned(scanned) => {
+                    scanned.add_to(&mut tally);
+                    scanned.write(input, &mut out)?;
+                }
+                Content::Binary(bytes) => {
+                    binaries += 1;
+                    tally.unread(bytes, "binary");
+                }
+                Content::Nothing => {}
+            }
+        }
         out.flush()?;
+        progress.add(batch.len());
+    }
+    progress.end();
+    if binaries > 0 {
+        tell(&format_args!(
+            "{} not scanned",
+            Count(binaries, "binary file")
+        ));
     }
     out.end(&tally)?;
     Ok(tally.outcome(&problems))
+}
+
+/// Files that are read at a time; they are written in order before the next ones are begun, which bounds
+/// what waits for a large file.
+const BATCH: usize = 64;
+
+/// The files that are named and those below folders, less what `.gitignore` and its like leave out.
+fn found(options: &Options, problems: &mut Problems) -> Vec<Input> {
+    let mut found = Vec::new();
+    for path in &options.files {
+        match path.as_os_str() != "-" && path.is_dir() {
+            true => walk(options, path, &mut found, problems),
+            false => found.append(&mut inputs(std::slice::from_ref(path), problems)),
+        }
+    }
+    found
+}
+
+fn walk(options: &Options, folder: &Path, found: &mut Vec<Input>, problems: &mut Problems) {
+    let walk = WalkBuilder::new(folder)
+        .standard_filters(!options.no_ignore)
+        .hidden(false)
+        .require_git(false)
+        .filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git")
+        .sort_by_file_path(Path::cmp)
+        .build();
+    for entry in walk {
+        match entry {
+            Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_file()) => {
+                found.push(Input::file(entry.into_path(), false));
+            }
+            Ok(_) => {}
+            Err(error) => problems.tell(&folder.to_string_lossy(), &error),
+        }
+    }
+}
+
+/// What came of a file.
+#[derive(Default)]
+struct Read {
+    content: Content,
+    /// Something could not be read, which was told.
+    has_problems: bool,
+}
+
+#[derive(Default)]
+enum Content {
+    #[default]
+    Nothing,
+    Scanned(Box<Scanned>),
+    /// So many bytes that are no text.
+    Binary(u64),
+}
+
+/// Reads a batch on all cores; the results stand as the files do.
+fn read_all(options: &Options, pack: &Pack, batch: &[Input]) -> Vec<Read> {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((at, input)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            batch.get(at).map(|input| (at, input))
+        } {
+            done.push((at, read(options, pack, input)));
+        }
+        done
+    };
+    let mut all: Vec<(usize, Read)> = thread::scope(|scope| {
+        let threads: Vec<_> = (1..cores.min(batch.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let mut all = work();
+        for thread in threads {
+            all.extend(thread.join().expect("a scan does not panic"));
+        }
+        all
+    });
+    all.sort_unstable_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, read)| read).collect()
+}
+
+fn read(options: &Options, pack: &Pack, input: &Input) -> Read {
+    let mut problems = Problems::default();
+    let content = match input.open(&mut problems) {
+        Some(blocks) => Scanned::read(options, pack, input, blocks, &mut problems),
+        None => Content::Nothing,
+    };
+    Read {
+        content,
+        has_problems: problems.any,
+    }
+}
+
+/// How far it is, for somebody who watches.
+struct Progress {
+    done: usize,
+    all: usize,
+    is_shown: bool,
+}
+
+impl Progress {
+    fn new(all: usize) -> Progress {
+        Progress {
+            done: 0,
+            all,
+            is_shown: all > BATCH && io::stderr().is_terminal(),
+        }
+    }
+
+    fn add(&mut self, files: usize) {
+        self.done += files;
+        if self.is_shown {
+            // Where the terminal is gone nobody watches.
+            write!(io::stderr(), "\r{} of {} files", self.done, self.all).ok();
+        }
+    }
+
+    fn end(&self) {
+        if self.is_shown {
+            write!(io::stderr(), "\r\x1b[K").ok();
+        }
+    }
 }
 
 const PART: PartId = PartId(0);
@@ -70,39 +224,50 @@ struct Scanned {
     /// With line and column, where they are asked for and known.
     hits: Vec<(Hit, Option<(u64, u64)>)>,
     places: Option<Places>,
+    deltas: u64,
 }
 
 impl Scanned {
+    /// A file that was found in a folder and has a NUL in its first block is no text.
     fn read(
         options: &Options,
         pack: &Pack,
+        input: &Input,
         mut blocks: Blocks,
         problems: &mut Problems,
-        tally: &mut Tally,
-    ) -> Scanned {
+    ) -> Content {
         let places = (options.format.format == Format::Human).then(Places::new);
         let mut scanned = Scanned {
             stream: pack.stream(),
             hits: Vec::new(),
             places,
+            deltas: 0,
         };
         scanned.open(options);
         while let Some(block) = blocks.next(problems) {
+            if scanned.deltas == 0 && !input.is_named && memchr::memchr(0, block).is_some() {
+                return Content::Binary(rest(block.len(), blocks, problems));
+            }
             if let Some(places) = &mut scanned.places {
                 places.push(block);
             }
             let hits = scanned.stream.push(PART, block).to_vec();
             scanned.place(hits);
-            tally.deltas += 1;
+            scanned.deltas += 1;
         }
         let hits = scanned.stream.close(PART).to_vec();
         scanned.place(hits);
+        scanned.places = None;
+        Content::Scanned(Box::new(scanned))
+    }
+
+    fn add_to(&self, tally: &mut Tally) {
         tally.streams += 1;
         tally.parts += 1;
-        tally.bytes += scanned.stream.delivered(PART);
-        tally.hits += scanned.hits.len() as u64;
-        tally.add(&scanned.stream.counters());
-        scanned
+        tally.deltas += self.deltas;
+        tally.bytes += self.stream.delivered(PART);
+        tally.hits += self.hits.len() as u64;
+        tally.add(&self.stream.counters());
     }
 
     fn open(&mut self, options: &Options) {
@@ -139,4 +304,13 @@ impl Scanned {
         }
         Ok(())
     }
+}
+
+/// The length of a file of which a block was read.
+fn rest(read: usize, mut blocks: Blocks, problems: &mut Problems) -> u64 {
+    let mut length = read as u64;
+    while let Some(block) = blocks.next(problems) {
+        length += block.len() as u64;
+    }
+    length
 }

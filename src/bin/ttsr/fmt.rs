@@ -1,0 +1,481 @@
+//! `ttsr fmt`: one way to write rule files.
+//!
+//! Keys are put in the order of the documentation and spaced alike; values, comments and the order of rules
+//! stay. What the file means is compared before anything is written.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table, Value};
+
+use crate::input::{Problems, inputs};
+use crate::output::{Escaped, tell};
+use crate::tally::Count;
+use crate::{Outcome, Stop};
+
+/// Write rule files in one way: order of keys, spaces, empty lines; comments stay
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Write nothing; exit with 1 if a file would change
+    #[arg(long)]
+    check: bool,
+    /// Rule files, folders of them, or `-`: from the standard input to the standard output
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
+    let mut problems = Problems::default();
+    let mut changed = 0;
+    for input in inputs(&options.paths, &mut problems) {
+        let is_rules = Path::new(&input.name)
+            .extension()
+            .is_some_and(|end| end == "toml");
+        if !input.is_named && !is_rules {
+            continue;
+        }
+        match one(&input.name, options.check) {
+            Ok(is_changed) => changed += u64::from(is_changed),
+            Err(Failed::Output(error)) => return Err(error.into()),
+            Err(Failed::File(error)) => problems.tell(&input.name, &error),
+        }
+    }
+    let verb = if options.check {
+        "would change"
+    } else {
+        "changed"
+    };
+    tell(&format_args!("{} {verb}", Count(changed, "file")));
+    Ok(match options.check && changed > 0 {
+        _ if problems.any => Outcome::Incomplete,
+        true => Outcome::Findings,
+        false => Outcome::Clean,
+    })
+}
+
+enum Failed {
+    File(String),
+    Output(io::Error),
+}
+
+/// Formats one file; whether it changes.
+fn one(name: &str, check: bool) -> Result<bool, Failed> {
+    let file = |error: io::Error| Failed::File(error.to_string());
+    let mut before = String::new();
+    match name {
+        "-" => io::stdin().read_to_string(&mut before),
+        _ => fs::File::open(name).and_then(|mut from| from.read_to_string(&mut before)),
+    }
+    .map_err(file)?;
+    let after = formatted(&before).map_err(Failed::File)?;
+    let is_changed = before != after;
+    if name == "-" && !check {
+        io::stdout()
+            .write_all(after.as_bytes())
+            .map_err(Failed::Output)?;
+    } else if is_changed {
+        tell(&Escaped(name));
+        if !check {
+            replace(Path::new(name), &after).map_err(file)?;
+        }
+    }
+    Ok(is_changed)
+}
+
+/// Writes beside the file and then takes its place, so that nothing is lost half way.
+fn replace(path: &Path, content: &str) -> io::Result<()> {
+    // A link stays a link: what it leads to is written.
+    let path = path.canonicalize()?;
+    let mut beside = path.clone().into_os_string();
+    beside.push(".ttsr-new");
+    let permissions = fs::metadata(&path)?.permissions();
+    fs::write(&beside, content)?;
+    fs::set_permissions(&beside, permissions)?;
+    fs::rename(&beside, &path)
+}
+
+/// The text in canonical form.
+fn formatted(text: &str) -> Result<String, String> {
+    let mut document: DocumentMut = text
+        .parse()
+        .map_err(|error: toml_edit::TomlError| error.to_string())?;
+    table(document.as_table_mut(), TOP);
+    let mut out = lines(&document.to_string());
+    // What stands between tables is spaced by now; a second look settles what the first moved.
+    if let Ok(again) = out.parse::<DocumentMut>() {
+        out = lines(&again.to_string());
+    }
+    match meaning(&out) == meaning(text) {
+        true => Ok(out),
+        false => Err("it would mean something else when formatted: left as it is".to_owned()),
+    }
+}
+
+fn meaning(text: &str) -> Option<toml::Table> {
+    toml::from_str(text).ok()
+}
+
+/// Keys in their order. A key that is not here comes behind those that are, where it stood.
+const TOP: &[&str] = &[
+    "schema", "pack", "defaults", "lists", "rule", "override", "allow",
+];
+const INNER: &[&str] = &[
+    "name",
+    "version",
+    "description",
+    "engine",
+    "authors",
+    "extends",
+    "grants",
+    "license",
+    "severity",
+    "action",
+    "mode",
+    "priority",
+    "status",
+    "replaced-by",
+    "tags",
+    "docs",
+    "why",
+    "on",
+    "agents",
+    "models",
+    "providers",
+    "tools",
+    "args",
+    "paths",
+    "match",
+    "hold",
+    "replacement",
+    "partial",
+    "retry",
+    "repeat",
+    "allowance",
+    "consult",
+    "header",
+    "instead",
+    "message",
+    "append",
+    "rules",
+    "text",
+    "reason",
+    "until",
+    "examples",
+    "case",
+];
+const MATCH: &[&str] = &[
+    "any", "all", "sequence", "none", "within", "first", "last", "line", "count", "per", "capture",
+    "region", "fold",
+];
+
+/// Sorts and spaces a table and those below it. How deep tables go is bounded by the parser.
+fn table(table_: &mut Table, order: &[&str]) {
+    let named = order == TOP;
+    let place = |key: &Key| {
+        Reverse(
+            order
+                .iter()
+                .rev()
+                .position(|known| *known == key.get())
+                .map(|at| at + 1),
+        )
+    };
+    // Only values move: a table that has a header stays where its author put it.
+    if !named {
+        table_.sort_values_by(|a, _, b, _| rank(place(a)).cmp(&rank(place(b))));
+    }
+    for (mut key, item) in table_.iter_mut() {
+        let name = key.get().to_owned();
+        match item {
+            Item::Value(value) => {
+                key.leaf_decor_mut().set_suffix(" ");
+                space(key.leaf_decor_mut());
+                spaced(value);
+            }
+            Item::Table(below) => table(below, order_of(&name)),
+            Item::ArrayOfTables(tables) => tables.iter_mut().for_each(|below| table(below, INNER)),
+            Item::None => {}
+        }
+    }
+}
+
+fn rank(place: Reverse<Option<usize>>) -> (bool, Reverse<Option<usize>>) {
+    (place.0.is_none(), place)
+}
+
+fn order_of(name: &str) -> &'static [&'static str] {
+    match name {
+        "match" => MATCH,
+        _ => INNER,
+    }
+}
+
+/// Keeps comments before a key, not how far it was indented.
+fn space(decor: &mut toml_edit::Decor) {
+    let prefix = decor
+        .prefix()
+        .and_then(|prefix| prefix.as_str())
+        .unwrap_or_default();
+    let kept: String = prefix
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .map(|line| format!("{line}\n"))
+        .collect();
+    decor.set_prefix(kept);
+}
+
+fn spaced(value: &mut Value) {
+    let suffix = value
+        .decor()
+        .suffix()
+        .and_then(|suffix| suffix.as_str())
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    let suffix = if suffix.is_empty() {
+        suffix
+    } else {
+        format!(" {suffix}")
+    };
+    inner(value);
+    *value.decor_mut() = toml_edit::Decor::new(" ", suffix);
+}
+
+fn inner(value: &mut Value) {
+    match value {
+        Value::Array(items) => array(items),
+        Value::InlineTable(items) => inline(items),
+        _ => {}
+    }
+}
+
+/// On one line what stood on one line; else a line for each, with its comments.
+fn array(items: &mut Array) {
+    let mut bare = items.clone();
+    bare.decor_mut().clear();
+    let is_spread = bare.to_string().contains('\n') && !items.is_empty();
+    let last = items.len().saturating_sub(1);
+    let mut behind_last = String::new();
+    for (number, item) in items.iter_mut().enumerate() {
+        let decor = item.decor();
+        let before = decor
+            .prefix()
+            .and_then(|text| text.as_str())
+            .unwrap_or_default()
+            .to_owned();
+        let after = decor
+            .suffix()
+            .and_then(|text| text.as_str())
+            .unwrap_or_default()
+            .to_owned();
+        inner(item);
+        let prefix = match (is_spread, number) {
+            (true, _) => spread(&before),
+            (false, 0) => String::new(),
+            (false, _) => " ".to_owned(),
+        };
+        let after = comments(&after);
+        let suffix = match number == last {
+            // The comma goes before a comment behind the last item.
+            true => {
+                behind_last = after.trim().to_owned();
+                String::new()
+            }
+            false if after.is_empty() => after,
+            false => format!(" {}\n  ", after.trim()),
+        };
+        *item.decor_mut() = toml_edit::Decor::new(prefix, suffix);
+    }
+    items.set_trailing_comma(is_spread);
+    let trailing = format!(
+        "{behind_last}{}",
+        items.trailing().as_str().unwrap_or_default()
+    );
+    items.set_trailing(match is_spread {
+        true => format!("{}\n", kept(&trailing)),
+        false => String::new(),
+    });
+}
+
+/// What stands before an item on a line of its own: a comment behind the last item stays on its line.
+fn spread(before: &str) -> String {
+    format!("{}\n  ", kept(before))
+}
+
+/// Comments with their places: behind what stands before them, or on lines of their own.
+fn kept(before: &str) -> String {
+    let mut lines = before.split('\n');
+    let first = lines.next().unwrap_or_default().trim();
+    let mut kept = if first.is_empty() {
+        String::new()
+    } else {
+        format!(" {first}")
+    };
+    for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
+        kept.push_str("\n  ");
+        kept.push_str(line);
+    }
+    kept
+}
+
+/// The lines of a text that are comments.
+fn comments(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.map(|line| format!("  {line}\n")).collect()
+}
+
+/// `{ a = 1, b = 2 }` on one line: TOML 1.0 knows no other.
+fn inline(items: &mut InlineTable) {
+    let last = items.len().saturating_sub(1);
+    let mut bare = items.clone();
+    bare.decor_mut().clear();
+    let bare = bare.to_string();
+    if bare.contains('#') && bare.contains('\n') {
+        // Comments inside are TOML 1.1: they have no other place, so this one stays as it is.
+        return;
+    }
+    for (number, (mut key, item)) in items.iter_mut().enumerate() {
+        *key.leaf_decor_mut() = toml_edit::Decor::new(" ", " ");
+        inner(item);
+        let end = if number == last { " " } else { "" };
+        *item.decor_mut() = toml_edit::Decor::new(" ", end);
+    }
+    items.set_trailing("");
+    items.set_trailing_comma(false);
+}
+
+/// Ends of lines trimmed, one empty line before a header and nowhere else two, one end of line at the end.
+/// Lines of texts that have several are left alone.
+fn lines(text: &str) -> String {
+    let mut out = String::new();
+    let mut inside: Option<&str> = None;
+    let mut blank = 0;
+    for line in text.lines() {
+        let was_inside = inside.is_some();
+        inside = ends_inside(line, inside);
+        if was_inside {
+            out.push_str(line);
+        } else if line.trim().is_empty() {
+            blank += 1;
+            continue;
+        } else {
+            // Comments above a header belong to it.
+            let is_header = line.starts_with('[') && !last_is_comment(&out);
+            if (blank > 0 || is_header) && !out.is_empty() {
+                out.push('\n');
+            }
+            out.push_str(if inside.is_some() {
+                line
+            } else {
+                line.trim_end()
+            });
+        }
+        blank = 0;
+        out.push('\n');
+    }
+    out
+}
+
+fn last_is_comment(text: &str) -> bool {
+    text.lines()
+        .next_back()
+        .is_some_and(|line| line.starts_with('#'))
+}
+
+/// The quotes of a text of several lines that is open at the end of `line`.
+fn ends_inside<'a>(line: &str, mut open: Option<&'a str>) -> Option<&'a str> {
+    let mut rest = line;
+    loop {
+        if let Some(quotes) = open {
+            let end = if quotes == "\"\"\"" {
+                unescaped(rest, quotes)
+            } else {
+                rest.find(quotes)
+            };
+            match end {
+                Some(at) => {
+                    rest = &rest[at + 3..];
+                    // Up to two more quotes are part of the text.
+                    rest = rest.trim_start_matches(&quotes[..1]);
+                    open = None;
+                }
+                None => return open,
+            }
+        }
+        let at = rest.find(['"', '\'', '#'])?;
+        rest = &rest[at..];
+        if rest.starts_with('#') {
+            return None;
+        }
+        for quotes in ["\"\"\"", "'''"] {
+            if rest.starts_with(quotes) {
+                open = Some(quotes);
+            }
+        }
+        match open {
+            Some(_) => rest = &rest[3..],
+            None => {
+                let quote = &rest[..1];
+                let end = if quote == "\"" {
+                    unescaped(&rest[1..], quote)
+                } else {
+                    rest[1..].find(quote)
+                };
+                rest = &rest[1 + end? + 1..];
+            }
+        }
+    }
+}
+
+/// Where `quotes` stands with no backslash before it.
+fn unescaped(text: &str, quotes: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 2,
+            _ if bytes[at..].starts_with(quotes.as_bytes()) => return Some(at),
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formatting_again_changes_nothing_and_the_meaning_stays() {
+        for text in [
+            "schema=1\n[pack]\nversion='1.0.0'\nname   = \"a/b\"  # named\n\n\n# above\n[rule.x]\nmatch.any=[{regex='a'}, {  literal=\"b\"},\n # third\n{word='c'} # c\n]\ndescription='d'\n",
+            "a=[]\nb=[1,2, 3,]\nc=[ # first\n1\n# end\n]\nd={}\n",
+            "t=\"\"\"\n  two   \n\n\n#x\n\"\"\"\nu='''\n[no]\n'''\n[[a.b]]\nx=1 # y\n[[a.b]]\n",
+            "x = \"a # \\\" '''\"\ny = 'b \"\"\"'\n",
+            "",
+            "# only a comment\n",
+        ] {
+            let once = formatted(text).unwrap();
+            assert_eq!(formatted(&once).unwrap(), once, "{text}");
+            assert_eq!(
+                once.matches('#').count(),
+                text.matches('#').count(),
+                "{once}"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_are_put_in_order() {
+        let text =
+            "[rule.x]\nexamples.match = ['a']\nmatch.any = [{word='a'}]\ndescription = 'd'\n";
+        assert_eq!(
+            formatted(text).unwrap(),
+            "[rule.x]\ndescription = 'd'\nmatch.any = [{ word = 'a' }]\nexamples.match = ['a']\n"
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! `ttsr new`: a rule file to begin with.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::output::{Escaped, tell};
+use crate::{Outcome, Stop};
+
+/// Begin a pack: a file with a rule that works, and comments that say what to change
+///
+/// A file that is there already is left alone.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The name of the pack, such as `team/rust`
+    #[arg(value_name = "PACK")]
+    pack: String,
+    /// What should not happen, in a sentence: `never do X`. What stands in backticks or quotes, or else what
+    /// follows `never`, is what the rule looks for
+    #[arg(long, value_name = "TEXT")]
+    from_text: Option<String>,
+    /// Where it is written, or `-` for the standard output [default: the last part of the name, and `.toml`]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+const TEMPLATE: &str = include_str!("new/template.toml");
+
+pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
+    let file = options.pack.rsplit('/').next().unwrap_or_default();
+    let path = options
+        .out
+        .clone()
+        .unwrap_or_else(|| format!("{file}.toml").into());
+    let toml = match &options.from_text {
+        None => TEMPLATE.replace("\"PACK\"", &text(&options.pack)),
+        Some(sentence) => of_sentence(&options.pack, sentence)?,
+    };
+    // What is written loads: the one thing that can be wrong is what the caller gave.
+    if let Err(error) = ttsr::Pack::from_toml(&toml) {
+        let first = error.diagnostics().first();
+        let reason = first.map_or_else(|| error.to_string(), |first| first.message().to_owned());
+        return Err(Stop::Because(Escaped(&reason).to_string()));
+    }
+    if path.as_os_str() == "-" {
+        write(None, &toml)?;
+        return Ok(Outcome::Clean);
+    }
+    write(Some(&path), &toml)?;
+    let shown = path.display().to_string();
+    tell(&format_args!(
+        "wrote {0}: edit it, then `ttsr check {0}` and `ttsr test {0}`",
+        Escaped(&shown)
+    ));
+    Ok(Outcome::Clean)
+}
+
+/// Writes a new file, or the standard output. What is there already is never written over.
+pub(crate) fn write(path: Option<&Path>, content: &str) -> Result<(), Stop> {
+    let Some(path) = path else {
+        let mut out = io::stdout().lock();
+        out.write_all(content.as_bytes())?;
+        return Ok(out.flush()?);
+    };
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(content.as_bytes()))
+        .map_err(|error| {
+            Stop::Because(format!("{}: {error}", Escaped(&path.display().to_string())))
+        })
+}
+
+fn of_sentence(pack: &str, sentence: &str) -> Result<String, Stop> {
+    let sentence = sentence.trim();
+    let sought = sought(sentence);
+    if sought.is_empty() {
+        return Err(Stop::Because(
+            "the text names nothing to look for".to_owned(),
+        ));
+    }
+    let ends_are_words = [sought.chars().next(), sought.chars().last()]
+        .iter()
+        .all(|end| end.is_some_and(|c| c.is_alphanumeric() || c == '_'));
+    let kind = if ends_are_words { "word" } else { "literal" };
+    let (sought, sentence) = (text(sought), text(sentence));
+    Ok(format!(
+        "schema = 1
+
+[pack]
+name = {}
+version = \"0.1.0\"
+
+[rule.{}]
+description = {sentence}
+# How bad is it? info observes, warning injects, error cuts and retries, critical aborts.
+severity = \"warning\"
+why = {sentence}
+# EDIT: this is looked for as it stands. Name every spelling, or use {{ regex = '...' }}.
+match.any = [{{ {kind} = {sought} }}]
+# EDIT: say what to do instead; the model reads it. What breaks the rule should not stand here.
+message = \"`{{{{ match.text }}}}` is not wanted here.\"
+examples.match = [{sought}]
+examples.no-match = [\"a text that has nothing to do with it\"]
+",
+        text(pack),
+        id(sought.trim_matches(['"', '\''])),
+    ))
+}
+
+/// What a sentence forbids: what it quotes, or what follows a word that forbids.
+fn sought(sentence: &str) -> &str {
+    for quote in ['`', '"', '\'', '“'] {
+        let close = if quote == '“' { '”' } else { quote };
+        let quoted = sentence
+            .split_once(quote)
+            .and_then(|(_, rest)| rest.split_once(close));
+        if let Some((quoted, _)) = quoted.filter(|(quoted, _)| !quoted.trim().is_empty()) {
+            return quoted;
+        }
+    }
+    let sentence = sentence.trim_end_matches(['.', '!']);
+    let rest = after_any(sentence, &["never ", "do not ", "don't ", "no "]).unwrap_or(sentence);
+    let rest = after_any(rest, &["use ", "write ", "run ", "say ", "call "]).unwrap_or(rest);
+    rest.trim()
+}
+
+/// What follows the first of `starts` that the text begins with, whatever its case.
+fn after_any<'a>(text: &'a str, starts: &[&str]) -> Option<&'a str> {
+    starts.iter().find_map(|start| {
+        let (begin, rest) = text.split_at_checked(start.len())?;
+        begin.eq_ignore_ascii_case(start).then_some(rest)
+    })
+}
+
+fn id(text: &str) -> String {
+    let plain = text.chars().map(|c| match c.to_ascii_lowercase() {
+        c @ ('a'..='z' | '0'..='9') => c,
+        _ => '-',
+    });
+    let plain: String = plain.collect();
+    let words = plain.split('-').filter(|word| !word.is_empty()).take(6);
+    let words: Vec<&str> = words.collect();
+    format!(
+        "no-{}",
+        if words.is_empty() {
+            "such-text".to_owned()
+        } else {
+            words.join("-")
+        }
+    )
+}
+
+fn text(text: &str) -> String {
+    toml_edit::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forbidden_is_found() {
+        for (sentence, expected) in [
+            ("never use unwrap", "unwrap"),
+            ("Never run `git push --force`!", "git push --force"),
+            ("do not say \"As an AI\".", "As an AI"),
+            ("console.log", "console.log"),
+            ("never", "never"),
+            ("never ``x", "``x"),
+            ("é", "é"),
+        ] {
+            assert_eq!(sought(sentence), expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn every_sentence_makes_a_pack_that_loads_and_matches_its_example() {
+        for sentence in [
+            "never use unwrap",
+            "never `x\\y'\"z`",
+            "never do 漢字",
+            "never \u{7}",
+            "no !!",
+            "never a\nb",
+        ] {
+            let toml = of_sentence("team/x", sentence).unwrap();
+            let pack = ttsr::Pack::from_toml(&toml)
+                .unwrap_or_else(|error| panic!("{sentence}: {error}\n{toml}"));
+            let rule = &pack.rules()[0];
+            let mut stream = pack.stream();
+            stream.open(ttsr::PartId(0), ttsr::Channel::Text);
+            let mut hits = stream
+                .push(ttsr::PartId(0), rule.examples.matching[0].as_bytes())
+                .len();
+            hits += stream.close(ttsr::PartId(0)).len();
+            assert_eq!(hits, 1, "{sentence}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! gitleaks: a table of rules with regular expressions, least entropies and allowlists.
+
+use toml::{Table, Value};
+
+use super::Foreign;
+use super::draft::{Draft, Sheet, quoted};
+use super::wildcard::{anywhere, globs, wildcards};
+
+/// Arguments that name the file of a call, for rules about file names alone.
+const FILE_ARGS: &str = "[\"path\", \"file_path\", \"filePath\", \"file\", \"filename\"]";
+
+pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> {
+    let table: Table = toml::from_str(from.text).map_err(|error| error.to_string())?;
+    sheet.note("gitleaks asks for more than `entropy` bits per character, a capture here for at least so many.");
+    let mut every = Secrets::default();
+    for (key, value) in &table {
+        match key.as_str() {
+            "title" | "description" | "minVersion" | "rules" => {}
+            "allowlist" => global(from.name, value, &mut every, sheet),
+            "allowlists" => tables(value).for_each(|list| {
+                global(from.name, &Value::Table(list.clone()), &mut every, sheet);
+            }),
+            _ => sheet.leave_out(from.name, format!("`{key}`: there is nothing like it here")),
+        }
+    }
+    for rule in table.get("rules").into_iter().flat_map(tables) {
+        one(from.name, rule, &every, sheet);
+    }
+    Ok(())
+}
+
+/// What a secret must not be, for `not-in`.
+#[derive(Clone, Default)]
+struct Secrets(Vec<String>);
+
+fn one(file: &str, table: &Table, every: &Secrets, sheet: &mut Sheet) {
+    let id = string(table, "id").unwrap_or("rule");
+    let description = string(table, "description").unwrap_or(id);
+    let mut draft = Draft::new(format!("{file}: {id}"), id, description);
+    let keywords = strings(table, "keywords");
+    if !keywords.is_empty() {
+        draft
+            .notes
+            .push(format!("keywords: {}", keywords.join(", ")));
+    }
+    for key in table.keys() {
+        const KNOWN: [&str; 10] = [
+            "id",
+            "description",
+            "regex",
+            "path",
+            "entropy",
+            "secretGroup",
+            "keywords",
+            "tags",
+            "allowlist",
+            "allowlists",
+        ];
+        if !KNOWN.contains(&key.as_str()) {
+            sheet.leave_out_of(
+                &mut draft,
+                format!("`{key}`: there is nothing like it here"),
+            );
+        }
+    }
+    draft.set_texts("tags", &strings(table, "tags"));
+    match (string(table, "regex"), string(table, "path")) {
+        (None, Some(path)) => about_file(path, &mut draft),
+        (regex, path) => about_text(table, regex, path, every, &mut draft, sheet),
+    }
+    sheet.add(draft);
+}
+
+/// A rule that is broken by the name of a file.
+fn about_file(path: &str, draft: &mut Draft) {
+    draft.set("on", "[\"tool-input\"]".to_owned());
+    draft.set("args", FILE_ARGS.to_owned());
+    draft.set_regexes("match.any", &[path.to_owned()]);
+}
+
+fn about_text(
+    table: &Table,
+    regex: Option<&str>,
+    path: Option<&str>,
+    every: &Secrets,
+    draft: &mut Draft,
+    sheet: &mut Sheet,
+) {
+    let mut allowed = Allowed {
+        secrets: every.clone(),
+        ..Allowed::default()
+    };
+    if let Some(path) = path {
+        match globs(path) {
+            Some(globs) => allowed.paths = globs,
+            None => sheet.leave_out_of(
+                draft,
+                format!(
+                    "path {}: no glob means the same, so every file is read",
+                    quoted(path)
+                ),
+            ),
+        }
+    }
+    for key in ["allowlist", "allowlists"] {
+        for list in table.get(key).into_iter().flat_map(tables) {
+            for lost in allowed.add(list) {
+                sheet.leave_out_of(draft, lost);
+            }
+        }
+    }
+    draft.set_texts("paths", &allowed.paths);
+    draft.set_regexes(
+        "match.any",
+        &regex.map(rust_regex).into_iter().collect::<Vec<_>>(),
+    );
+    draft.set_regexes("match.none", &allowed.beside);
+    if let Some(group) = table
+        .get("secretGroup")
+        .and_then(Value::as_integer)
+        .filter(|group| *group > 0)
+    {
+        draft.set("match.capture.group", group.to_string());
+    }
+    if let Some(entropy) = table.get("entropy").and_then(number) {
+        draft.set("match.capture.entropy", format!("{entropy:?}"));
+    }
+    draft.set_texts("match.capture.not-in", &allowed.secrets.0);
+}
+
+/// What the allowlists of a rule let through.
+#[derive(Default)]
+struct Allowed {
+    paths: Vec<String>,
+    beside: Vec<String>,
+    secrets: Secrets,
+}
+
+impl Allowed {
+    /// Takes an allowlist; gives what of it cannot be carried over.
+    fn add(&mut self, list: &Table) -> Vec<String> {
+        let mut lost = unknown(list);
+        if string(list, "condition").is_some_and(|condition| condition.eq_ignore_ascii_case("and"))
+        {
+            lost.push(format!(
+                "an allowlist that asks for all of its conditions at once: {}",
+                quoted(&strings(list, "regexes").join(" | "))
+            ));
+            return lost;
+        }
+        for path in strings(list, "paths") {
+            match globs(&path) {
+                Some(globs) => self
+                    .paths
+                    .extend(globs.iter().map(|glob| format!("!{glob}"))),
+                None => lost.push(format!(
+                    "allowed path {}: no glob means the same",
+                    quoted(&path)
+                )),
+            }
+        }
+        let target = string(list, "regexTarget").unwrap_or("secret");
+        for regex in strings(list, "regexes") {
+            match target {
+                "line" => self.beside.push(rust_regex(&regex)),
+                // The window of `none` is one line, and so is what is searched there.
+                "match" if !regex.contains("\\n") => {
+                    lost.push(format!("allowed match {}: carried over as text beside the match, so it counts in the whole line", quoted(&regex)));
+                    self.beside.push(rust_regex(&regex));
+                }
+                "secret" => self.secrets.add(&regex, &mut lost),
+                _ => lost.push(format!("allowed {target} {}", quoted(&regex))),
+            }
+        }
+        self.secrets.stop(&strings(list, "stopwords"), &mut lost);
+        lost
+    }
+}
+
+impl Secrets {
+    fn add(&mut self, regex: &str, lost: &mut Vec<String>) {
+        match wildcards(regex) {
+            Some(texts) => self.0.extend(texts),
+            None => lost.push(format!(
+                "allowed secret {}: no text with `*` and `?` means the same",
+                quoted(regex)
+            )),
+        }
+    }
+
+    fn stop(&mut self, words: &[String], lost: &mut Vec<String>) {
+        for word in words {
+            match anywhere(word) {
+                Some(text) => self.0.push(text),
+                None => lost.push(format!("stopword {}", quoted(word))),
+            }
+        }
+    }
+}
+
+/// The allowlist of all rules: files are an `[[allow]]`, secrets go to every rule.
+fn global(file: &str, value: &Value, every: &mut Secrets, sheet: &mut Sheet) {
+    for list in tables(value) {
+        let mut allowed = Allowed::default();
+        let targeted = list.contains_key("targetRules");
+        let mut lost = match targeted {
+            true => vec!["an allowlist with `targetRules`".to_owned()],
+            false => allowed.add(list),
+        };
+        for regex in allowed.beside.drain(..) {
+            lost.push(format!(
+                "allowed for every rule, in its line: {}",
+                quoted(&regex)
+            ));
+        }
+        every.0.append(&mut allowed.secrets.0);
+        let paths = allowed
+            .paths
+            .iter()
+            .map(|path| path.trim_start_matches('!').to_owned());
+        let paths: Vec<String> = paths.collect();
+        if !paths.is_empty() {
+            let reason = string(list, "description").filter(|reason| !reason.trim().is_empty());
+            sheet.allow(&paths, reason.unwrap_or("allowed in the imported file"));
+        }
+        for what in lost {
+            sheet.leave_out(file, what);
+        }
+    }
+}
+
+fn unknown(list: &Table) -> Vec<String> {
+    const KNOWN: [&str; 8] = [
+        "id",
+        "description",
+        "condition",
+        "paths",
+        "regexTarget",
+        "regexes",
+        "stopwords",
+        "targetRules",
+    ];
+    let unknown = list.keys().filter(|key| !KNOWN.contains(&key.as_str()));
+    unknown
+        .map(|key| format!("`{key}` of an allowlist"))
+        .collect()
+}
+
+/// A table, or the tables of a list.
+fn tables(value: &Value) -> impl Iterator<Item = &Table> {
+    let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    value
+        .as_table()
+        .into_iter()
+        .chain(list.iter().filter_map(Value::as_table))
+}
+
+fn string<'a>(table: &'a Table, key: &str) -> Option<&'a str> {
+    table.get(key)?.as_str()
+}
+
+fn strings(table: &Table, key: &str) -> Vec<String> {
+    let list = table.get(key).and_then(Value::as_array);
+    let texts = list.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value
+        .as_float()
+        .or_else(|| value.as_integer().map(|whole| whole as f64))
+}
+
+/// A regular expression of Go as one of ours: there a `{` that begins no count is plain.
+fn rust_regex(regex: &str) -> String {
+    let mut out = String::new();
+    let mut escaped = false;
+    for (at, c) in regex.char_indices() {
+        let is_count = regex[at + c.len_utf8()..].starts_with(|next: char| next.is_ascii_digit());
+        let is_class = out.ends_with("\\p") || out.ends_with("\\P") || out.ends_with("\\x");
+        if c == '{' && !escaped && !is_count && !is_class {
+            out.push('\\');
+        }
+        escaped = c == '\\' && !escaped;
+        out.push(c);
+    }
+    out
+}
