@@ -105,10 +105,10 @@ pub(crate) fn toml(rule: &Rule) -> String {
     let mut out = format!("[rule.{id}]\n");
     for name in ORDER {
         let always = ["description", "severity", "action", "on"].contains(&name);
-        if let Some(value) = keys.get(name) {
-            if always || unsaid.get(name) != Some(value) {
-                lines(name, value, &mut out);
-            }
+        if let Some(value) = keys.get(name)
+            && (always || unsaid.get(name) != Some(value))
+        {
+            lines(name, value, &mut out);
         }
     }
     out

@@ -163,10 +163,11 @@ impl PlaceArgs {
                 channel.name()
             ));
         }
-        if let Some(tool) = &self.tool {
-            if !rule.tools.is_empty() && !self.admits(rule, Dimension::Tools)? {
-                because.push(format!("`{tool}` is none of its tools {:?}", rule.tools));
-            }
+        if let Some(tool) = &self.tool
+            && !rule.tools.is_empty()
+            && !self.admits(rule, Dimension::Tools)?
+        {
+            because.push(format!("`{tool}` is none of its tools {:?}", rule.tools));
         }
         let is_call = self.channel() == Some(Channel::ToolInput);
         match &self.path {

@@ -249,7 +249,7 @@ fn matches_are_counted_over_a_turn_and_not_those_of_a_reply_that_was_cut() {
     );
     let mut session = pack.session();
     session.begin_turn();
-    let mut reply = |session: &mut Session, text: &str| {
+    let reply = |session: &mut Session, text: &str| {
         let mut stream = session.stream();
         let _ = session.push(&mut stream, PART, text.as_bytes());
         let before = session.decisions().len();
