@@ -13,7 +13,7 @@ const PART: PartId = PartId(0);
 const MIB: usize = 1 << 20;
 
 /// A stream keeps windows, paths and the state of its views; none of it grows with the input.
-const PER_STREAM: isize = 64 << 10;
+const PER_STREAM: isize = 192 << 10;
 
 struct Counting;
 

@@ -734,7 +734,7 @@ const DOOM_LOOP: Keys = &[
 const RETRY: Keys = &[
     Key::new(
         "retry.max",
-        Shape::Whole(1, 100),
+        Shape::Whole(0, 100),
         "Most retries of the rule in one turn.",
     )
     .or("2"),

@@ -144,9 +144,7 @@ fn after_its_retries_a_rule_does_what_it_says_and_never_retries() {
         (Severity::Error, None, "warn a"),
         (Severity::Error, Some(Action::Abort), "abort a"),
         (Severity::Error, Some(Action::Inject), "inject a"),
-        (Severity::Error, Some(Action::Retry), "warn a"),
         (Severity::Critical, None, "abort a"),
-        (Severity::Critical, Some(Action::Retry), "abort a"),
     ] {
         let retry = Retry {
             max: 0,
@@ -299,7 +297,7 @@ fn a_whole_text_is_judged_in_one_call() {
         rule
     };
     let mut tool = whole("t", Channel::ToolOutput, Action::Append);
-    tool.on = vec![Channel::ToolInput, Channel::ToolOutput];
+    tool.on = vec![Channel::ToolOutput];
     tool.tools = vec!["bash".into()];
     let mut session = pack([
         tool,

@@ -541,9 +541,6 @@ fn needs(rule: &Rule, found: &mut Vec<Found>) {
 
 /// Bounds that rules made in code may have and rules in files cannot.
 fn bounds(rule: &Rule, found: &mut Vec<Found>) {
-    if rule.retry.max == 0 {
-        found.push(zero("retry.max"));
-    }
     if rule
         .retry
         .then

@@ -372,7 +372,7 @@ mod tests {
         for text in [
             "abc",
             "(?i)skip",
-            "x?abc+",
+            "x?abcd+",
             "(?:abc|xyz.)",
             r"\bfoo\b",
             r"(foo){2}",
