@@ -28,10 +28,7 @@ fuzz_target!(|data: &[u8]| {
         rule_states: 2000,
         ..Limits::default()
     };
-    let mut rule = Rule::new(
-        "fuzz/p",
-        vec![Pattern::regex(pattern.to_owned())],
-    );
+    let mut rule = Rule::new("fuzz/p", vec![Pattern::regex(pattern.to_owned())]);
     rule.description = "fuzzed".to_owned();
     let Ok(pack) = Pack::builder().limits(limits).rule(rule).build() else {
         return;

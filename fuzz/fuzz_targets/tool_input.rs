@@ -10,10 +10,7 @@ const NEEDLE: &str = "rm";
 
 fuzz_target!(|data: &[u8]| {
     let [cuts, text @ ..] = data else { return };
-    let mut rule = Rule::new(
-        "fuzz/p",
-        vec![Pattern::literal(NEEDLE.to_owned())],
-    );
+    let mut rule = Rule::new("fuzz/p", vec![Pattern::literal(NEEDLE.to_owned())]);
     rule.description = "fuzzed".to_owned();
     rule.on = vec![Channel::ToolInput];
     let pack = Pack::builder()

@@ -245,7 +245,7 @@ fn case(case: &Case) -> Value {
         text: case.text,
         "tool": case.tool,
         "path": case.path,
-        "expect": case.expect.map_or("nothing", ttsr::Action::name),
+        "expect": case.expect.map_or("nothing", Action::name),
         "by-byte": case.by_byte,
     })
 }
