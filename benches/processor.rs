@@ -22,7 +22,7 @@ use ttsr::harness::{Hooks, Input, Observation, Step};
 use ttsr::{Channel, Pack};
 
 /// It has the form of a credential, and is none.
-const KEY: &[u8] = b" AKIA\x51RSTUVWXYZ234567 ";
+const KEY: &[u8] = b" AKIA\x51RSTUVWXYZ234567 .\n\nIt ends. ";
 
 fn processor(criterion: &mut Criterion) {
     let text = Text::made("ASCII", 64 << 10);

@@ -1542,7 +1542,7 @@ fn the_schema_names_values_defaults_and_bounds() {
         at(rule, "action")["enum"].as_array().unwrap().len(),
         Action::ALL.len()
     );
-    assert_eq!(at(at(rule, "retry"), "max")["minimum"], 1);
+    assert_eq!(at(at(rule, "retry"), "max")["minimum"], 0);
     assert_eq!(at(at(rule, "retry"), "temperature")["maximum"], 2);
     assert_eq!(
         at(at(rule, "match"), "any")["items"]["additionalProperties"],
