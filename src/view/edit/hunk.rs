@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
+use super::super::piece::{Held, Piece, Place, Regions, Sink};
 use super::EditLimits;
 use super::lines::{Line, split};
 use super::out::Out;
-use crate::view::piece::{Held, Piece, Place, Regions, Sink};
 
 /// The lines of one change, as far as they wait.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use crate::view::piece::{Held, Piece, Place};
+use super::super::piece::{Held, Piece, Place};
 
 /// The current line of a text.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The way out of the view: lines become haystacks, joined where they lie next to each other.
 
+use super::super::piece::{Language, Piece, Place, Regions, Sink, Tag};
 use super::EditCounters;
-use crate::view::piece::{Language, Piece, Place, Regions, Sink, Tag};
 
 /// What was handed on last.
 #[derive(Clone, Debug, Default)]

@@ -4,11 +4,11 @@
 //! It reads leniently: a patch that a tool would refuse is seen too. The line counts of a diff only tell a
 //! header from a removed line that begins with two dashes.
 
+use super::super::piece::{Piece, Sink};
 use super::EditLimits;
 use super::hunk::{Hunk, Kind};
 use super::lines::{Event, Line, Lines, split};
 use super::out::Out;
-use crate::view::piece::{Piece, Sink};
 
 /// A value that may hold patches.
 #[derive(Clone, Debug)]
