@@ -28,7 +28,7 @@ pub(super) struct Patch {
 #[derive(Clone, Debug)]
 struct Dashes {
     lines: Lines,
-    newline: Option<(crate::view::piece::Place, u64)>,
+    newline: Option<(super::super::piece::Place, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
