@@ -56,6 +56,13 @@ pub struct Limits {
     /// Most places of one haystack that wait for text such a pattern looks ahead at. Past it, what is
     /// true of `confirm_steps` holds. Default 1,024.
     pub confirm_pending: usize,
+    /// Most bytes of one piece of code that is kept for rules with `ast`, and parsed (feature `ast`). Past it
+    /// the code is no longer read for them: a hit of critical rules, and counted as unconfirmed. Its tree takes
+    /// some ten times as much memory. Default 256 KiB.
+    pub ast_bytes: usize,
+    /// Most steps of one parse, in hundreds, besides four for each hundred bytes. A text that needs more is
+    /// not read on, like one that is too long. Default 1,000.
+    pub ast_steps: usize,
     /// Most retries in one turn of a session, by all rules together: the backstop. Default 3.
     pub turn_retries: u32,
     /// What happens when `parts`, `json_depth` or `path_bytes` is reached in a stream.
@@ -79,6 +86,8 @@ impl Default for Limits {
             stretch_bytes: 64 << 10,
             confirm_steps: 100_000,
             confirm_pending: 1024,
+            ast_bytes: 256 << 10,
+            ast_steps: 1000,
             turn_retries: 3,
             on_limit: OnLimit::Abort,
         }

@@ -241,3 +241,168 @@ fn one_rule_that_hits_again_and_again_keeps_one_excerpt() {
     // The automaton's states are built here, too: they are shared and do not grow with the input.
     assert!(peak <= MIB as isize, "{peak} bytes");
 }
+
+/// The pack of one rule, as it is written.
+fn one(rule: &str) -> Pack {
+    let text = format!(
+        "schema = 1\n[pack]\nname = 'a'\n[rule.b]\ndescription = 'c'\n{rule}\nexamples.match = ['x']\n"
+    );
+    Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// Bytes that a stream has in use once the text is in it; states of the automaton were built before.
+fn retained(pack: &Pack, channel: Channel, text: &str) -> isize {
+    let run = || {
+        let mut stream = pack.stream();
+        stream.open(PART, channel);
+        let _ = stream.tool(PART, "edit", "call");
+        let live = LIVE.get();
+        for delta in text.as_bytes().chunks(61) {
+            let _ = stream.push(PART, delta);
+        }
+        (LIVE.get() - live, stream)
+    };
+    drop(run());
+    let (kept, stream) = run();
+    drop(stream);
+    kept
+}
+
+/// What a match that waits is besides its text, and what a stream has without any rule.
+const WAITING: isize = 256 * 256;
+
+#[test]
+fn what_a_stream_retains_is_within_the_bound_that_is_stated() {
+    let aside = |text: &str| text.repeat((16 << 10) / text.len());
+    let long_line = aside("x y and more ");
+    let lines = aside("x is a line\n");
+    let endless = format!("x{}", "y".repeat(128 << 10));
+    let old_text = format!(
+        "{{\"path\":\"a.rs\",\"old_string\":\"{}",
+        "a line ".repeat(16 << 10)
+    );
+    let command = format!(
+        "{{\"command\":\"echo $({}",
+        aside("cargo test --workspace --all-features; ")
+    );
+    for (rule, channel, text) in [
+        ("match.any = [{ literal = 'x' }]", Channel::Text, &long_line),
+        (
+            "match.any = [{ regex = 'x[^z]*z' }]",
+            Channel::Text,
+            &long_line,
+        ),
+        (
+            "match.any = [{ regex = 'x[^z]*z' }]\nmatch.count = 3",
+            Channel::Text,
+            &endless,
+        ),
+        (
+            "match.any = [{ literal = 'x' }]\nmatch.none = [{ literal = 'z' }]",
+            Channel::Text,
+            &long_line,
+        ),
+        (
+            "match.any = [{ literal = 'x' }]\nmatch.none = [{ literal = 'z' }]\nmatch.within = { lines = 9999 }",
+            Channel::Text,
+            &lines,
+        ),
+        (
+            "match.any = [{ literal = 'x' }]\nmatch.last = 100000",
+            Channel::Text,
+            &lines,
+        ),
+        (
+            "match.all = [{ literal = 'x' }, { literal = 'z' }]",
+            Channel::Text,
+            &lines,
+        ),
+        (
+            "match.sequence = [{ literal = 'x' }, { literal = 'z' }]\nmatch.within = { lines = 50 }",
+            Channel::Text,
+            &lines,
+        ),
+        (
+            "match.any = [{ regex = '(?s)x.*z' }]\naction = 'redact'",
+            Channel::Text,
+            &endless,
+        ),
+        (
+            "match.repetition = { unit-chars = [20, 400], times = 4 }",
+            Channel::Text,
+            &lines,
+        ),
+        ("match.leak = true", Channel::Text, &long_line),
+        (
+            "match.any = [{ literal = 'x', fold = 'case' }]",
+            Channel::Text,
+            &long_line,
+        ),
+        (
+            "match.any = [{ literal = 'x', region = 'inline-code' }]",
+            Channel::Text,
+            &long_line,
+        ),
+        (
+            "on = ['tool-input']\nmatch.any = [{ literal = 'x', region = 'added' }]",
+            Channel::ToolInput,
+            &old_text,
+        ),
+        (
+            "on = ['tool-input']\nmatch.any = [{ literal = 'x', region = 'shell' }]",
+            Channel::ToolInput,
+            &command,
+        ),
+    ] {
+        let pack = one(rule);
+        let bound = pack.rules()[0].retained_bytes(pack.limits()) as isize;
+        let kept = retained(&pack, channel, text);
+        // A buffer that grows has at most twice the room that it needs.
+        assert!(
+            kept <= 2 * bound + WAITING,
+            "{rule}: keeps {kept} bytes, the bound is {bound}"
+        );
+    }
+}
+
+#[test]
+fn a_bound_that_is_stated_is_one_that_is_needed() {
+    let text = format!("x{}", "y".repeat(1 << 20));
+    for rule in [
+        "match.any = [{ regex = 'x[^z]*z' }]\nmatch.count = 3",
+        "match.any = [{ regex = '(?s)x.*z' }]\naction = 'redact'",
+    ] {
+        let pack = one(rule);
+        let bound = pack.rules()[0].retained_bytes(pack.limits()) as isize;
+        let kept = retained(&pack, Channel::Text, &text);
+        assert!(
+            kept >= bound / 4,
+            "{rule}: keeps {kept} bytes, the bound is {bound}"
+        );
+    }
+    let plain = one("match.any = [{ regex = 'x[^z]*z' }]");
+    assert!(
+        retained(&plain, Channel::Text, &text) < 4096,
+        "a first end needs no text"
+    );
+}
+
+#[test]
+fn g106_streams_that_are_never_closed_leave_nothing_behind() {
+    let pack = pack();
+    let round = || {
+        let streams = (0..1000).map(|_| {
+            let mut stream = open(&pack, Channel::ToolInput);
+            push_all(&mut stream, b"{\"command\":\"cd src && rm -", 7);
+            stream
+        });
+        drop(streams.collect::<Vec<_>>());
+    };
+    // The table has its states, and every list of the pack's its room.
+    round();
+    let live = LIVE.get();
+    for _ in 0..5 {
+        round();
+        assert_eq!(LIVE.get(), live);
+    }
+}

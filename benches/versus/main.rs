@@ -182,11 +182,14 @@ fn compare(set: Set, text: &Text, libraries: &[Library], rounds: usize, report: 
         deltas: text.fixed(size),
     };
     let (bytes, deltas) = text.interleave(&text.deltas, STREAMS);
-    // Pushing to many streams in one call belongs here, as "4096 streams, push_many": `targets` asks for it,
-    // and it counts as missed as long as there is no such call.
+    let turns = Text { bytes, deltas };
     let cases = [
         (Case::new("delta", 1), text.clone()),
-        (Case::new("4096 streams", STREAMS), Text { bytes, deltas }),
+        (Case::new("4096 streams", STREAMS), turns.clone()),
+        (
+            Case::new("4096 streams, push_many", STREAMS).batched(),
+            turns,
+        ),
         (Case::new("64 B", 1), chunks(64)),
         (Case::new("1 KB", 1), chunks(1 << 10)),
         (Case::new("64 KB", 1), chunks(64 << 10)),

@@ -262,6 +262,12 @@ impl Alphabet {
         }
     }
 
+    /// The column of a character, where characters are the symbols.
+    #[inline(always)]
+    pub(crate) fn char(&self, char: char) -> Option<usize> {
+        (self.space == Space::Chars).then(|| self.column(u32::from(char)))
+    }
+
     fn char_bytes(&self, char: char, mut on: impl FnMut(usize, Place)) {
         let mut buffer = [0; 4];
         let bytes = char.encode_utf8(&mut buffer).as_bytes();

@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 
 use super::code;
 use super::crowd::{Crowd, Masks};
@@ -64,7 +63,7 @@ pub(super) struct Builder {
     /// By look-behind: what a new search is in.
     base: Vec<Base>,
     /// What a new search contributes, by look-behind and column.
-    spawned: Vec<Option<Arc<Outcome>>>,
+    spawned: Vec<Option<Box<Outcome>>>,
     columns: usize,
     /// Steps taken past the budget.
     past: usize,
@@ -143,7 +142,7 @@ impl Builder {
             codes: Vec::new(),
             by_hash: HashMap::default(),
             base,
-            spawned: vec![None; Before::ALL.len() * columns],
+            spawned: (0..Before::ALL.len() * columns).map(|_| None).collect(),
             columns,
             past: 0,
             scratch: Live::default(),
@@ -253,9 +252,10 @@ impl Builder {
     }
 
     /// The state that this stands for, if there is one or room for it, and it reports nothing.
-    pub(super) fn place(&mut self, table: &Table, live: &Live) -> Option<StateId> {
+    pub(super) fn place(&mut self, nfa: &Nfa, table: &Table, live: &Live) -> Option<StateId> {
         self.step.outcome.clear();
         self.step.outcome.live.clone_from(live);
+        nfa.prune(&mut self.step.outcome.live.states);
         // Where building is in vain, only a known state will do.
         let was_full = self.is_full;
         self.is_full |= self.is_hostile;
@@ -312,10 +312,11 @@ impl Builder {
         if live.cut.is_some() {
             return self.step.tail(nfa, live, column);
         }
-        let spawned = self.spawned(nfa, live.before, column);
+        let slot = self.spawn(nfa, live.before, column);
         let after = live.before.after(nfa.alphabet.flags(column), nfa.asked);
         self.step.run(nfa, live, column, after);
-        self.step.join(&spawned, &self.base[after as usize]);
+        let spawned = self.spawned[slot].as_ref().expect("it was just spawned");
+        self.step.join(nfa, spawned, &self.base[after as usize]);
     }
 
     /// Steps a search that is in no table, as a crowd. What it reports is in `step`, the lists not in
@@ -331,7 +332,9 @@ impl Builder {
         if crowd.looks(masks) {
             return self.step_listed(nfa, masks, crowd, before, column);
         }
-        let spawned = self.spawned(nfa, before, column);
+        let slot = self.spawn(nfa, before, column);
+        // Put back below: counting references for every symbol would take an eighth of the time.
+        let spawned = self.spawned[slot].take();
         let after = before.after(nfa.alphabet.flags(column), nfa.asked);
         let (mut next, mut reached) = (
             std::mem::take(&mut self.crowd),
@@ -355,13 +358,13 @@ impl Builder {
             }
         });
         next.remove(&self.base[after as usize].holds);
-        spawned
-            .live
-            .states
-            .iter()
-            .for_each(|&state| next.add(state));
-        self.step.outcome.now.extend_from_slice(&spawned.now);
-        self.step.outcome.late.extend_from_slice(&spawned.late);
+        if let Some(spawned) = &spawned {
+            let states = spawned.live.states.iter();
+            states.for_each(|&state| next.add(state));
+            self.step.outcome.now.extend_from_slice(&spawned.now);
+            self.step.outcome.late.extend_from_slice(&spawned.late);
+        }
+        self.spawned[slot] = spawned;
         std::mem::swap(crowd, &mut next);
         self.crowd = next;
         self.step.resolved = reached;
@@ -421,10 +424,11 @@ impl Builder {
         &self.codes[key.start as usize..][..key.len as usize]
     }
 
-    fn spawned(&mut self, nfa: &Nfa, before: Before, column: usize) -> Arc<Outcome> {
+    /// Works out what a new search contributes, if that is not known; gives where in `spawned` it stands.
+    fn spawn(&mut self, nfa: &Nfa, before: Before, column: usize) -> usize {
         let slot = before as usize * self.columns + column;
-        if let Some(spawned) = &self.spawned[slot] {
-            return Arc::clone(spawned);
+        if self.spawned[slot].is_some() {
+            return slot;
         }
         let after = before.after(nfa.alphabet.flags(column), nfa.asked);
         let states = self.base[before as usize].states.to_vec();
@@ -438,9 +442,8 @@ impl Builder {
         let mut spawned = self.step.outcome.clone();
         spawned.live.states.retain(|&state| !base.holds(state));
         spawned.now.extend_from_slice(&base.cuts);
-        let spawned = Arc::new(spawned);
-        self.spawned[slot] = Some(Arc::clone(&spawned));
-        spawned
+        self.spawned[slot] = Some(Box::new(spawned));
+        slot
     }
 
     /// The state that `step` describes: a known one, or a new one if the budget allows.
@@ -646,7 +649,7 @@ impl Step {
         self.passes_cuts = true;
         self.run(nfa, live, column, after);
         self.passes_cuts = false;
-        self.outcome.sort();
+        self.outcome.sort(nfa);
         self.outcome.bury();
     }
 
@@ -669,7 +672,7 @@ impl Step {
         outcome.live.cut = Some(cut);
         outcome.live.before = before;
         outcome.take_reports(nfa);
-        outcome.sort();
+        outcome.sort(nfa);
         outcome.bury();
         self.outcome = outcome;
     }
@@ -691,13 +694,13 @@ impl Step {
     }
 
     /// Adds what a new search contributes, and puts the lists in order.
-    fn join(&mut self, spawned: &Outcome, base: &Base) {
+    fn join(&mut self, nfa: &Nfa, spawned: &Outcome, base: &Base) {
         let outcome = &mut self.outcome;
         outcome.live.states.retain(|&state| !base.holds(state));
         outcome.live.states.extend_from_slice(&spawned.live.states);
         outcome.now.extend_from_slice(&spawned.now);
         outcome.late.extend_from_slice(&spawned.late);
-        outcome.sort();
+        outcome.sort(nfa);
     }
 
     fn at_end(&mut self, nfa: &Nfa, before: Before, states: impl Iterator<Item = u32>) -> Vec<u32> {
@@ -744,11 +747,12 @@ impl Outcome {
             });
     }
 
-    fn sort(&mut self) {
+    fn sort(&mut self, nfa: &Nfa) {
         for list in [&mut self.live.states, &mut self.now, &mut self.late] {
             list.sort_unstable();
             list.dedup();
         }
+        nfa.prune(&mut self.live.states);
     }
 
     /// Makes all tails that are over the same.

@@ -22,6 +22,38 @@ pub(crate) enum Symbol {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decoder(u32);
 
+/// The character that `bytes` begin with, if it is whole and not ASCII: its code point and how many bytes it
+/// has.
+#[inline(always)]
+pub(crate) fn wide(bytes: &[u8]) -> Option<(char, usize)> {
+    let (code, len) = match *bytes {
+        [first @ 0xC2..=0xDF, second, ..] if is_continuation(second) => {
+            (bits(first, 5) << 6 | bits(second, 6), 2)
+        }
+        [first @ 0xE0..=0xEF, second, third, ..]
+            if is_continuation(second) && is_continuation(third) =>
+        {
+            let code = bits(first, 4) << 12 | bits(second, 6) << 6 | bits(third, 6);
+            // Not in the shortest form: not this character.
+            (if code < 0x800 { u32::MAX } else { code }, 3)
+        }
+        [first @ 0xF0..=0xF4, second, third, fourth, ..]
+            if is_continuation(second) && is_continuation(third) && is_continuation(fourth) =>
+        {
+            let upper = bits(first, 3) << 18 | bits(second, 6) << 12;
+            let code = upper | bits(third, 6) << 6 | bits(fourth, 6);
+            (if code < 0x10000 { u32::MAX } else { code }, 4)
+        }
+        _ => return None,
+    };
+    Some((char::from_u32(code)?, len))
+}
+
+/// The low bits of a byte.
+fn bits(byte: u8, count: u32) -> u32 {
+    u32::from(byte) & ((1 << count) - 1)
+}
+
 impl Decoder {
     /// Whether a character is incomplete.
     pub(crate) fn is_pending(self) -> bool {
@@ -40,22 +72,11 @@ impl Decoder {
         self.0 = 3 << 26;
     }
 
-    /// The character that `bytes` begin with, if it is whole and nothing is pending: the fast way past
-    /// [`push`](Self::push).
-    #[inline]
-    pub(crate) fn whole(&mut self, bytes: &[u8]) -> Option<char> {
-        let len = match bytes.first()? {
-            0xC2..=0xDF => 2,
-            0xE0..=0xEF => 3,
-            0xF0..=0xF4 => 4,
-            _ => return None,
-        };
-        if self.is_pending() {
-            return None;
-        }
-        let char = std::str::from_utf8(bytes.get(..len)?).ok()?.chars().next();
+    /// Notes that a character of so many bytes went by outside the decoder; needs that nothing is pending.
+    #[inline(always)]
+    pub(crate) fn passed(&mut self, len: usize) {
+        debug_assert!(!self.is_pending());
         self.0 = (4 - len as u32) << 26;
-        char
     }
 
     /// Takes one byte; gives each symbol that is now certain with the number of bytes between its end
@@ -164,7 +185,9 @@ mod tests {
         for text in ["é", "€", "😀", "é\u{a9}", "ж\u{10FFFF}"] {
             let mut fast = Decoder::default();
             let mut slow = Decoder::default();
-            let char = fast.whole(text.as_bytes()).unwrap();
+            let (char, len) = wide(text.as_bytes()).unwrap();
+            assert_eq!(len, char.len_utf8());
+            fast.passed(len);
             let mut symbols = Vec::new();
             for byte in char.to_string().bytes() {
                 slow.push(byte, |symbol, _| symbols.push(symbol));
@@ -180,12 +203,28 @@ mod tests {
             b"\xA9",
             b"",
         ] {
-            assert_eq!(
-                Decoder::default().whole(bytes),
-                None,
-                "{}",
-                bytes.escape_ascii()
-            );
+            assert_eq!(wide(bytes), None, "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn wide_characters_are_those_of_std() {
+        for char in (128..=u32::from(char::MAX)).filter_map(char::from_u32) {
+            let mut text = [0; 5];
+            let len = char.encode_utf8(&mut text).len();
+            assert_eq!(wide(&text), Some((char, len)));
+            assert_eq!(wide(&text[..len - 1]), None);
+        }
+        // Every beginning of four bytes of which the last two matter least.
+        for start in 0..=u16::MAX {
+            for end in [[0x80, 0x80], [0xBF, 0xBF], [0x80, 0x7F], [0xC0, 0x80]] {
+                let [first, second] = start.to_be_bytes();
+                let text = [first, second, end[0], end[1]];
+                let known = (2..=4).find_map(|len| std::str::from_utf8(&text[..len]).ok());
+                let char = known.and_then(|known| known.chars().next());
+                let char = char.filter(|char| !char.is_ascii());
+                assert_eq!(wide(&text).map(|known| known.0), char, "{text:x?}");
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use super::Event;
 use super::alphabet::Place;
 use super::build::{Builder, CUT, Missing};
 use super::crowd::Masks;
-use super::decode::{Decoder, Symbol};
+use super::decode::{Decoder, Symbol, wide};
 use super::filter::{Effort, Filter};
 use super::lanes::{Lanes, Tile};
 use super::look::Before;
@@ -31,6 +31,7 @@ use super::tails::{Aside, Hits, Over, Tail};
 pub(crate) struct Lazy {
     nfa: Nfa,
     budget: usize,
+    level: Level,
     /// What stands behind each column, where that is one ASCII character.
     behind: Box<[Before]>,
     /// Long deltas are cut into the first ones, then what is left into the second.
@@ -103,6 +104,34 @@ impl Cursor {
             .is_some_and(|aside| aside.over.is_some())
     }
 
+    /// The fast path for a delta of 1 to [`SHORT`] bytes that brings nothing special: steps it and copies it
+    /// to `room`, with zeros behind it. Says whether it was that, and the caller agrees; if not, nothing has
+    /// happened but in `room`.
+    #[inline(always)]
+    pub(crate) fn push_short(
+        &mut self,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
+    ) -> bool {
+        let is_alone = match &self.aside {
+            None => true,
+            Some(aside) => aside.is_idle(),
+        };
+        if !is_alone || self.decoder.is_pending() {
+            return false;
+        }
+        let table = &self.generation.table;
+        let (state, bits) = table.push_short(self.state, bytes, room);
+        if table.any_special(bits) || !agrees(room) {
+            return false;
+        }
+        self.state = state;
+        self.stepped = self.stepped.wrapping_add(bytes.len() as u32);
+        self.decoder.passed_ascii();
+        true
+    }
+
     /// Whether nothing will be reported any more, so that it need not be stepped.
     pub(crate) fn is_through(&self) -> bool {
         self.aside.as_ref().is_some_and(|aside| aside.is_through)
@@ -125,8 +154,8 @@ impl Cursor {
 }
 
 impl Generation {
-    fn new(nfa: &Nfa, budget: usize, number: u32) -> Generation {
-        let table = Table::new(nfa.alphabet.len(), budget);
+    fn new(nfa: &Nfa, budget: usize, number: u32, level: Level) -> Generation {
+        let table = Table::new(&nfa.alphabet, budget, level);
         let mut builder = Builder::new(nfa, &table, budget);
         let (bases, dead) = builder.first_states(&table);
         let tails = nfa.cuts.len() * Before::ALL.len();
@@ -139,6 +168,13 @@ impl Generation {
             first_cuts: builder.first_cuts().into(),
             builder: Mutex::new(builder),
         }
+    }
+
+    /// Whether nothing is in progress in the state.
+    #[inline(always)]
+    fn is_base(&self, state: StateId) -> bool {
+        // Their rows are the first ones.
+        state.bits() <= self.bases[Before::ALL.len() - 1].bits()
     }
 
     /// The state that matching of a haystack begins in.
@@ -167,6 +203,14 @@ impl Generation {
     }
 }
 
+/// How far [`Lazy::run`] came, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) stepped: usize,
+    /// Up to where no match that has begun can still end behind it; 0 where there is no such place.
+    pub(crate) quiet: usize,
+}
+
 /// What one automaton holds now: it grows with the text that it reads, up to its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -190,6 +234,12 @@ pub struct AutomatonSize {
     pub generation: u32,
 }
 
+/// Whether there is a fast path for so few bytes: from 1 to [`SHORT`].
+#[inline(always)]
+pub(crate) fn is_short(bytes: &[u8]) -> bool {
+    bytes.len().wrapping_sub(1) < SHORT
+}
+
 /// Bytes of a block of steps between two tests.
 const BLOCK: usize = 4;
 
@@ -199,6 +249,9 @@ const FILTERED: usize = 32;
 /// Bytes stepped with live tails before a filter asks whether they are dead.
 const AWAKE: usize = 16;
 
+/// Bytes of ASCII between wide characters that are stepped with these.
+const ASCII_RUN: usize = 8;
+
 /// Most symbols that a cursor outside the table waits before it asks for its states again.
 const MOST_WAIT: u32 = 1023;
 
@@ -207,25 +260,42 @@ const OVER_BATCH: usize = 4096;
 
 impl Lazy {
     /// The automaton of `nfa`; the table and state sets of a generation may take about `budget` bytes.
-    pub(crate) fn new(nfa: Nfa, budget: usize) -> Lazy {
-        let current = Arc::new(Generation::new(&nfa, budget, 0));
-        let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
+    pub(crate) fn new(nfa: Nfa, budget: usize, level: Level) -> Lazy {
+        Lazy::on_trial(nfa, budget, level).filtered()
+    }
+
+    /// The same with a filter for long deltas, where patterns and processor allow one.
+    pub(crate) fn filtered(mut self) -> Lazy {
+        let current = Arc::clone(&self.generations().current);
         // Where a new search reaches a cut at once, its tail is woken on the way into a base. A filter jumps
         // there.
         let mut bases = current.bases.iter();
-        let filter = match bases.any(|&base| current.table.is_special(base)) {
-            true => None,
-            false => Filter::new(&nfa, Level::best()),
-        };
+        let has_woken = bases.any(|&base| current.table.is_special(base));
+        if !has_woken {
+            self.filter = Filter::new(&self.nfa, self.level).map(Box::new);
+        }
+        self
+    }
+
+    /// Whether it was made with these.
+    pub(crate) fn has(&self, budget: usize, level: Level) -> bool {
+        (self.budget, self.level) == (budget, level)
+    }
+
+    /// The same without a filter, for short deltas only.
+    pub(crate) fn on_trial(nfa: Nfa, budget: usize, level: Level) -> Lazy {
+        let current = Arc::new(Generation::new(&nfa, budget, 0, level));
+        let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
         Lazy {
             behind: (0..nfa.alphabet.len()).map(behind).collect(),
             tiles: [Tile::USUAL, Tile::SMALL],
-            filter: filter.map(Box::new),
+            filter: None,
             filtered: FILTERED,
             once: None,
             masks: OnceLock::new(),
             nfa,
             budget,
+            level,
             latest: AtomicU32::new(0),
             generations: Mutex::new(Generations {
                 current,
@@ -236,11 +306,20 @@ impl Lazy {
 
     /// The same for patterns that hit in nearly any text: each is reported once, and a cursor is through
     /// when none can be any more. There are at most [`MOST_ONCE`](super::once::MOST_ONCE).
-    pub(crate) fn once(nfa: Nfa, budget: usize) -> Lazy {
+    pub(crate) fn once(nfa: Nfa, budget: usize, level: Level) -> Lazy {
         Lazy {
             once: Some(Once::new(&nfa)),
-            ..Lazy::new(nfa, budget)
+            ..Lazy::new(nfa, budget, level)
         }
+    }
+
+    pub(crate) fn nfa(&self) -> &Nfa {
+        &self.nfa
+    }
+
+    /// The NFA, without what was built of it.
+    pub(crate) fn into_nfa(self) -> Nfa {
+        self.nfa
     }
 
     /// A cursor at the start of a haystack.
@@ -272,15 +351,41 @@ impl Lazy {
         self.wake_first(cursor);
     }
 
-    /// Steps 1 to [`SHORT`] bytes if nothing about them is special, and gives them padded with zeros.
-    /// Otherwise nothing has happened, and [`Lazy::push`] is to be called.
-    #[inline(always)]
+    /// Steps 1 to [`SHORT`] bytes if nothing about them is special but that tails are woken, and gives them
+    /// padded with zeros. Otherwise nothing has happened.
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        if !is_short(bytes) {
+            return None;
+        }
+        if !bytes.is_ascii() {
+            return self.wide_short(cursor, bytes);
+        }
         let Some(short) = self.look_short(cursor, bytes) else {
             return self.wake_short(cursor, bytes);
         };
         self.take_short(cursor, &short);
         Some(short.padded)
+    }
+
+    /// The same for whole characters that are not all ASCII.
+    fn wide_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        if !cursor.is_alone() {
+            return None;
+        }
+        let (state, decoder) = (cursor.state, cursor.decoder);
+        let mut at = 0;
+        while at < bytes.len() {
+            let plain = self.run_chars(cursor, &bytes[at..]);
+            if plain == 0 {
+                (cursor.state, cursor.decoder) = (state, decoder);
+                return None;
+            }
+            at += plain;
+        }
+        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
+        let mut padded = [0; SHORT];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        Some(padded)
     }
 
     /// The same, byte by byte, where tails are woken but nothing is reported.
@@ -322,8 +427,7 @@ impl Lazy {
             return None;
         }
         let table = &cursor.generation.table;
-        let columns = self.nfa.alphabet.bytes();
-        let short = table.short(columns, cursor.state, bytes);
+        let short = table.short(cursor.state, bytes);
         let is_plain = !table.any_special(short.bits)
             && match &mut cursor.aside {
                 Some(aside) => aside.look_short(table, &short),
@@ -537,6 +641,59 @@ impl Lazy {
         }
     }
 
+    /// As [`Lazy::push_short`], and says besides up to which of the bytes no match is in progress: see
+    /// [`Lazy::is_quiet`].
+    #[inline]
+    pub(crate) fn push_marked(
+        &self,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+    ) -> Option<([u8; SHORT], usize)> {
+        let from = cursor.state;
+        let short = self.look_short(cursor, bytes)?;
+        self.take_short(cursor, &short);
+        let generation = &*cursor.generation;
+        let quiet = match generation.is_base(short.state) {
+            true => bytes.len(),
+            false => {
+                let last_base = generation.bases[Before::ALL.len() - 1];
+                generation.table.last_up_to(&short, from, last_base)
+            }
+        };
+        Some((short.padded, quiet))
+    }
+
+    /// Steps ASCII bytes up to the first that brings something special, and says where no match is in
+    /// progress: see [`Lazy::is_quiet`].
+    #[inline]
+    pub(crate) fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> Run {
+        let mut run = Run::default();
+        if !cursor.is_alone() {
+            return run;
+        }
+        let generation = &*cursor.generation;
+        let table = &generation.table;
+        let columns = self.nfa.alphabet.bytes();
+        let mut state = cursor.state;
+        for &byte in bytes {
+            let next = table.next(state, usize::from(columns[usize::from(byte)]));
+            if table.is_special(next) {
+                break;
+            }
+            state = next;
+            run.stepped += 1;
+            if generation.is_base(state) {
+                run.quiet = run.stepped;
+            }
+        }
+        if run.stepped > 0 {
+            cursor.state = state;
+            cursor.stepped = cursor.stepped.wrapping_add(run.stepped as u32);
+            cursor.decoder.passed_ascii();
+        }
+        run
+    }
+
     /// Whether no match is in progress: what comes next begins anew. Means something only for an
     /// automaton whose NFA is [layered](Nfa::layered).
     pub(crate) fn is_quiet(&self, cursor: &Cursor) -> bool {
@@ -547,7 +704,7 @@ impl Lazy {
         let aside = cursor.aside.as_deref();
         match aside.and_then(|aside| aside.over.as_ref()) {
             Some(over) => over.search.states().next().is_none(),
-            None if generation.bases.contains(&cursor.state) => true,
+            None if generation.is_base(cursor.state) => true,
             None if !generation.table.is_special(cursor.state) => false,
             None => generation
                 .lock()
@@ -665,8 +822,19 @@ impl Lazy {
             if at >= block_end && byte < 128 && !cursor.decoder.is_pending() {
                 break;
             }
-            if let Some(char) = cursor.decoder.whole(&bytes[at..]) {
-                at += char.len_utf8();
+            if cursor.is_alone() {
+                let plain = self.run_chars(cursor, &bytes[at..]);
+                at += plain;
+                // After a plain stretch it may be ASCII that follows, and a long one.
+                if plain > 0 {
+                    continue;
+                }
+            }
+            if let Some((char, len)) = wide(&bytes[at..])
+                && !cursor.decoder.is_pending()
+            {
+                at += len;
+                cursor.decoder.passed(len);
                 self.nfa
                     .alphabet
                     .symbol(Symbol::Char(char), |column, place| {
@@ -683,6 +851,45 @@ impl Lazy {
             });
             cursor.decoder = decoder;
             at += 1;
+        }
+        at
+    }
+
+    /// Steps whole characters as long as nothing about them is special, and stops at a run of ASCII, which is
+    /// stepped faster elsewhere. Gives the number of bytes. The cursor must be alone.
+    #[inline]
+    fn run_chars(&self, cursor: &mut Cursor, bytes: &[u8]) -> usize {
+        let table = &cursor.generation.table;
+        let columns = self.nfa.alphabet.bytes();
+        let (mut at, mut ascii) = (0, 0);
+        let (mut state, mut last) = (cursor.state, 0);
+        while let Some(&byte) = bytes.get(at) {
+            let (column, len) = if byte < 128 {
+                ascii += 1;
+                if ascii > ASCII_RUN {
+                    break;
+                }
+                (usize::from(columns[usize::from(byte)]), 1)
+            } else {
+                ascii = 0;
+                let Some((char, len)) = wide(&bytes[at..]) else {
+                    break;
+                };
+                let Some(column) = self.nfa.alphabet.char(char) else {
+                    break;
+                };
+                (column, len)
+            };
+            let next = table.next(state, column);
+            if table.is_special(next) {
+                break;
+            }
+            (state, last) = (next, len);
+            at += len;
+        }
+        if at > 0 {
+            cursor.state = state;
+            cursor.decoder.passed(last);
         }
         at
     }
@@ -733,7 +940,7 @@ impl Lazy {
         let is_current = Arc::ptr_eq(&generations.current, &cursor.generation);
         if is_current && generations.previous.strong_count() == 0 {
             let number = cursor.generation.number.wrapping_add(1);
-            let next = Arc::new(Generation::new(&self.nfa, self.budget, number));
+            let next = Arc::new(Generation::new(&self.nfa, self.budget, number, self.level));
             generations.previous = Arc::downgrade(&generations.current);
             generations.current = next;
             self.latest.store(number, Ordering::Relaxed);
@@ -1070,11 +1277,11 @@ impl Lazy {
         aside.waited = (2 * aside.waited + 1).min(MOST_WAIT);
         over.wait = aside.waited;
         let table = &cursor.generation.table;
-        let Some(state) = builder.place(table, &over.live()) else {
+        let Some(state) = builder.place(&self.nfa, table, &over.live()) else {
             return false;
         };
         let place = |(cut, live): &(u32, _)| {
-            let state = builder.place(table, live)?;
+            let state = builder.place(&self.nfa, table, live)?;
             let (cut, next) = (*cut, state);
             Some(Tail { cut, state, next })
         };

@@ -38,10 +38,13 @@ use alphabet::Space;
 pub(crate) use alphabet::{CLASSES, TooManyClasses};
 pub use lazy::AutomatonSize;
 use lazy::Lazy;
+pub(crate) use lazy::Run;
+pub(crate) use lazy::is_short;
 use nfa::Nfa;
 use plan::{Part, Plan, Simplified};
 pub(crate) use span::Span;
 pub(crate) use table::SHORT;
+use table::simd::Level;
 
 /// Most automata besides the first that the fast path for short deltas takes.
 const MOST_SHORT: usize = 8;
@@ -84,6 +87,21 @@ pub(crate) struct Cursor {
     more: Option<Box<[lazy::Cursor]>>,
 }
 
+impl Cursor {
+    /// The fast path for a delta of 1 to [`SHORT`] bytes that brings nothing special: steps it and copies it
+    /// to `room`, with zeros behind it. Says whether it was that, and the caller agrees to what is in `room`; if
+    /// not, nothing has happened but there.
+    #[inline(always)]
+    pub(crate) fn push_short(
+        &mut self,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
+    ) -> bool {
+        self.more.is_none() && self.first.push_short(bytes, room, agrees)
+    }
+}
+
 impl Matcher {
     /// Compiles patterns that [`pattern::parse`] has accepted; their tables may take `table_bytes`.
     ///
@@ -123,16 +141,17 @@ impl Matcher {
                 },
             })
             .collect();
-        let layout = plan.lay_out(&simplified)?;
+        let layout = plan.lay_out(&simplified, table_bytes)?;
         // Without patterns there is nothing to build, and nothing to reserve memory for.
         let budget = table_bytes / layout.len().max(1);
+        let level = plan.level.unwrap_or_else(Level::best);
         let unions = layout
             .into_iter()
-            .map(|part| Union::new(part, &simplified, budget));
+            .map(|part| Union::new(part, &simplified, budget, level));
         let mut unions = unions.collect::<Result<Vec<Union>, _>>()?.into_iter();
         let first = match unions.next() {
             Some(first) => first,
-            None => Union::new(Part::default(), &[], 0)?,
+            None => Union::new(Part::default(), &[], 0, level)?,
         };
         Ok(Matcher {
             first,
@@ -159,7 +178,7 @@ impl Matcher {
             // Nothing is cut: what is in progress must be seen as long as it is.
             let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.layered();
             Ok(Union {
-                lazy: Lazy::new(nfa, table_bytes),
+                lazy: Lazy::new(nfa, table_bytes, Level::best()),
                 patterns: members.into_boxed_slice(),
             })
         };
@@ -169,6 +188,30 @@ impl Matcher {
             first: union(Space::Chars, chars)?,
             more: more.into_iter().collect(),
         })
+    }
+
+    /// Steps ASCII bytes up to the first that brings something special: a report, a state that is not built.
+    /// For matchers made [for spans](Self::for_spans).
+    #[inline]
+    pub(crate) fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> Run {
+        match self.more.is_empty() {
+            true => self.first.lazy.run(&mut cursor.first, bytes),
+            false => Run::default(),
+        }
+    }
+
+    /// As [`push_short`](Self::push_short), and says besides up to which of the bytes no match is in progress;
+    /// 0 if there is one all the time. For matchers made [for spans](Self::for_spans).
+    #[inline]
+    pub(crate) fn push_marked(
+        &self,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+    ) -> Option<([u8; SHORT], usize)> {
+        if !self.more.is_empty() {
+            return None;
+        }
+        self.first.lazy.push_marked(&mut cursor.first, bytes)
     }
 
     /// Whether no match is in progress: nothing that begins here or earlier can still end behind here.
@@ -198,16 +241,26 @@ impl Matcher {
     /// pattern, but not among patterns.
     #[inline]
     pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(Event)) {
+        if self.more.is_empty() {
+            let Matcher { first, .. } = self;
+            return first.lazy.push(
+                &mut cursor.first,
+                bytes,
+                &mut |event| on(first.event(event)),
+            );
+        }
         self.each(cursor, |union, cursor| {
-            union
-                .lazy
-                .push(cursor, bytes, &mut |event| on(union.event(event)));
+            // What is special to one of them is not to the others.
+            if !cursor.is_through() && union.lazy.push_short(cursor, bytes).is_none() {
+                union
+                    .lazy
+                    .push(cursor, bytes, &mut |event| on(union.event(event)));
+            }
         });
     }
 
-    /// The fast path for a delta of at most [`SHORT`] bytes that brings nothing special: steps it and
-    /// gives its bytes padded with zeros, or does nothing.
-    #[inline(always)]
+    /// What [`Cursor::push_short`] does, also where patterns are spread over several automata, and where what
+    /// follows a gap is awake; gives the bytes padded with zeros, or does nothing.
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         if !self.more.is_empty() {
             return self.push_short_all(cursor, bytes);
@@ -266,7 +319,7 @@ impl Matcher {
 
     /// Filters deltas of at least that many bytes, whatever it costs; or none.
     #[cfg(test)]
-    fn set_filtered(&mut self, least: usize, level: table::simd::Level) {
+    fn set_filtered(&mut self, least: usize, level: Level) {
         self.first.lazy.set_filtered(least, level);
         self.more
             .iter_mut()
@@ -306,15 +359,14 @@ impl Matcher {
 }
 
 impl Union {
-    fn new(part: Part, simplified: &[Simplified], budget: usize) -> Result<Union, TooManyClasses> {
-        let nfa = part.nfa(simplified)?;
-        Ok(Union {
-            lazy: match part.is_once {
-                true => Lazy::once(nfa, budget),
-                false => Lazy::new(nfa, budget),
-            },
-            patterns: part.patterns.into_boxed_slice(),
-        })
+    fn new(
+        part: Part,
+        simplified: &[Simplified],
+        budget: usize,
+        level: Level,
+    ) -> Result<Union, TooManyClasses> {
+        let (lazy, patterns) = part.lazy(simplified, budget, level)?;
+        Ok(Union { lazy, patterns })
     }
 
     #[inline]

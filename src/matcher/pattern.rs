@@ -70,6 +70,12 @@ pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Hir, Refused> {
     Ok(hir)
 }
 
+/// Whether the pattern is one that can be matched, though not by an automaton alone.
+pub(crate) fn looks_around(text: &str, limits: &Limits) -> bool {
+    let mut plain = regex_syntax::ParserBuilder::new();
+    plain.utf8(false).build().parse(text).is_err() && parse(text, limits).is_ok()
+}
+
 /// Number of automaton states the tree needs: one a character class, saturating.
 pub(crate) fn states(hir: &Hir) -> usize {
     match hir.kind() {

@@ -8,6 +8,7 @@ use super::lazy::Lazy;
 use super::nfa::{self, Nfa};
 use super::once::MOST_ONCE;
 use super::sample::{Trace, Trial};
+use super::table::simd::Level;
 use super::tree::Cuts;
 
 /// A pattern as it is matched.
@@ -24,6 +25,8 @@ pub(crate) struct Plan {
     /// Nothing is cut without.
     pub(crate) gaps: Option<Gaps>,
     pub(crate) spread: Spread,
+    /// What of the processor is used; none for all that it has.
+    pub(crate) level: Option<Level>,
 }
 
 /// Over how many automata patterns are spread.
@@ -47,10 +50,28 @@ pub(crate) struct Part {
     pub(crate) whole: Vec<bool>,
     /// Whether each pattern is reported once; then none of them share a tail.
     pub(crate) is_once: bool,
+    /// Its automaton, where that was tried already: it knows the states of the sample.
+    tried: Option<Lazy>,
 }
 
 impl Part {
-    pub(crate) fn nfa(&self, simplified: &[Simplified]) -> Result<Nfa, TooManyClasses> {
+    /// Its automaton, whose table and state sets may take about `budget` bytes.
+    pub(crate) fn lazy(
+        mut self,
+        simplified: &[Simplified],
+        budget: usize,
+        level: Level,
+    ) -> Result<(Lazy, Box<[u32]>), TooManyClasses> {
+        let lazy = match self.tried.take() {
+            Some(tried) if tried.has(budget, level) => tried.filtered(),
+            Some(tried) => Lazy::new(tried.into_nfa(), budget, level),
+            None if self.is_once => Lazy::once(self.nfa(simplified)?, budget, level),
+            None => Lazy::new(self.nfa(simplified)?, budget, level),
+        };
+        Ok((lazy, self.patterns.into_boxed_slice()))
+    }
+
+    fn nfa(&self, simplified: &[Simplified]) -> Result<Nfa, TooManyClasses> {
         let of = |&pattern: &u32| simplified[pattern as usize].hir.clone();
         let patterns: Vec<Hir> = self.patterns.iter().map(of).collect();
         let whole = &self.whole;
@@ -66,10 +87,16 @@ impl Plan {
     pub(crate) const USUAL: Plan = Plan {
         gaps: Some(Gaps::USUAL),
         spread: Spread::Sampled,
+        level: None,
     };
 
-    /// The automata of these patterns. Those that can match single bytes of characters come last.
-    pub(crate) fn lay_out(&self, simplified: &[Simplified]) -> Result<Vec<Part>, TooManyClasses> {
+    /// The automata of these patterns, whose tables may take `table_bytes` together. Those that can match single
+    /// bytes of characters come last.
+    pub(crate) fn lay_out(
+        &self,
+        simplified: &[Simplified],
+        table_bytes: usize,
+    ) -> Result<Vec<Part>, TooManyClasses> {
         let needs_bytes = |&pattern: &u32| nfa::needs_bytes(&simplified[pattern as usize].hir);
         let all = 0..simplified.len() as u32;
         let (bytes, chars): (Vec<u32>, Vec<u32>) = all.partition(needs_bytes);
@@ -86,9 +113,10 @@ impl Plan {
                 gaps: self.gaps,
                 whole,
                 is_once: false,
+                tried: None,
             };
             match self.spread {
-                Spread::Sampled => part.sampled(simplified, &mut parts)?,
+                Spread::Sampled => part.sampled(self, simplified, table_bytes, &mut parts)?,
                 #[cfg(test)]
                 Spread::InTurn(unions) => parts.extend(part.in_turn(unions, simplified)),
             }
@@ -114,27 +142,31 @@ const MOVED: usize = 120;
 /// Numbers of automata that are tried.
 const UNIONS: [usize; 5] = [1, 2, 3, 4, 6];
 
-/// Bytes that a table may take in which the sample is tried.
+/// Least bytes that a table may take in which the sample is tried.
 const TRIAL_BYTES: usize = 32 << 20;
 
 impl Part {
     /// Spreads the patterns as the sample shows to be good.
     fn sampled(
-        self,
+        mut self,
+        plan: &Plan,
         simplified: &[Simplified],
+        table_bytes: usize,
         parts: &mut Vec<Part>,
     ) -> Result<(), TooManyClasses> {
         if self.patterns.len() < FEW {
             parts.push(self);
             return Ok(());
         }
-        let nfa = self.nfa(simplified)?;
-        let behind = nfa.behind_cuts();
-        let trial = Trial::new(&Lazy::new(nfa, TRIAL_BYTES), self.patterns.len());
+        let level = plan.level.unwrap_or_else(Level::best);
+        let lazy = Lazy::on_trial(self.nfa(simplified)?, table_bytes.max(TRIAL_BYTES), level);
+        let trial = Trial::new(&lazy, self.patterns.len());
         if trial.states <= MANY {
+            self.tried = Some(lazy);
             parts.push(self);
             return Ok(());
         }
+        let behind = lazy.nfa().behind_cuts();
         let of = |&pattern: &u32| simplified[pattern as usize].hir.clone();
         let hirs: Vec<Hir> = self.patterns.iter().map(of).collect();
         let whole = &self.whole;
@@ -150,6 +182,11 @@ impl Part {
         let common: Vec<usize> = (0..self.patterns.len()).filter(|&at| is_once(at)).collect();
         let groups = groups(&behind, self.patterns.len());
         let unions = Spreading::new(trace, &common, groups).best();
+        if unions.len() == 1 && common.is_empty() {
+            self.tried = Some(lazy);
+            parts.push(self);
+            return Ok(());
+        }
         for members in unions {
             parts.push(self.of(&members, false));
         }
@@ -169,6 +206,7 @@ impl Part {
             gaps: self.gaps,
             whole: members.iter().map(|&index| self.whole[index]).collect(),
             is_once,
+            tried: None,
         }
     }
 }

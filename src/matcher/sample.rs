@@ -11,6 +11,7 @@ use super::build::{Builder, CUT, Live};
 use super::decode::Symbol;
 use super::lazy::Lazy;
 use super::nfa::Nfa;
+use super::table::simd::Level;
 use super::table::{SHORT, Table};
 use super::tree::Cuts;
 
@@ -77,7 +78,7 @@ impl Trace {
         cuts: Option<Cuts<'_>>,
     ) -> Result<Trace, TooManyClasses> {
         let (nfa, owners) = Nfa::apart(space, patterns, cuts)?;
-        let table = Table::new(nfa.alphabet.len(), 0);
+        let table = Table::new(&nfa.alphabet, 0, Level::Portable);
         let mut builder = Builder::new(&nfa, &table, 0);
         let cut_owners: Vec<u32> = nfa
             .cuts

@@ -17,7 +17,8 @@ pub(crate) mod simd;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::alphabet::STAY;
+use super::alphabet::{Alphabet, STAY};
+use simd::Level;
 
 /// A state: the offset of its row. Only [`Rows`] and [`Table`] make them; valid for their table only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,10 +46,14 @@ pub(crate) struct Table {
     columns: usize,
     stride: usize,
     match_bit: u32,
-    /// Whether the processor has what [`short::avx512`] needs.
-    #[cfg(target_arch = "x86_64")]
-    has_avx512: bool,
+    level: Level,
+    bytes: Columns,
 }
+
+/// The column of each byte: a copy, so that a delta needs nothing but the table.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Columns([u8; 256]);
 
 /// Most bytes of a delta that [`Table::short`] takes.
 pub(crate) const SHORT: usize = 16;
@@ -97,9 +102,10 @@ const LINE: usize = 8;
 const LEAST_ROWS: usize = 32;
 
 impl Table {
-    /// A table for states with that many columns, with room for `bytes` of rows that match and at
-    /// least as many that do not.
-    pub(crate) fn new(columns: usize, bytes: usize) -> Table {
+    /// A table for states with a column for each of the alphabet's, with room for `bytes` of rows that match
+    /// and at least as many that do not.
+    pub(crate) fn new(alphabet: &Alphabet, bytes: usize, level: Level) -> Table {
+        let columns = alphabet.len();
         let stride = (columns + EXTRA).next_multiple_of(LINE);
         let room = (bytes / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         let match_bit = room.next_power_of_two();
@@ -110,8 +116,8 @@ impl Table {
             columns,
             stride,
             match_bit: match_bit as u32,
-            #[cfg(target_arch = "x86_64")]
-            has_avx512: short::has_avx512(),
+            level,
+            bytes: Columns(*alphabet.bytes()),
         };
         table.fill(table.unknown());
         table.set(table.unknown(), STAY, table.unknown());
@@ -150,24 +156,71 @@ impl Table {
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
 
-    /// Steps at most [`SHORT`] bytes. How many there are costs no branch: absent bytes take the column
-    /// `STAY`, and only the number of blocks of four is tested. `columns` is that of an alphabet, so
-    /// bytes that need decoding lead to [`Table::unknown`].
+    /// Steps at most [`SHORT`] bytes, and copies them to `room` with zeros behind them; gives the state then
+    /// and the ids on the way, ORed. How many there are costs no branch: absent bytes take the column
+    /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to
+    /// [`Table::unknown`].
     #[inline(always)]
-    pub(crate) fn short(&self, columns: &[u8; 256], state: StateId, bytes: &[u8]) -> Short {
-        #[cfg(target_arch = "x86_64")]
-        if self.has_avx512 {
-            // SAFETY: the processor has the features that the function is compiled for.
-            return unsafe { short::avx512(self, columns, state, bytes) };
+    pub(crate) fn push_short(
+        &self,
+        state: StateId,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+    ) -> (StateId, u32) {
+        match self.level {
+            // SAFETY: the level is `Avx512` only where the processor has these features.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { short::push_avx512(self, state, bytes, room) },
+            Level::Portable => short::push_portable(self, state, bytes, room),
         }
-        short::portable(self, columns, state, bytes)
+    }
+
+    /// The same, for those who step more than one state over the bytes.
+    #[inline(always)]
+    pub(crate) fn short(&self, state: StateId, bytes: &[u8]) -> Short {
+        let (padded, columns) = match self.level {
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { short::columns_avx512(&self.bytes.0, bytes) },
+            Level::Portable => short::columns_portable(&self.bytes.0, bytes),
+        };
+        let len = bytes.len().min(SHORT);
+        let (state, bits) = match short::is_ascii(padded) {
+            true => short::steps(self, state, columns, len),
+            false => (self.unknown(), self.unknown().bits()),
+        };
+        Short {
+            state,
+            bits,
+            padded,
+            columns,
+            len,
+        }
     }
 
     /// Steps another state over the bytes of a short delta; gives it and the ids on the way, ORed.
     #[inline(always)]
     pub(crate) fn along(&self, short: &Short, state: StateId) -> (StateId, u32) {
-        let other = short::steps(self, state, short.columns, short.padded, short.len);
-        (other.state, other.bits)
+        short::steps(self, state, short.columns, short.len)
+    }
+
+    /// Of the bytes of a short delta, stepped from that state: the number of the last one that leads to a row
+    /// not behind that of `last`; 0 if none does.
+    #[inline]
+    pub(crate) fn last_up_to(&self, short: &Short, from: StateId, last: StateId) -> usize {
+        let (mut state, mut columns, mut done, mut found) = (from, short.columns, 0, 0);
+        loop {
+            for _ in 0..4 {
+                state = self.next(state, (columns & 255) as usize);
+                columns >>= 8;
+                done += 1;
+                found = if state.0 <= last.0 { done } else { found };
+            }
+            if done >= short.len {
+                // Absent bytes lead from a state to itself.
+                return found.min(short.len);
+            }
+        }
     }
 
     /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here.
@@ -230,7 +283,12 @@ impl Table {
 
 /// Short deltas: most of what a model sends.
 mod short {
-    use super::{SHORT, Short, StateId, Table};
+    use super::{SHORT, StateId, Table};
+
+    #[inline(always)]
+    pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
+        u128::from_le_bytes(padded) & u128::from_le_bytes([128; SHORT]) == 0
+    }
 
     /// Steps the columns of a delta of `len` bytes; those beyond it are `STAY`.
     #[inline(always)]
@@ -238,10 +296,8 @@ mod short {
         table: &Table,
         state: StateId,
         columns: u128,
-        padded: [u8; SHORT],
         len: usize,
-    ) -> Short {
-        let all = columns;
+    ) -> (StateId, u32) {
         let (mut state, mut bits, mut columns, mut done) = (state, 0, columns, 0);
         loop {
             let block = columns as u32;
@@ -252,31 +308,39 @@ mod short {
             done += 4;
             columns >>= 32;
             if done >= len {
-                return Short {
-                    state,
-                    bits,
-                    padded,
-                    columns: all,
-                    len,
-                };
+                return (state, bits);
             }
         }
     }
 
+    /// The bytes with zeros behind them, and their columns with `STAY` behind them; what those are where not
+    /// all bytes are ASCII does not matter.
     #[inline(always)]
-    pub(super) fn portable(
-        table: &Table,
-        columns: &[u8; 256],
-        state: StateId,
-        bytes: &[u8],
-    ) -> Short {
+    pub(super) fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
         let mut padded = [0; SHORT];
         let len = bytes.len().min(SHORT);
         padded[..len].copy_from_slice(&bytes[..len]);
         let of = padded.map(|byte| columns[usize::from(byte)]);
         let present =
             (1u128 << (8 * len % 128)).wrapping_sub(1) | if len == SHORT { u128::MAX } else { 0 };
-        steps(table, state, u128::from_le_bytes(of) & present, padded, len)
+        (padded, u128::from_le_bytes(of) & present)
+    }
+
+    // PERF: inlined beside the call of the other path it costs that one a third of its time, in spilled registers.
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    pub(super) fn push_portable(
+        table: &Table,
+        state: StateId,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+    ) -> (StateId, u32) {
+        let (padded, columns) = columns_portable(&table.bytes.0, bytes);
+        *room = padded;
+        if !is_ascii(padded) {
+            return (table.unknown(), table.unknown().bits());
+        }
+        steps(table, state, columns, bytes.len().min(SHORT))
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -287,47 +351,45 @@ mod short {
             && is_x86_feature_detected!("avx512vbmi")
     }
 
-    /// The columns of all bytes at once, from a masked load.
-    // PERF: 8.5 ns a delta at 10 rules against 12.4 portable, where a sum of the bytes takes 8.4
-    // (`cargo bench --bench versus -- 10`).
+    /// As [`columns_portable`], all columns at once, from a masked load.
     #[cfg(target_arch = "x86_64")]
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-    pub(super) fn avx512(
-        table: &Table,
-        columns: &[u8; 256],
-        state: StateId,
-        bytes: &[u8],
-    ) -> Short {
+    pub(super) fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
         use std::arch::x86_64::{
-            __m128i, _mm_maskz_loadu_epi8, _mm_movepi8_mask, _mm512_castsi128_si512,
-            _mm512_castsi512_si128, _mm512_loadu_si512, _mm512_mask_blend_epi8,
-            _mm512_maskz_permutex2var_epi8, _mm512_permutex2var_epi8,
+            __m128i, _mm_maskz_loadu_epi8, _mm512_castsi128_si512, _mm512_castsi512_si128,
+            _mm512_loadu_si512, _mm512_maskz_permutex2var_epi8,
         };
         let len = bytes.len().min(SHORT);
         let mask = ((1u32 << len) - 1) as u16;
         // SAFETY: masked-out bytes are not read; the others are `bytes[..len]`.
         let text = unsafe { _mm_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) };
-        // SAFETY: each quarter of the 256 columns is 64 bytes.
-        let quarter =
+        // SAFETY: the columns of ASCII bytes are twice 64 bytes.
+        let half =
             |at: usize| unsafe { _mm512_loadu_si512(columns[64 * at..][..64].as_ptr().cast()) };
         let wide = _mm512_castsi128_si512(text);
-        let low = _mm512_maskz_permutex2var_epi8(mask.into(), quarter(0), wide, quarter(1));
-        let above = _mm_movepi8_mask(text);
-        let of = if above == 0 {
-            low
-        } else {
-            let high = _mm512_permutex2var_epi8(quarter(2), wide, quarter(3));
-            _mm512_mask_blend_epi8(above.into(), low, high)
-        };
+        let of = _mm512_maskz_permutex2var_epi8(mask.into(), half(0), wide, half(1));
         // SAFETY: both types are sixteen bytes without padding.
         let plain = |vector: __m128i| unsafe { std::mem::transmute::<__m128i, u128>(vector) };
-        steps(
-            table,
-            state,
-            plain(_mm512_castsi512_si128(of)),
-            plain(text).to_le_bytes(),
-            len,
-        )
+        (plain(text).to_le_bytes(), plain(_mm512_castsi512_si128(of)))
+    }
+
+    // PERF: 8.5 ns a delta at 10 rules against 12.4 portable, where a sum of the bytes takes 8.4
+    // (`cargo bench --bench versus -- 10`).
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+    pub(super) fn push_avx512(
+        table: &Table,
+        state: StateId,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+    ) -> (StateId, u32) {
+        let (padded, columns) = columns_avx512(&table.bytes.0, bytes);
+        *room = padded;
+        if !is_ascii(padded) {
+            return (table.unknown(), table.unknown().bits());
+        }
+        steps(table, state, columns, bytes.len().min(SHORT))
     }
 }
 

@@ -55,17 +55,18 @@ const EVERY_GAP: Gaps = Gaps {
 /// Ways to lay out patterns: as usual, and forced.
 const PLANS: [Plan; 6] = [
     Plan::USUAL,
-    plan(None, 1),
-    plan(Some(EVERY_GAP), 1),
-    plan(Some(EVERY_GAP), 2),
-    plan(None, 3),
-    plan(Some(EVERY_GAP), usize::MAX),
+    plan(None, 1, None),
+    plan(Some(EVERY_GAP), 1, Some(Level::Portable)),
+    plan(Some(EVERY_GAP), 2, None),
+    plan(None, 3, Some(Level::Portable)),
+    plan(Some(EVERY_GAP), usize::MAX, None),
 ];
 
-const fn plan(gaps: Option<Gaps>, unions: usize) -> Plan {
+const fn plan(gaps: Option<Gaps>, unions: usize, level: Option<Level>) -> Plan {
     Plan {
         gaps,
         spread: Spread::InTurn(unions),
+        level,
     }
 }
 
@@ -83,8 +84,11 @@ fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
         let delta = &text[from..to];
-        let is_short = !delta.is_empty() && delta.len() <= SHORT;
-        if !is_short || matcher.push_short(&mut cursor, delta).is_none() {
+        // As streams do it.
+        let is_done = is_short(delta)
+            && (cursor.push_short(delta, &mut [0; SHORT], |_| true)
+                || matcher.push_short(&mut cursor, delta).is_some());
+        if !is_done {
             matcher.push(&mut cursor, delta, |event| {
                 let decided = from + event.at + 1;
                 note(event.pattern, decided - event.back, decided);
@@ -245,7 +249,7 @@ fn gaps_of_every_kind_are_cut_without_a_trace() {
         (&["^a.*b", "^a", "^.c", "^(?:ab|ac)+d"], b"acacd b"),
     ];
     for (patterns, text) in cases {
-        let forced = matcher_of(&parsed(patterns), 0, plan(Some(EVERY_GAP), 1));
+        let forced = matcher_of(&parsed(patterns), 0, plan(Some(EVERY_GAP), 1, None));
         assert!(forced.sizes().any(|size| size.cuts > 0), "{patterns:?}");
         for budget in [0, 2500, 1 << 20] {
             check_all_cuts(patterns, text, budget);
@@ -262,7 +266,8 @@ fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
     for gaps in [None, Some(EVERY_GAP)] {
         for unions in [1, 2] {
             let wanted = &[true, true];
-            let matcher = Matcher::planned(&hirs, 1 << 20, wanted, plan(gaps, unions)).unwrap();
+            let matcher =
+                Matcher::planned(&hirs, 1 << 20, wanted, plan(gaps, unions, None)).unwrap();
             let mut ends = Vec::new();
             let mut cursor = matcher.start();
             matcher.push(&mut cursor, b"a-bb-c\nb a b", |event| {
@@ -282,7 +287,7 @@ fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
 fn a_pattern_that_can_begin_at_the_start_or_anywhere_is_not_over_with_the_start() {
     // The second pattern is reported once; where its anchored branch has failed the other is still to come.
     let patterns = ["x", "^a|b"];
-    let matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(Some(EVERY_GAP), 2));
+    let matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(Some(EVERY_GAP), 2, None));
     let found = firsts(&matcher, b"xxb", &[1, 2]);
     assert_eq!(ends(&found), [(0, 1), (1, 3)]);
     check_all_cuts(&patterns, b"-x-b", 1 << 20);
@@ -452,7 +457,7 @@ fn every_small_pattern_on_every_small_text_under_every_cut() {
             refused += 1;
             continue;
         };
-        let cut_everywhere = plan(Some(EVERY_GAP), 1);
+        let cut_everywhere = plan(Some(EVERY_GAP), 1, None);
         let matchers = [Plan::USUAL, cut_everywhere].map(|plan| {
             let hir = hir.clone();
             matcher_of(&[hir], 1 << 16, plan)
@@ -857,6 +862,46 @@ fn a_filter_waits_for_live_tails_and_sees_cuts_in_its_windows() {
     }
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512vbmi") {
-        assert!(filtered >= 4 * cases.len() * PLANS.len(), "{filtered}");
+        let plans = PLANS.iter().filter(|plan| plan.level.is_none()).count();
+        assert!(filtered >= 4 * cases.len() * plans, "{filtered}");
     }
+}
+
+#[test]
+fn copies_of_a_class_that_cover_others_lose_no_end() {
+    let mut random = Random::new(0xC0DE);
+    for round in 0..scale(300) {
+        let class = ["[ab]", "[abc]", "a", ".", r"\w"][random.below(5)];
+        let (least, more) = (random.below(4), 1 + random.below(4));
+        let bounded = format!("{class}{{{least},{}}}", least + more);
+        let open = format!("{class}{{{least},}}");
+        let patterns = [
+            format!("b{bounded}c"),
+            format!(r"\b{bounded}\b-"),
+            format!("c{open}a-"),
+            format!("(?:{bounded}-){{2}}"),
+            format!("-(?:{open}c|{bounded}b)"),
+        ];
+        let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+        let length = 4 + random.below(20);
+        let text: Vec<u8> = (0..length).map(|_| b"aabbc-"[random.below(6)]).collect();
+        let budget = [0, 4 << 10, 1 << 20][round % 3];
+        check_all_cuts(&patterns, &text, budget);
+    }
+}
+
+#[test]
+fn counted_classes_that_overlap_themselves_visit_few_states() {
+    let matcher = matcher_of(
+        &parsed(&["[a-z][-a-z0-9]{5,60}Q", "[-a-z]{1,40}R", "x[a-z0-9]{9,}S"]),
+        16 << 20,
+        Plan::USUAL,
+    );
+    let mut random = Random::new(7);
+    let text: Vec<u8> = (0..100_000)
+        .map(|_| b"abcdefx019-- "[random.below(13)])
+        .collect();
+    assert!(firsts(&matcher, &text, &[]).is_empty());
+    let states: usize = matcher.sizes().map(|size| size.states).sum();
+    assert!(states < 4000, "{states}");
 }

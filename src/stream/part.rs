@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{Counters, Found, Quote};
-use crate::matcher::SHORT;
+use crate::matcher::is_short;
 use crate::pack::{ChannelRules, Pack};
 use crate::rule::Channel;
 use crate::verdict::PartId;
@@ -26,7 +26,10 @@ mod haystack;
 mod input;
 pub(super) mod judge;
 mod reader;
-mod spans;
+pub(super) mod spans;
+mod trail;
+#[cfg(feature = "ast")]
+mod trees;
 mod views;
 mod watch;
 
@@ -95,7 +98,7 @@ impl Part {
             delivered: 0,
             view,
             scoped,
-            bounds: rules.and_then(|rules| Bounds::new(rules, now)),
+            bounds: rules.and_then(|rules| Bounds::new(rules, channel, now)),
             order,
             released: 0,
         }
@@ -168,10 +171,24 @@ impl Part {
 
     /// Time has passed.
     pub(super) fn tick(&mut self, pack: &Pack, found: &mut Found) {
+        self.ask_bounds(pack, found, Bounds::tick);
+    }
+
+    /// The host has counted that many tokens of this part.
+    pub(super) fn count_tokens(&mut self, pack: &Pack, tokens: u64, found: &mut Found) {
+        self.ask_bounds(pack, found, |bounds, judge| bounds.tokens(judge, tokens));
+    }
+
+    fn ask_bounds(
+        &mut self,
+        pack: &Pack,
+        found: &mut Found,
+        ask: impl FnOnce(&mut Bounds, &mut Judge<'_>),
+    ) {
         let (Some(bounds), Some(rules)) = (&mut self.bounds, pack.channel(self.channel)) else {
             return;
         };
-        bounds.tick(&mut Judge {
+        let mut judge = Judge {
             pack,
             rules,
             view: &rules.raw,
@@ -180,7 +197,8 @@ impl Part {
             file: None,
             scoped: &mut self.scoped,
             found,
-        });
+        };
+        ask(bounds, &mut judge);
     }
 
     /// Takes a match that was decided when the reply ended.
@@ -190,22 +208,18 @@ impl Part {
         found.count(pack);
     }
 
-    /// The fast path: a short delta of text that brings nothing special. Says whether it was that.
+    /// The fast path: a short delta of text that brings nothing special. Says whether it was that; if not,
+    /// nothing has happened.
     #[inline(always)]
-    pub(super) fn push_short(&mut self, pack: &Pack, bytes: &[u8]) -> bool {
-        // From 1 to `SHORT` bytes, in one comparison.
-        let is_short = bytes.len().wrapping_sub(1) < SHORT;
-        let (View::Text(haystack), true) = (&mut self.view, is_short) else {
+    pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
+        let (View::Text(haystack), true) = (&mut self.view, is_short(bytes)) else {
             return false;
         };
-        let Some(rules) = pack.channel(self.channel) else {
-            return false;
-        };
-        if !haystack.push_short(&rules.raw.matcher, bytes) {
-            return false;
+        let is_done = haystack.push_short(bytes);
+        if is_done {
+            self.delivered += bytes.len() as u64;
         }
-        self.delivered += bytes.len() as u64;
-        true
+        is_done
     }
 
     pub(super) fn push(&mut self, pack: &Pack, bytes: &[u8], found: &mut Found) {
@@ -218,6 +232,16 @@ impl Part {
             };
             return;
         };
+        let is_short = self.bounds.is_none() && is_short(bytes);
+        let is_done = is_short
+            && match &mut self.view {
+                View::Text(haystack) => haystack.push_short_all(&rules.raw.matcher, bytes),
+                View::Json(json) => json.push_short(bytes),
+                _ => false,
+            };
+        if is_done {
+            return;
+        }
         let mut judge = Judge {
             pack,
             rules,

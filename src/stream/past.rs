@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::detect::doom_loop::Calls;
+use crate::detect::turns::Turns;
+use crate::rule::Channel;
 use crate::verdict::RuleId;
 
 /// What is remembered of one rule.
@@ -16,6 +18,9 @@ pub(crate) struct Past {
     pub(crate) session: u64,
     /// The last tool calls.
     pub(crate) calls: Calls,
+    /// What is kept of the last replies, by channel.
+    #[serde(default)]
+    pub(crate) turns: BTreeMap<Channel, Turns>,
 }
 
 /// By rule; rules that look at one reply only have no entry.

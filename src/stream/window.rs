@@ -8,15 +8,15 @@ pub(super) const WINDOW: usize = 256;
 /// The last bytes of a haystack: at least the last [`WINDOW`], where there are as many.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
-    /// Empty or [`ROOM`] bytes, of which the first `len` count.
-    bytes: Box<[u8]>,
+    /// The first `len` of them count. Nothing before there are any.
+    bytes: Option<Box<[u8; ROOM]>>,
     len: usize,
     /// Number of bytes of the haystack that are not kept any more.
     dropped: u64,
 }
 
 /// Twice the window, so that bytes are moved once in a window's time; and a short delta beyond it.
-const ROOM: usize = 2 * WINDOW + SHORT;
+pub(super) const ROOM: usize = 2 * WINDOW + SHORT;
 
 impl Window {
     /// Begins a new haystack.
@@ -25,22 +25,37 @@ impl Window {
         self.dropped = 0;
     }
 
+    /// Where a short delta may be written before [`keep`](Self::keep) appends it.
+    #[inline(always)]
+    pub(super) fn room(&mut self) -> &mut [u8; SHORT] {
+        if self.bytes.is_none() || self.len > ROOM - SHORT {
+            self.shift(&[]);
+        }
+        let room = self
+            .bytes
+            .as_mut()
+            .and_then(|bytes| bytes[self.len..].first_chunk_mut());
+        room.expect("room was made")
+    }
+
+    /// Appends what was written to the [`room`](Self::room): so many bytes.
+    #[inline(always)]
+    pub(super) fn keep(&mut self, len: usize) {
+        self.len += len;
+    }
+
     /// Appends the first `len` bytes of `padded`, without a branch on how many they are.
     #[inline(always)]
     pub(super) fn push_short(&mut self, padded: [u8; SHORT], len: usize) {
-        match self.bytes.get_mut(self.len..self.len + SHORT) {
-            Some(room) => {
-                room.copy_from_slice(&padded);
-                self.len += len;
-            }
-            None => self.shift(&padded[..len]),
-        }
+        *self.room() = padded;
+        self.keep(len);
     }
 
     /// Appends; copies at most [`WINDOW`] bytes of what is given, and moves as many once in a while.
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        match self.bytes.get_mut(self.len..self.len + bytes.len()) {
+        let kept = self.bytes.as_deref_mut();
+        match kept.and_then(|kept| kept.get_mut(self.len..self.len + bytes.len())) {
             Some(room) => {
                 room.copy_from_slice(bytes);
                 self.len += bytes.len();
@@ -52,22 +67,30 @@ impl Window {
     /// The kept bytes followed by `more`, and whether they begin the haystack.
     pub(super) fn with(&self, more: &[u8]) -> (Vec<u8>, bool) {
         let from = self.len.saturating_sub(WINDOW);
-        let all = [&self.bytes[from..self.len], more].concat();
+        let all = [&self.bytes()[from..], more].concat();
         (all, self.dropped == 0 && from == 0)
+    }
+
+    /// At most `most` of the kept bytes, the last ones, and whether they are the whole haystack.
+    pub(super) fn last(&self, most: usize) -> (&[u8], bool) {
+        let from = self.len.saturating_sub(most.min(WINDOW));
+        (&self.bytes()[from..], self.dropped == 0 && from == 0)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref().map_or(&[], |bytes| &bytes[..self.len])
     }
 
     #[cold]
     #[inline(never)]
     fn shift(&mut self, bytes: &[u8]) {
-        if self.bytes.is_empty() {
-            self.bytes = vec![0; ROOM].into_boxed_slice();
-        }
+        let kept = self.bytes.get_or_insert_with(|| Box::new([0; ROOM]));
         let tail = &bytes[bytes.len().saturating_sub(WINDOW)..];
         let keep = (WINDOW - tail.len()).min(self.len);
         let from = self.len - keep;
         self.dropped += (from + bytes.len() - tail.len()) as u64;
-        self.bytes.copy_within(from..self.len, 0);
-        self.bytes[keep..keep + tail.len()].copy_from_slice(tail);
+        kept.copy_within(from..self.len, 0);
+        kept[keep..keep + tail.len()].copy_from_slice(tail);
         self.len = keep + tail.len();
     }
 }
@@ -98,7 +121,7 @@ mod tests {
                     "pieces of {piece}"
                 );
                 assert_eq!(whole, seen <= WINDOW, "pieces of {piece}");
-                assert!(window.bytes.len() <= ROOM);
+                assert!(window.bytes().len() <= ROOM);
             }
         }
     }

@@ -1,10 +1,14 @@
 //! What rules bound of a part as a whole: its length, its time, and how often the same call was made.
 
+use super::haystack::Near;
 use super::judge::Judge;
+use super::trail::Trail;
 use crate::detect::Found;
 use crate::detect::doom_loop::{Call, LoopLimits};
 use crate::detect::limit::Limit;
+use crate::detect::turns::{Reply, TurnLimits};
 use crate::pack::{ChannelRules, What};
+use crate::rule::Channel;
 use crate::verdict::RuleId;
 use crate::view::piece::Piece;
 
@@ -15,36 +19,63 @@ pub(super) struct Bounds {
     loops: Vec<(RuleId, LoopLimits)>,
     /// The input of a tool, where calls are compared; none once it is too long.
     input: Option<Vec<u8>>,
+    trail: Trail,
+    /// Where replies are compared: the channel, for whom, and what is kept of this one.
+    turns: Vec<(RuleId, TurnLimits)>,
+    reply: Option<(Channel, Box<Reply>)>,
 }
 
 impl Bounds {
     /// None where no rule bounds anything.
-    pub(super) fn new(rules: &ChannelRules, now: std::time::Duration) -> Option<Box<Bounds>> {
+    pub(super) fn new(
+        rules: &ChannelRules,
+        channel: Channel,
+        now: std::time::Duration,
+    ) -> Option<Box<Bounds>> {
         let mut bounds = Bounds {
             limits: Vec::new(),
             loops: Vec::new(),
             input: None,
+            trail: Trail::default(),
+            turns: Vec::new(),
+            reply: None,
         };
         for watched in &rules.watches {
             match &watched.what {
                 What::Limit(limit) => {
                     bounds.limits.push((watched.rule, Limit::new(*limit, now)));
                 }
+                What::Turns(limits) if channel != Channel::ToolInput => {
+                    bounds.turns.push((watched.rule, *limits));
+                    bounds
+                        .reply
+                        .get_or_insert_with(|| (channel, Box::default()));
+                }
                 What::DoomLoop(limits) => bounds.loops.push((watched.rule, *limits)),
                 _ => {}
             }
         }
         bounds.input = (!bounds.loops.is_empty()).then(Vec::new);
-        (!bounds.limits.is_empty() || !bounds.loops.is_empty()).then(|| Box::new(bounds))
+        let is_idle =
+            bounds.limits.is_empty() && bounds.loops.is_empty() && bounds.turns.is_empty();
+        (!is_idle).then(|| Box::new(bounds))
     }
 
     /// A delta has come.
     pub(super) fn push(&mut self, judge: &mut Judge<'_>, piece: Piece<'_>) {
         let now = judge.found.now;
+        self.trail.begin(&piece);
         for (rule, limit) in &mut self.limits {
-            let mut on = |_, found: Found| judge.found_by_detector(*rule, None, found);
+            let mut on = |_, found: Found| {
+                let near = self.trail.near(found, piece.bytes);
+                judge.found_by_detector(*rule, None, found, Some(near));
+            };
             limit.delta(now, &mut on);
             limit.push(piece, &mut on);
+        }
+        self.trail.end(&piece);
+        if let Some((_, reply)) = &mut self.reply {
+            reply.push(piece);
         }
         let most = judge.pack.limits().stretch_bytes;
         if let Some(input) = &mut self.input {
@@ -63,13 +94,25 @@ impl Bounds {
         let now = judge.found.now;
         for (rule, limit) in &mut self.limits {
             limit.time(now, &mut |_, found| {
-                judge.found_by_detector(*rule, None, found);
+                let near = self.trail.near(found, &[]);
+                judge.found_by_detector(*rule, None, found, Some(near));
+            });
+        }
+    }
+
+    /// The host has counted that many tokens.
+    pub(super) fn tokens(&mut self, judge: &mut Judge<'_>, tokens: u64) {
+        for (rule, limit) in &mut self.limits {
+            limit.counted(tokens, &mut |_, found| {
+                let near = self.trail.near(found, &[]);
+                judge.found_by_detector(*rule, None, found, Some(near));
             });
         }
     }
 
     /// The part is complete: so is the call that it was.
     pub(super) fn finish(&mut self, judge: &mut Judge<'_>, end: u64) {
+        self.compare(judge, end);
         let tool = judge.scoped.tool.as_deref().unwrap_or_default();
         let Some(input) = self.input.take() else {
             return;
@@ -83,7 +126,30 @@ impl Bounds {
                     end,
                     decided: end,
                 };
-                judge.found_by_detector(*rule, None, found);
+                let near = Near::around(&[], &input, &(0..input.len()), true);
+                judge.found_by_detector(*rule, None, found, Some(near));
+            }
+        }
+    }
+
+    /// Compares the reply with those before it.
+    fn compare(&mut self, judge: &mut Judge<'_>, end: u64) {
+        let Some((channel, reply)) = self.reply.take() else {
+            return;
+        };
+        let digest = reply.digest();
+        for (rule, limits) in &self.turns {
+            let past = judge.found.pasts.entry(*rule).or_default();
+            let turns = past.turns.entry(channel).or_default();
+            if turns.push(limits, digest.clone()) {
+                let (start, decided) = (0, end);
+                let found = Found {
+                    start,
+                    end,
+                    decided,
+                };
+                let near = self.trail.near(found, &[]);
+                judge.found_by_detector(*rule, None, found, Some(near));
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::stream::{Counters, Quote};
 use crate::verdict::RuleId;
 
 /// Most matches of one rule that wait for an exception, and most that a sequence remembers.
-const WAITING: usize = 256;
+pub(in crate::stream) const WAITING: usize = 256;
 
 /// A place: in the part as delivered, and in the haystack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

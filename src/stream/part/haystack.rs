@@ -5,7 +5,7 @@ use std::ops::Range;
 #[cfg(feature = "lookaround")]
 use super::confirm;
 use super::judge::Judge;
-use crate::matcher::{Cursor, Matcher};
+use crate::matcher::{Cursor, Matcher, SHORT};
 use crate::pack::ViewRules;
 use crate::stream::window::{WINDOW, Window};
 use crate::stream::{Counters, Quote};
@@ -53,9 +53,31 @@ impl Haystack {
         self.waiting.iter_mut().for_each(|waiting| waiting.clear());
     }
 
-    /// The fast path: a short delta that brings nothing special. Says whether it was that.
+    /// The fast path: a delta of 1 to [`SHORT`](crate::matcher::SHORT) bytes that brings nothing special.
+    /// Says whether it was that; if not, nothing has happened.
     #[inline(always)]
-    pub(super) fn push_short(&mut self, matcher: &Matcher, bytes: &[u8]) -> bool {
+    pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
+        self.push_short_if(bytes, |_| true)
+    }
+
+    /// The same if the caller agrees to the bytes, behind which are zeros.
+    #[inline(always)]
+    pub(super) fn push_short_if(
+        &mut self,
+        bytes: &[u8],
+        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
+    ) -> bool {
+        let is_done =
+            !self.is_confirming() && self.cursor.push_short(bytes, self.window.room(), agrees);
+        if is_done {
+            self.window.keep(bytes.len());
+        }
+        is_done
+    }
+
+    /// The same where several automata are stepped, or what follows a gap is awake.
+    #[inline(never)]
+    pub(super) fn push_short_all(&mut self, matcher: &Matcher, bytes: &[u8]) -> bool {
         if self.is_confirming() {
             return false;
         }
@@ -245,7 +267,9 @@ impl Near {
         let start = floor(&self.bytes, start);
         let before = lossy(floor(&self.bytes, start.saturating_sub(BEFORE))..start);
         let matched = lossy(start..self.end);
-        let text = before.clone() + &matched + &lossy(self.end..self.bytes.len());
+        // What is behind is there only as far as it was needed to be certain; of a long stretch, its beginning.
+        let after = self.bytes.len().min(self.end + WINDOW - EXCERPT);
+        let text = before.clone() + &matched + &lossy(self.end..after);
         let matched = before.len()..before.len() + matched.len();
         Quote {
             hit,

@@ -7,7 +7,7 @@ use crate::limits::Limits;
 use crate::pack::ChannelRules;
 use crate::stream::Counters;
 use crate::verdict::Source;
-use crate::view::json::{ArgPath, Decoder, Sink};
+use crate::view::json::{ArgPath, Decoder, Sink, is_text};
 use crate::view::path::{is_path_key, normalise};
 use crate::view::piece::Piece;
 
@@ -44,6 +44,20 @@ impl Json {
             value,
             views: Views::new(rules, true),
         }
+    }
+
+    /// The fast path: a short delta inside a string, without an escape or the closing quote, that brings
+    /// nothing special. Says whether it was that; if not, nothing has happened.
+    #[inline]
+    pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
+        let is_plain = self.views.is_none() && self.value.file.is_none();
+        let is_done = is_plain
+            && self.decoder.is_in_text()
+            && self.value.reader.push_short_if(bytes, is_text);
+        if is_done {
+            self.decoder.passed_text(bytes.len());
+        }
+        is_done
     }
 
     pub(super) fn push(&mut self, judge: Judge<'_>, bytes: &[u8]) {

@@ -99,12 +99,13 @@ impl Judge<'_> {
         self.scoped.offer(self.pack, quote, self.found);
     }
 
-    /// Takes what a detector found. It has no text: what is wrong is seldom one place.
+    /// Takes what a detector found, with the text around its end where that is at hand.
     pub(super) fn found_by_detector(
         &mut self,
         rule: RuleId,
         arg: Option<&ArgPath>,
         found: crate::detect::Found,
+        near: Option<Near>,
     ) {
         if !self.is_in_scope(rule, arg) {
             return;
@@ -116,12 +117,14 @@ impl Judge<'_> {
             decided: found.decided.max(found.end),
             arg: self.found.arg_of(arg),
         };
+        let quote = near.map(|near| near.quote(hit, near.match_start()));
+        let (text, matched) = quote.map_or_else(Default::default, |it| (it.text, it.matched));
         self.offer(Quote {
             hit,
             start: Some(found.start),
             file: self.file.clone(),
-            text: Box::default(),
-            matched: 0..0,
+            text,
+            matched,
         });
     }
 
@@ -137,6 +140,9 @@ impl Judge<'_> {
 
     /// Decides what was queued and counted in this call.
     pub(super) fn settle(&mut self) {
+        if self.found.queue.is_empty() && self.found.counting.is_empty() {
+            return;
+        }
         let mut queue = std::mem::take(&mut self.found.queue);
         queue.sort_by_key(|queued| {
             let Match {

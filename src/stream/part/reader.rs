@@ -3,6 +3,7 @@
 use super::haystack::Haystack;
 use super::judge::Judge;
 use super::spans::Spans;
+use crate::matcher::{SHORT, is_short};
 use crate::pack::ViewRules;
 use crate::stream::Counters;
 use crate::view::json::ArgPath;
@@ -32,13 +33,30 @@ impl Reader {
         }
     }
 
+    /// The fast path where only first ends are wanted: see [`Haystack::push_short_if`].
+    #[inline]
+    pub(super) fn push_short_if(
+        &mut self,
+        bytes: &[u8],
+        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
+    ) -> bool {
+        self.spans.is_empty() && self.haystack.push_short_if(bytes, agrees)
+    }
+
     #[inline]
     pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
         let view = judge.view;
-        if !view.patterns.is_empty() {
+        // Where the bytes stand matters only once something is found.
+        let is_short = is_short(piece.bytes);
+        let is_read = view.patterns.is_empty() || is_short && self.haystack.push_short(piece.bytes);
+        if !is_read {
             self.haystack.take(judge, arg, piece);
         }
         for (spans, rules) in self.spans.iter_mut().zip(&view.spans) {
+            let limit = judge.pack.limits().stretch_bytes;
+            if is_short && spans.push_short(rules, piece, limit) {
+                continue;
+            }
             if matches!(piece.place, Place::StandIn { .. }) {
                 spans.flush(rules);
             }

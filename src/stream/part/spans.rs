@@ -12,32 +12,37 @@ use regex_automata::Input;
 use super::condition::{Book, Match, Position};
 use super::haystack::Near;
 use super::judge::Judge;
-use crate::matcher::{Cursor, Matcher};
+use crate::matcher::{Cursor, Matcher, SHORT};
 use crate::pack::{Extent, Role, SpanPattern, SpanRules};
 use crate::stream::Counters;
+use crate::stream::window::Window;
 use crate::verdict::Hit;
 use crate::view::json::ArgPath;
 use crate::view::piece::{Held, Piece};
 
-/// Bytes kept before a stretch, for what looks back at it and for excerpts.
+/// Bytes before a stretch that are looked back at, and shown in excerpts.
 const BEFORE: usize = 64;
 
 /// A haystack that is being read for whole matches.
 #[derive(Debug)]
 pub(super) struct Spans {
     cursor: Cursor,
-    /// The last bytes before the stretch.
-    before: Vec<u8>,
-    /// Whether those are all there are.
-    is_whole: bool,
+    before: Behind,
     /// The stretch.
     held: Held,
     /// Patterns reported in it, sorted.
     reported: Vec<u32>,
-    /// Where it begins, in lines and characters of the haystack.
+    book: Book,
+}
+
+/// The haystack before the stretch.
+#[derive(Debug, Default)]
+struct Behind {
+    /// Its last bytes.
+    window: Window,
+    /// Its lines, but for the last one, and its characters.
     lines: u64,
     chars: u64,
-    book: Book,
 }
 
 /// A place in the part where a stretch may end.
@@ -52,12 +57,9 @@ impl Spans {
     pub(super) fn new(rules: &SpanRules) -> Spans {
         Spans {
             cursor: rules.matcher.start(),
-            before: Vec::new(),
-            is_whole: true,
+            before: Behind::default(),
             held: Held::default(),
             reported: Vec::new(),
-            lines: 0,
-            chars: 0,
             book: Book::default(),
         }
     }
@@ -65,10 +67,8 @@ impl Spans {
     pub(super) fn restart(&mut self, rules: &SpanRules) {
         rules.matcher.restart(&mut self.cursor);
         self.before.clear();
-        self.is_whole = true;
         self.held.clear();
         self.reported.clear();
-        (self.lines, self.chars) = (0, 0);
         self.book.clear();
     }
 
@@ -82,6 +82,28 @@ impl Spans {
         counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
     }
 
+    /// The fast path: a short delta that brings nothing special. Says whether it was that; if not, nothing
+    /// has happened.
+    #[inline]
+    pub(super) fn push_short(&mut self, rules: &SpanRules, piece: Piece<'_>, limit: usize) -> bool {
+        let len = piece.bytes.len();
+        let has_room = self.held.bytes().len() + len < limit;
+        if !has_room || !self.has_nothing_to_settle() {
+            return false;
+        }
+        let Some((padded, quiet)) = rules.matcher.push_marked(&mut self.cursor, piece.bytes) else {
+            return false;
+        };
+        if quiet > 0 {
+            self.forget();
+            self.before.push_short(padded, quiet);
+        }
+        if quiet < len {
+            self.held.push(piece.slice(quiet..len));
+        }
+        true
+    }
+
     /// Reads a piece.
     pub(super) fn take(
         &mut self,
@@ -91,42 +113,74 @@ impl Spans {
         piece: Piece<'_>,
     ) {
         let limit = judge.pack.limits().stretch_bytes;
-        // Of the piece: where the stretch begins, and where the last place is that one may end.
-        let mut from = 0;
-        let mut quiet = 0;
-        for at in 0..piece.bytes.len() {
-            let Spans {
-                cursor, reported, ..
-            } = self;
-            rules.matcher.push(cursor, &piece.bytes[at..=at], |event| {
-                if let Err(place) = reported.binary_search(&event.pattern) {
-                    reported.insert(place, event.pattern);
+        // Of the piece: where what is not behind us begins, and where the last place is that a stretch may
+        // end. What is held stands before the piece, so it is behind us as soon as there is such a place.
+        let (mut from, mut quiet) = (0, 0);
+        let mut at = 0;
+        while at < piece.bytes.len() {
+            let held = if quiet > from {
+                0
+            } else {
+                self.held.bytes().len()
+            };
+            if self.has_nothing_to_settle() {
+                let room = limit.saturating_sub(held + at - quiet + 1);
+                let end = piece.bytes.len().min(at + room);
+                let run = rules.matcher.run(&mut self.cursor, &piece.bytes[at..end]);
+                if run.quiet > 0 {
+                    quiet = at + run.quiet;
                 }
-            });
-            let is_quiet = rules.matcher.is_quiet(&self.cursor);
-            let is_full = !is_quiet && self.held.bytes().len() + (at + 1 - quiet) >= limit;
-            if is_full {
-                judge.found.counters.cut_matches += 1;
-                rules.matcher.restart(&mut self.cursor);
+                at += run.stepped;
+                if run.stepped > 0 {
+                    continue;
+                }
             }
-            if !is_quiet && !is_full {
+            let is_full = self.step(
+                rules,
+                piece.bytes[at],
+                limit.saturating_sub(held + at - quiet),
+            );
+            judge.found.counters.cut_matches += u64::from(is_full);
+            at += 1;
+            if !is_full && !rules.matcher.is_quiet(&self.cursor) {
                 continue;
             }
-            if self.reported.is_empty() && !self.book.is_waiting() {
-                quiet = at + 1;
+            if self.has_nothing_to_settle() {
+                quiet = at;
                 continue;
             }
             self.pass(piece.slice(from..quiet));
-            self.held.push(piece.slice(quiet..at + 1));
+            self.held.push(piece.slice(quiet..at));
             let here = Here {
-                end: piece.end(at),
-                decided: piece.decided(at),
+                end: piece.end(at - 1),
+                decided: piece.decided(at - 1),
             };
             self.settle(rules, judge, arg, here);
-            (from, quiet) = (at + 1, at + 1);
+            (from, quiet) = (at, at);
         }
         self.pass(piece.slice(from..quiet));
         self.held.push(piece.slice(quiet..piece.bytes.len()));
+    }
+
+    fn has_nothing_to_settle(&self) -> bool {
+        self.reported.is_empty() && !self.book.is_waiting()
+    }
+
+    /// Steps a byte; says whether a match in progress has become as long as may be, so that it is cut here.
+    fn step(&mut self, rules: &SpanRules, byte: u8, room: usize) -> bool {
+        let Spans {
+            cursor, reported, ..
+        } = self;
+        rules.matcher.push(cursor, &[byte], |event| {
+            if let Err(place) = reported.binary_search(&event.pattern) {
+                reported.insert(place, event.pattern);
+            }
+        });
+        let is_full = room <= 1 && !rules.matcher.is_quiet(cursor);
+        if is_full {
+            rules.matcher.restart(cursor);
+        }
+        is_full
     }
 
     /// What is pending cannot be completed: other bytes follow.
@@ -161,29 +215,23 @@ impl Spans {
         let here = Here { end, decided };
         self.settle(rules, judge, arg, here);
         let book = std::mem::take(&mut self.book);
-        book.end(self.chars, judge, decided);
+        book.end(self.before.chars, judge, decided);
     }
 
     /// Nothing that was reported lies in these bytes, nor in the stretch: both are behind us.
     fn pass(&mut self, piece: Piece<'_>) {
-        if piece.bytes.is_empty() {
-            return;
+        if !piece.bytes.is_empty() {
+            self.forget();
+            self.before.push(piece.bytes);
         }
-        self.held.push(piece);
-        self.forget();
     }
 
     /// The stretch is over: what follows begins a new one.
     fn forget(&mut self) {
-        let bytes = self.held.bytes();
-        self.lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
-        self.chars += chars(bytes);
-        let tail = &bytes[bytes.len().saturating_sub(BEFORE)..];
-        let keep = (BEFORE - tail.len()).min(self.before.len());
-        self.is_whole &= tail.len() == bytes.len() && keep == self.before.len();
-        self.before.drain(..self.before.len() - keep);
-        self.before.extend_from_slice(tail);
-        self.held.clear();
+        if !self.held.is_empty() {
+            self.before.push(self.held.bytes());
+            self.held.clear();
+        }
     }
 
     /// The stretch ends here: finds its matches, and decides what waits for a place behind it.
@@ -205,52 +253,54 @@ impl Spans {
         self.forget();
         let place = Position {
             offset: here.end,
-            line: self.lines,
-            char: self.chars,
+            line: self.before.lines,
+            char: self.before.chars,
         };
         self.book.pass(place, judge, here.decided);
     }
 
     /// The matches of the stretch, of those patterns.
     fn search(&self, rules: &SpanRules, reported: &[u32], here: Here) -> Vec<Match> {
-        let text = [&self.before, self.held.bytes()].concat();
+        let (before, _) = self.before.last();
+        let text = [before, self.held.bytes()].concat();
         let mut found = Vec::new();
         for &pattern in reported {
             let written = &rules.patterns[pattern as usize];
-            for range in matches(written, &text, self.before.len()) {
+            for range in matches(written, &text, before.len()) {
+                let range = range.start - before.len()..range.end - before.len();
                 found.push(self.place(pattern, range, here));
             }
         }
         found
     }
 
-    /// Where a match stands; `range` is in the text with what stands before it.
+    /// Where a match stands; `range` is in the stretch.
     fn place(&self, pattern: u32, range: Range<usize>, here: Here) -> Match {
-        let (from, to) = (
-            range.start - self.before.len(),
-            range.end - self.before.len(),
-        );
         let place = |index: usize| {
             self.held
                 .piece_at(index)
                 .expect("a match is made of bytes of the stretch")
         };
         let text = self.held.bytes();
-        let line =
-            |upto: usize| self.lines + memchr::memchr_iter(b'\n', &text[..upto]).count() as u64;
+        let Behind {
+            lines: behind_lines,
+            chars: behind_chars,
+            ..
+        } = self.before;
+        let line = |upto: usize| behind_lines + lines(&text[..upto]);
         Match {
             pattern,
             start: Position {
-                offset: place(from).start(0),
-                line: line(from),
-                char: self.chars + chars(&text[..from]),
+                offset: place(range.start).start(0),
+                line: line(range.start),
+                char: behind_chars + chars(&text[..range.start]),
             },
             end: Position {
-                offset: place(to - 1).end(0),
-                line: line(to - 1),
-                char: self.chars + chars(&text[..to]),
+                offset: place(range.end - 1).end(0),
+                line: line(range.end - 1),
+                char: behind_chars + chars(&text[..range.end]),
             },
-            text: from..to,
+            text: range,
             decided: here.decided,
         }
     }
@@ -289,7 +339,8 @@ impl Spans {
             decided: known.decided,
             arg: judge.found.arg_of(arg),
         };
-        let near = Near::around(&self.before, self.held.bytes(), &known.text, self.is_whole);
+        let (before, is_whole) = self.before.last();
+        let near = Near::around(before, self.held.bytes(), &known.text, is_whole);
         let mut quote = near.quote(hit, near.match_start());
         quote.start = Some(known.start.offset);
         quote.file = judge.file.clone();
@@ -301,6 +352,38 @@ impl Spans {
             judge.queue(role, known, quote);
         }
     }
+}
+
+impl Behind {
+    fn clear(&mut self) {
+        self.window.clear();
+        (self.lines, self.chars) = (0, 0);
+    }
+
+    /// The bytes that are looked back at, and whether they are all there are.
+    fn last(&self) -> (&[u8], bool) {
+        self.window.last(BEFORE)
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.lines += lines(bytes);
+        self.chars += chars(bytes);
+        self.window.push(bytes);
+    }
+
+    /// Appends the first `len` bytes, at least one, all of them ASCII.
+    #[inline(always)]
+    fn push_short(&mut self, padded: [u8; SHORT], len: usize) {
+        let kept = u128::from_le_bytes(padded) << (8 * (SHORT - len));
+        self.lines += lines(&kept.to_le_bytes());
+        self.chars += len as u64;
+        self.window.push_short(padded, len);
+    }
+}
+
+/// Number of line feeds.
+fn lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
 /// Number of characters that begin in these bytes, a byte of no character being one.

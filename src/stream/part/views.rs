@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use super::judge::Judge;
 use super::reader::Reader;
+#[cfg(feature = "ast")]
+use super::trees::Trees;
 use super::watch::Watch;
 use crate::pack::{ChannelRules, Source, ViewRules};
 use crate::stream::Counters;
@@ -30,8 +32,15 @@ pub(super) struct Views {
     edits: Option<Edits>,
     shell: Option<Shell>,
     code: Code,
+    /// Where rules look for shapes of code.
+    #[cfg(feature = "ast")]
+    trees: Option<Trees>,
     /// The file that an edit is of, where the text says so.
     file: Option<Arc<str>>,
+    /// The argument that the last command is of: of a list of words, the list.
+    command: Option<ArgPath>,
+    /// Whether a value began of which no byte has come.
+    is_fresh: bool,
 }
 
 /// What reads for one sight.
@@ -54,7 +63,15 @@ impl Views {
         let watches: Box<[Watch]> = watches
             .filter_map(|watched| Watch::new(watched, is_tool_input))
             .collect();
-        if rules.views.is_empty() && watches.is_empty() {
+        #[cfg(feature = "ast")]
+        let shapes = rules.shapes.as_ref();
+        #[cfg(feature = "ast")]
+        let trees = shapes.map(|_| Trees::new(Source::of_code(is_tool_input)));
+        #[cfg(feature = "ast")]
+        let has_trees = trees.is_some();
+        #[cfg(not(feature = "ast"))]
+        let has_trees = false;
+        if rules.views.is_empty() && watches.is_empty() && !has_trees {
             return None;
         }
         Some(Box::new(Views {
@@ -70,7 +87,11 @@ impl Views {
                 .wants(Source::Shell, is_tool_input)
                 .then(|| Shell::new(ShellLimits::default())),
             code: Code::default(),
+            #[cfg(feature = "ast")]
+            trees,
             file: None,
+            command: None,
+            is_fresh: false,
         }))
     }
 
@@ -78,6 +99,7 @@ impl Views {
     pub(super) fn open(&mut self, arg: &ArgPath) {
         self.edits.iter_mut().for_each(|edits| edits.open(arg));
         self.shell.iter_mut().for_each(|shell| shell.open(arg));
+        self.is_fresh = self.shell.is_some();
     }
 
     /// Reads a piece of the text or of the value.
@@ -93,8 +115,36 @@ impl Views {
             judge,
             |markdown, sink| markdown.take(piece, sink),
             |edits, sink| edits.take(piece, sink),
+            |_, _| (),
+        );
+        if !piece.bytes.is_empty() {
+            self.enter(judge, arg, piece.decided(0));
+        }
+        self.pass(
+            judge,
+            |_, _| (),
+            |_, _| (),
             |shell, sink| shell.take(piece, sink),
         );
+    }
+
+    /// At the first byte of a value, or its end: the last command is over, and what follows is of this argument.
+    fn enter(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, now: u64) {
+        if !std::mem::take(&mut self.is_fresh) {
+            return;
+        }
+        self.pass(
+            judge,
+            |_, _| (),
+            |_, _| (),
+            |shell, sink| shell.arrive(now, sink),
+        );
+        if let Some(is_word) = self.shell.as_ref().and_then(Shell::reads) {
+            self.command = arg.cloned();
+            if let (Some(list), true) = (&mut self.command, is_word) {
+                list.pop();
+            }
+        }
     }
 
     /// The text or the value ends at `end`.
@@ -116,6 +166,13 @@ impl Views {
             judge,
             |markdown, sink| markdown.cut(end, decided, sink),
             |edits, sink| edits.close(end, decided, sink),
+            |_, _| (),
+        );
+        self.enter(judge, arg, decided.max(end));
+        self.pass(
+            judge,
+            |_, _| (),
+            |_, _| (),
             |shell, sink| shell.close(end, decided, sink),
         );
     }
@@ -134,7 +191,11 @@ impl Views {
             .for_each(|watch| watch.finish(judge, None, end));
         let rules = judge.rules;
         for (reader, view) in self.readers.iter_mut().zip(&rules.views) {
-            reader.finish(view, judge, None, reader.end, end);
+            let arg = match view.sight.source {
+                Some(Source::Shell) => self.command.as_ref(),
+                _ => None,
+            };
+            reader.finish(view, judge, arg, reader.end, end);
         }
         judge.view = &rules.raw;
     }
@@ -198,7 +259,10 @@ impl Views {
         let mut sink = Split {
             readers: &mut self.readers,
             watches: &mut self.watches,
+            #[cfg(feature = "ast")]
+            trees: &mut self.trees,
             file: &mut self.file,
+            arg: None,
             source: Source::Markdown,
             judge,
         };
@@ -227,6 +291,7 @@ impl Views {
         }
         if let Some(view) = &mut self.shell {
             sink.source = Source::Shell;
+            sink.arg = self.command.as_ref();
             shell(view, &mut sink);
         }
         judge.view = raw;
@@ -293,7 +358,11 @@ impl Sighted {
 struct Split<'v, 'j> {
     readers: &'v mut [Sighted],
     watches: &'v mut [Watch],
+    #[cfg(feature = "ast")]
+    trees: &'v mut Option<Trees>,
     file: &'v mut Option<Arc<str>>,
+    /// The argument that it stands in, where it is one.
+    arg: Option<&'v ArgPath>,
     source: Source,
     judge: &'v mut Judge<'j>,
 }
@@ -309,6 +378,16 @@ impl<'j> Split<'_, 'j> {
 }
 
 impl Split<'_, '_> {
+    /// Does something with the trees, if they read behind this view.
+    #[cfg(feature = "ast")]
+    fn with_trees(&mut self, on: impl FnOnce(&mut Trees, &mut Judge<'_>)) {
+        let source = self.source;
+        let trees = self.trees.as_mut();
+        if let Some(trees) = trees.filter(|trees| trees.source() == source) {
+            on(trees, self.judge);
+        }
+    }
+
     fn each_watch(&mut self, mut on: impl FnMut(&mut Watch, &mut Judge<'_>)) {
         let source = Some(self.source);
         for watch in self
@@ -323,34 +402,47 @@ impl Split<'_, '_> {
 
 impl Sink for Split<'_, '_> {
     fn turn(&mut self, tag: Tag, _at: u64, decided: u64) {
+        #[cfg(feature = "ast")]
+        self.with_trees(|trees, judge| trees.turn(tag, judge, decided));
+        let arg = self.arg;
         self.each_watch(|watch, judge| watch.turn(tag, judge, decided));
         self.each(|reader, view, judge| {
             reader.sees = view.sight.sees(tag);
             if !reader.sees {
                 let end = reader.end;
-                reader.finish(view, judge, None, end, decided.max(end));
+                reader.finish(view, judge, arg, end, decided.max(end));
             }
         });
     }
 
     fn take(&mut self, piece: Piece<'_>) {
-        self.each(|reader, view, judge| reader.take(view, judge, None, piece));
+        #[cfg(feature = "ast")]
+        self.with_trees(|trees, judge| trees.take(judge, piece));
+        let arg = self.arg;
+        self.each(|reader, view, judge| reader.take(view, judge, arg, piece));
         self.each_watch(|watch, judge| watch.take(judge, None, piece));
     }
 
     fn cut(&mut self, end: u64, decided: u64) {
+        #[cfg(feature = "ast")]
+        self.with_trees(|trees, judge| trees.cut(judge, decided.max(end)));
+        let arg = self.arg;
         self.each_watch(|watch, judge| watch.cut(judge, None, decided.max(end)));
         self.each(|reader, view, judge| {
             let last = reader.end.min(end);
-            reader.finish(view, judge, None, last, decided.max(end));
+            reader.finish(view, judge, arg, last, decided.max(end));
         });
     }
 
-    fn file(&mut self, path: &str, _decided: u64) {
+    fn file(&mut self, path: &str, decided: u64) {
         let path = normalise(path, self.judge.pack.root());
         let file = (!path.is_empty()).then(|| Arc::from(path.as_str()));
         self.file.clone_from(&file);
         self.judge.file = file;
+        #[cfg(feature = "ast")]
+        self.with_trees(|trees, judge| trees.file(&path, judge, decided));
+        #[cfg(not(feature = "ast"))]
+        let _ = decided;
     }
 }
 

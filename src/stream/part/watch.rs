@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::judge::Judge;
+use super::trail::Trail;
+use crate::detect::alike::{Alike, AlikeLimits};
 use crate::detect::cycle::Cycle;
 use crate::detect::leak::{Leak, LeakLimits};
 use crate::detect::script::Script;
@@ -20,6 +22,7 @@ pub(super) struct Watch {
     /// The view that it reads behind; none: values as they are.
     pub(super) source: Option<Source>,
     machine: Machine,
+    trail: Trail,
     /// Whether what comes now is read.
     reads: bool,
     /// The language of what comes now.
@@ -29,6 +32,7 @@ pub(super) struct Watch {
 #[derive(Debug)]
 enum Machine {
     Repetition(Box<Cycle>),
+    Alike(Box<Alike>),
     Leak(Box<Leak>),
     Script(Box<Script>),
     Names(Arc<KnownNames>, Box<UnknownName>),
@@ -39,18 +43,20 @@ impl Watch {
     pub(super) fn new(watched: &Watched, is_tool_input: bool) -> Option<Watch> {
         let machine = match &watched.what {
             What::Repetition(limits) => Machine::Repetition(Box::new(Cycle::new(*limits))),
+            What::Alike => Machine::Alike(Box::new(Alike::new(AlikeLimits::default()))),
             What::Leak => Machine::Leak(Box::new(Leak::new(LeakLimits::default()))),
             What::Script(limits) => Machine::Script(Box::new(Script::new(*limits))),
             What::UnknownName(known) => {
                 let names = UnknownName::new(Arc::clone(known), None);
                 Machine::Names(Arc::clone(known), Box::new(names))
             }
-            What::Limit(_) | What::DoomLoop(_) => return None,
+            What::Limit(_) | What::DoomLoop(_) | What::Turns(_) => return None,
         };
         let mut watch = Watch {
             rule: watched.rule,
             source: watched.what.source(is_tool_input),
             machine,
+            trail: Trail::default(),
             reads: true,
             language: None,
         };
@@ -73,18 +79,27 @@ impl Watch {
                 if reads != self.reads || tag.language != self.language {
                     self.finish(judge, None, decided);
                     (self.reads, self.language) = (reads, tag.language);
-                    self.renew();
+                    self.renew(judge);
                 }
             }
-            Machine::Repetition(_) | Machine::Leak(_) => {}
+            Machine::Repetition(_) | Machine::Alike(_) | Machine::Leak(_) => {}
         }
     }
 
     pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
         if self.reads {
-            let rule = self.rule;
-            let on = &mut |found| judge.found_by_detector(rule, arg, found);
-            self.machine.detector().push(piece, on);
+            let Watch {
+                rule,
+                machine,
+                trail,
+                ..
+            } = self;
+            trail.begin(&piece);
+            machine.detector().push(piece, &mut |found| {
+                let near = trail.near(found, piece.bytes);
+                judge.found_by_detector(*rule, arg, found, Some(near));
+            });
+            trail.end(&piece);
         }
     }
 
@@ -92,29 +107,39 @@ impl Watch {
     pub(super) fn cut(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, decided: u64) {
         if self.source.is_none() || matches!(self.machine, Machine::Names(..)) {
             self.finish(judge, arg, decided);
-            self.renew();
+            self.renew(judge);
+            self.trail.clear();
         }
     }
 
     /// The text ends.
     pub(super) fn finish(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, decided: u64) {
         if self.reads {
-            let rule = self.rule;
-            let on = &mut |found: Found| judge.found_by_detector(rule, arg, found);
-            self.machine.detector().finish(decided, on);
+            let Watch {
+                rule,
+                machine,
+                trail,
+                ..
+            } = self;
+            machine.detector().finish(decided, &mut |found: Found| {
+                let near = trail.near(found, &[]);
+                judge.found_by_detector(*rule, arg, found, Some(near));
+            });
         }
     }
 
     /// What was declared in one stretch of code means nothing in another.
-    fn renew(&mut self) {
+    fn renew(&mut self, judge: &Judge<'_>) {
         if let Machine::Names(known, names) = &mut self.machine {
-            **names = UnknownName::new(Arc::clone(known), self.language);
+            let known = Arc::clone(known);
+            **names = UnknownName::new(known, self.language).besides(judge.found.known.clone());
         }
     }
 
     fn code(&mut self, is_code: bool) {
         match &mut self.machine {
             Machine::Repetition(cycle) => cycle.code(is_code),
+            Machine::Alike(alike) => alike.code(is_code),
             Machine::Leak(leak) => leak.code(is_code),
             Machine::Script(_) | Machine::Names(..) => {}
         }
@@ -125,6 +150,7 @@ impl Machine {
     fn detector(&mut self) -> &mut dyn Detector {
         match self {
             Machine::Repetition(cycle) => &mut **cycle,
+            Machine::Alike(alike) => &mut **alike,
             Machine::Leak(leak) => &mut **leak,
             Machine::Script(script) => &mut **script,
             Machine::Names(_, names) => &mut **names,

@@ -368,3 +368,20 @@ fn a_match_longer_than_the_limit_is_cut_and_counted() {
     assert!(stream.counters().cut_matches > 0);
     assert!(stream.releasable(PART) >= 32, "what is held is bounded");
 }
+
+#[test]
+fn where_long_matches_are_cut_does_not_depend_on_deltas() {
+    let mut random = Random::new(0x5EED);
+    for _ in 0..scale(400) {
+        let mut secret = rule(Condition::any(vec![Pattern::regex("a[abc]*d")]));
+        secret.action = Action::Redact;
+        let limits = Limits {
+            stretch_bytes: 2 + random.below(12),
+            ..Limits::default()
+        };
+        let pack = Pack::builder().rule(secret).limits(limits).build().unwrap();
+        let text: Vec<u8> = (0..60).map(|_| b"aaabcd \n"[random.below(8)]).collect();
+        read_all_cuts(&pack, Channel::Text, &text, &mut random);
+        read_all_cuts(&pack, Channel::ToolInput, &text, &mut random);
+    }
+}

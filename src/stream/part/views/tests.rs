@@ -124,6 +124,24 @@ fn commands_are_seen_through_quotes_and_words_are_not_commands() {
 }
 
 #[test]
+fn commands_are_those_of_the_arguments_that_a_rule_names() {
+    let shell = |arg: &str| {
+        let condition = "match.any = [{ regex = '^rm -rf', region = 'shell' }]";
+        pack("tool-input", condition, &format!("args = ['{arg}']"))
+    };
+    let one = r#"{"command":"rm -rf a; ls","script":"ls"}"#;
+    check(&shell("command"), Channel::ToolInput, one, &["rm -rf"]);
+    check(&shell("script"), Channel::ToolInput, one, &[]);
+    // The command of a list is over when another value begins: it stays one of the list.
+    let words = r#"{"command":["rm","-rf","a"],"script":"ls","x":1}"#;
+    check(&shell("command"), Channel::ToolInput, words, &["rm -rf"]);
+    check(&shell("script"), Channel::ToolInput, words, &[]);
+    let last = r#"{"script":"ls","command":["rm","-rf"]}"#;
+    check(&shell("command"), Channel::ToolInput, last, &["rm -rf"]);
+    check(&shell("script"), Channel::ToolInput, last, &[]);
+}
+
+#[test]
 fn folds_are_not_told_apart_and_offsets_are_those_of_what_was_delivered() {
     let text = "please RM\u{200b} -rf it";
     let folded = pack(
@@ -296,4 +314,169 @@ fn the_same_call_again_and_again_is_a_loop() {
         hits.push(session.decisions().len());
     }
     assert_eq!(hits, [0, 0, 1]);
+}
+
+#[test]
+fn hits_of_detectors_say_where_the_garbage_begins_and_quote_it() {
+    let (head, unit) = ("Here is the plan, once. ", "again and again we go round. ");
+    for (condition, text, start, quoted) in [
+        (
+            "match.repetition = { unit-chars = [5, 60], times = 4 }",
+            format!("{head}{}", unit.repeat(12)),
+            // The full stop and the blank before the first round repeat, too; one round is worth keeping.
+            head.len() - 2 + unit.len(),
+            "again and again",
+        ),
+        (
+            "match.leak = true",
+            "so <|im_start|>assistant".to_owned(),
+            3,
+            "<|im_start|>",
+        ),
+        (
+            "match.unknown-name = {}",
+            "```python\nimport numpyy\n```\n".to_owned(),
+            17,
+            "numpyy",
+        ),
+        (
+            "match.script = { expect = ['en'] }",
+            "\u{44d}\u{442}\u{43e} ".repeat(40),
+            0,
+            "\u{44d}\u{442}\u{43e}",
+        ),
+    ] {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['text']\n{condition}\nexamples.match = ['x']"
+        ));
+        let whole = read(&pack, Channel::Text, text.as_bytes(), &[]);
+        assert_eq!(whole.len(), 1, "{condition}");
+        assert!(whole[0].0.contains(quoted), "{condition}: {:?}", whole[0]);
+        for size in [1, 3, 50] {
+            let cuts: Vec<usize> = (1..text.len()).filter(|at| at % size == 0).collect();
+            let came = read(&pack, Channel::Text, text.as_bytes(), &cuts);
+            assert_eq!(came, whole, "{condition} in pieces of {size}");
+        }
+        let mut stream = pack.stream();
+        let mut hits = stream.push(PART, text.as_bytes()).to_vec();
+        hits.extend_from_slice(&stream.finish());
+        assert_eq!(stream.start(&hits[0]), Some(start as u64), "{condition}");
+    }
+}
+
+#[test]
+fn what_is_said_again_in_other_words_is_found_where_a_rule_asks() {
+    let lines: String = (0..14)
+        .map(|n| {
+            format!("Let me check the file number {n} and then decide what to do with all of it.\n")
+        })
+        .collect();
+    for (near, hits) in [("false", 0), ("true", 1)] {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.repetition = {{ near = {near} }}"
+        ));
+        let whole = read(&pack, Channel::Text, lines.as_bytes(), &[]);
+        assert_eq!(whole.len(), hits, "near = {near}: {whole:?}");
+        for cut in (1..lines.len()).step_by(17) {
+            assert_eq!(read(&pack, Channel::Text, lines.as_bytes(), &[cut]), whole);
+        }
+    }
+}
+
+#[test]
+fn replies_that_say_the_same_in_a_row_are_found_over_a_restored_session() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text', 'reasoning']\nmatch.repetition = { turns = 3 }",
+    );
+    let reply = |session: &mut Session, channel: Channel, text: &str| {
+        session.begin_turn();
+        let mut stream = session.stream();
+        stream.open(PART, channel);
+        let _ = session.push(&mut stream, PART, text.as_bytes());
+        let _ = session.finish(&mut stream);
+        session.decisions().len()
+    };
+    let same = |n: u32| {
+        format!(
+            "I will look at the failing test in step {n} and read the log, then change the code that \
+             opens the file, run the suite once more, and report what came of it to you."
+        )
+    };
+    let other = "Nothing of the kind was said before: the parser had a fault in its second table, which \
+                 is mended, and the release notes name it under the fixes of this week for all users.";
+    let mut session = pack.session();
+    for (channel, text) in [
+        (Channel::Text, same(0).as_str()),
+        (Channel::Text, &same(1)),
+        (Channel::Reasoning, other),
+    ] {
+        assert_eq!(reply(&mut session, channel, text), 0);
+    }
+    let (mut restored, lost) = pack.restore(&session.snapshot());
+    assert!(lost.is_empty());
+    assert_eq!(reply(&mut restored, Channel::Text, &same(2)), 1);
+    assert_eq!(reply(&mut session, Channel::Text, other), 0);
+    assert_eq!(reply(&mut session, Channel::Text, &same(3)), 0);
+}
+
+#[test]
+fn names_that_the_host_knows_are_known() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.unknown-name = {}\nexamples.match = ['x']",
+    );
+    let text = "```rust\nuse my_crate::x;\nuse other_crate::y;\n```\n";
+    for (names, hits) in [
+        (&[][..], 1),
+        (&["my-crate"], 1),
+        (&["My_Crate", "other_crate"], 0),
+    ] {
+        let mut stream = pack.stream();
+        stream.know(names.iter().copied());
+        let mut found = stream.push(PART, text.as_bytes()).len();
+        found += stream.finish().len();
+        assert_eq!(found, hits, "{names:?}");
+    }
+}
+
+#[test]
+fn a_capture_that_looks_random_is_judged_by_its_alphabet() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = 'key=(\\S+)' }]\n\
+         match.capture = { random = true }\nexamples.match = ['key=0f1e2d3c4b5a69788796a5b4c3d2e1f0']"
+            .replace("\\\\", "\\")
+            .as_str(),
+    );
+    for (text, hits) in [
+        ("key=0f1e2d3c4b5a69788796a5b4c3d2e1f0 ", 1),
+        ("key=q9Zr7Lx2Vb5Nw8KtYcPd ", 1),
+        ("key=00000000000000001111111111111111 ", 0),
+        ("key=aaaaaaaabbbbbbbbccccccccdddddddd ", 0),
+        ("key=your_key_goes_here_please ", 0),
+        ("key=q9Zr7Lx ", 0),
+    ] {
+        let found = read(&pack, Channel::Text, text.as_bytes(), &[]);
+        assert_eq!(found.len(), hits, "{text}: {found:?}");
+    }
+}
+
+/// Gigabytes of text that no rule hits, without reading them: the part says that they were delivered.
+#[test]
+fn g108_places_of_hits_views_and_matches_pass_32_bits() {
+    let before = (1 << 32) - 3;
+    for (more, message) in [("", "first ends"), ("match.count = 2", "whole matches")] {
+        let pack = pack("text", "match.any = [{ literal = 'rm x' }]", more);
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::Text);
+        stream.parts[0].delivered = before;
+        let mut hits = Vec::new();
+        for byte in b"rm x rm x." {
+            hits.extend_from_slice(&stream.push(PART, &[*byte]));
+        }
+        hits.extend_from_slice(&stream.finish());
+        let end = before + if more.is_empty() { 4 } else { 9 };
+        assert_eq!(hits.len(), 1, "{message}");
+        assert_eq!(hits[0].end, end, "{message}");
+        assert_eq!(stream.matched(&hits[0]), "rm x", "{message}");
+        assert_eq!(stream.delivered(PART), before + 10, "{message}");
+    }
 }
