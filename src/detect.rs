@@ -45,14 +45,15 @@ pub(crate) trait Detector {
 
 /// Where in the part the last bytes of a haystack begin, found by their index in the haystack.
 #[derive(Clone, Debug, Default)]
-struct Places {
+pub(crate) struct Places {
     /// From that index on, bytes stand one after the other from that offset on.
     marks: VecDeque<(u64, u64)>,
     next: u64,
 }
 
 impl Places {
-    fn push(&mut self, piece: &Piece<'_>) {
+    /// The bytes of the piece follow.
+    pub(crate) fn push(&mut self, piece: &Piece<'_>) {
         match piece.place {
             Place::Verbatim(at) | Place::Late(at) => {
                 self.mark(at);
@@ -75,14 +76,29 @@ impl Places {
     }
 
     /// Where the byte with that index begins.
-    fn start(&self, index: u64) -> u64 {
+    pub(crate) fn start(&self, index: u64) -> u64 {
         let after = self.marks.partition_point(|mark| mark.0 <= index);
         let (from, at) = self.marks[after.saturating_sub(1)];
         at + index.saturating_sub(from)
     }
 
+    /// Number of bytes of the haystack that have come.
+    pub(crate) fn len(&self) -> u64 {
+        self.next
+    }
+
+    /// Number of bytes of the haystack that stand before that place of the part, as far as is remembered: the
+    /// last such bytes, where text did not come in the order of its places.
+    pub(crate) fn before(&self, place: u64) -> u64 {
+        let ends = self.marks.iter().skip(1).map(|mark| mark.0);
+        let ends: Vec<u64> = ends.chain([self.next]).collect();
+        let mut marks = self.marks.iter().zip(ends).rev();
+        let before = marks.find(|((_, at), _)| *at < place);
+        before.map_or(0, |(&(from, at), end)| (from + (place - at)).min(end))
+    }
+
     /// Forgets the bytes before that index.
-    fn forget(&mut self, before: u64) {
+    pub(crate) fn forget(&mut self, before: u64) {
         while self.marks.get(1).is_some_and(|mark| mark.0 <= before) {
             self.marks.pop_front();
         }

@@ -54,7 +54,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Estimates tokens. `now` is any clock that does not go back.
+    /// Estimates tokens until the host [counts](Self::counted) them. `now` is any clock that does not go back.
     pub(crate) fn new(bounds: Bounds, now: Duration) -> Limit {
         Limit {
             bounds,
@@ -68,12 +68,6 @@ impl Limit {
             end: 0,
             passed: 0,
         }
-    }
-
-    /// Leaves the count of tokens to the host: see [`counted`](Self::counted).
-    pub(crate) fn with_host_count(mut self) -> Limit {
-        self.tokens = None;
-        self
     }
 
     /// A delta has come, before its pieces.
@@ -105,8 +99,9 @@ impl Limit {
         }
     }
 
-    /// The host has counted that many tokens up to here.
+    /// The host has counted that many tokens up to here; from here on nothing is estimated.
     pub(crate) fn counted(&mut self, tokens: u64, passed: &mut dyn FnMut(Bound, Found)) {
+        self.tokens = None;
         if self.bounds.tokens.is_some_and(|most| tokens > most) {
             self.pass(Bound::Tokens, self.here(), passed);
         }

@@ -29,6 +29,11 @@ impl KnownNames {
         KnownNames(names.into_iter().map(folded).collect())
     }
 
+    /// Adds names.
+    pub(crate) fn extend<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
+        self.0.extend(names.into_iter().map(folded));
+    }
+
     fn holds(&self, name: &str) -> bool {
         self.0.contains(&folded(name))
     }
@@ -67,6 +72,8 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct UnknownName {
     known: Arc<KnownNames>,
+    /// More of them.
+    besides: Option<Arc<KnownNames>>,
     kind: Option<Kind>,
     line: Held,
     /// Inside `import (` of Go, or a section of dependencies of a manifest.
@@ -80,11 +87,22 @@ impl UnknownName {
     pub(crate) fn new(known: Arc<KnownNames>, language: Option<Language>) -> UnknownName {
         UnknownName {
             known,
+            besides: None,
             kind: language.and_then(Kind::of),
             line: Held::default(),
             in_block: false,
             own: BTreeSet::new(),
         }
+    }
+
+    fn holds(&self, name: &str) -> bool {
+        let besides = self.besides.as_ref();
+        self.known.holds(name) || besides.is_some_and(|known| known.holds(name))
+    }
+
+    /// These names are known as well.
+    pub(crate) fn besides(self, besides: Option<Arc<KnownNames>>) -> UnknownName {
+        UnknownName { besides, ..self }
     }
 
     fn end_line(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
@@ -198,15 +216,14 @@ impl UnknownName {
             Kind::Python => PYTHON.binary_search(&package).is_ok(),
             Kind::Go => GO.binary_search(&package).is_ok(),
         };
-        let is_known =
-            || self.known.holds(package) || self.known.holds(name) || self.knows_parent(name);
+        let is_known = || self.holds(package) || self.holds(name) || self.knows_parent(name);
         !name.is_empty() && !is_standard && !self.own.contains(name) && !is_known()
     }
 
     /// Whether a path above the name is known: modules of Go are.
     fn knows_parent(&self, name: &str) -> bool {
         name.match_indices('/')
-            .any(|(at, _)| self.known.holds(&name[..at]))
+            .any(|(at, _)| self.holds(&name[..at]))
     }
 
     fn note(&mut self, name: &str) {

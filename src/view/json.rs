@@ -137,7 +137,7 @@ impl ArgPath {
         }
     }
 
-    fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         if self.dropped > 0 {
             self.dropped -= 1;
         } else if let Some(start) = self.starts.pop() {
@@ -175,6 +175,14 @@ pub(crate) struct JsonCounters {
     pub(crate) too_deep: u64,
     /// Values whose path was over its limit.
     pub(crate) path_truncated: u64,
+}
+
+/// Whether none of these bytes ends a string or begins an escape.
+#[inline(always)]
+pub(crate) fn is_text<const LEN: usize>(bytes: &[u8; LEN]) -> bool {
+    // Without a branch for each: so that it becomes two comparisons of a vector.
+    let ends = bytes.iter().filter(|&&byte| byte == b'"' || byte == b'\\');
+    ends.count() == 0
 }
 
 /// The decoder of one part.
@@ -282,6 +290,19 @@ impl Decoder {
             self.offset += used as u64;
             rest = &rest[used..];
         }
+    }
+
+    /// Whether the next bytes are those of a string that is a value, and none is held back.
+    #[inline]
+    pub(crate) fn is_in_text(&self) -> bool {
+        self.state == State::Text && self.held_len == 0
+    }
+
+    /// So many bytes of that string went by outside the decoder, all of which [are text](is_text).
+    #[inline]
+    pub(crate) fn passed_text(&mut self, len: usize) {
+        debug_assert!(self.is_in_text());
+        self.offset += len as u64;
     }
 
     /// Ends the part: what is held back is handed on, an open haystack is closed.

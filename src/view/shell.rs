@@ -241,6 +241,15 @@ impl Shell {
         self.restarts = true;
     }
 
+    /// Whether the value being read holds commands, and whether it is one word of a list of them.
+    pub(crate) fn reads(&self) -> Option<bool> {
+        match self.source {
+            Source::None => None,
+            Source::Text => Some(false),
+            Source::Word => Some(true),
+        }
+    }
+
     /// Takes the next bytes of the value.
     ///
     /// # Complexity
@@ -282,8 +291,8 @@ impl Shell {
         self.commands[0].grammar = Grammar::Text;
     }
 
-    /// The first byte of a value, or its end, has come.
-    fn arrive(&mut self, now: u64, sink: &mut impl Sink) {
+    /// The first byte of a value, or its end, has come: the command of another one is over. Again is nothing.
+    pub(crate) fn arrive(&mut self, now: u64, sink: &mut impl Sink) {
         if std::mem::take(&mut self.restarts) {
             self.end_command(now, sink);
         }

@@ -214,7 +214,7 @@ fn code_text(random: &mut Random) -> Vec<u8> {
 #[test]
 fn generated_code_is_the_same_however_it_is_cut() {
     let mut random = Random::new(2);
-    let (mut cases, mut texts, full) = (0, 0, scale(600_000));
+    let (mut cases, mut texts, full) = (0, 0, scale(1_000_000));
     while cases < full {
         let text = code_text(&mut random);
         for language in LANGUAGES {

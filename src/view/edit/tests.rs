@@ -1001,7 +1001,7 @@ fn leaves(input: &str) -> Vec<Leaf> {
 #[test]
 fn generated_calls_read_as_in_the_model_under_every_cut() {
     let mut cases = 0;
-    let goal = scale(600_000);
+    let goal = scale(750_000);
     let mut seed = 0;
     while cases < goal {
         let mut random = Random::new(seed);

@@ -152,7 +152,7 @@ fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
 fn folded_in_pieces_is_folded_whole() {
     let mut random = Random::new(0xF01D);
     let mut cases = 0u64;
-    while cases < scale(400_000) as u64 {
+    while cases < scale(1_000_000) as u64 {
         let text = text(&mut random);
         for folds in all_folds() {
             let whole = folded(folds, &text, &[]);

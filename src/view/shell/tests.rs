@@ -493,8 +493,13 @@ impl Model<'_> {
             let (text, used) = match (rest[0], rest.get(1)) {
                 (b'\\', Some(b'n')) => one(b'\n'),
                 (b'\\', Some(b't')) => one(b'\t'),
-                (b'\\', Some(&byte @ (b'\\' | b'\'' | b'"'))) => one(byte),
-                (b'\\', Some(b'e')) => one(0x1B),
+                (b'\\', Some(b'r')) => one(b'\r'),
+                (b'\\', Some(b'a')) => one(0x07),
+                (b'\\', Some(b'b')) => one(0x08),
+                (b'\\', Some(b'f')) => one(0x0C),
+                (b'\\', Some(b'v')) => one(0x0B),
+                (b'\\', Some(&byte @ (b'\\' | b'\'' | b'"' | b'?'))) => one(byte),
+                (b'\\', Some(b'e' | b'E')) => one(0x1B),
                 (b'\\', Some(b'x')) if digits(2, 2, 16) > 0 => {
                     let len = digits(2, 2, 16);
                     (vec![value(2, len, 16) as u8], 2 + len)
@@ -733,7 +738,7 @@ fn soup(random: &mut Random, most: usize) -> String {
 #[test]
 fn generated_text_reads_as_in_the_model_under_every_cut() {
     let (mut cases, mut seed) = (0, 0);
-    while cases < scale(300_000) {
+    while cases < scale(940_000) {
         let mut random = Random::new(seed);
         let text = soup(&mut random, 14);
         let (heard, cut) = every_cut(text.as_bytes(), ShellLimits::default(), false, &mut random);

@@ -1,0 +1,270 @@
+//! Code that grows: its text, its tree, and what of both is final.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use ast_grep_core::source::Edit;
+use ast_grep_core::tree_sitter::LanguageExt;
+use ast_grep_core::{AstGrep, Doc};
+use tree_sitter::{InputEdit, Node, ParseOptions, Parser, Point, Tree};
+
+use super::Grammar;
+use super::shapes::Shapes;
+
+/// How much may be done for one snippet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// Most steps of one parse, in hundreds, besides some for each byte of the text.
+    pub(crate) steps: usize,
+}
+
+/// Steps of one parse that each byte allows, a hundredth: files in order need one or less.
+const STEPS_A_BYTE: usize = 4;
+
+/// A check follows the one before once the text has grown by this part of it: small texts are checked at
+/// every line, and the trees of large ones cost no more than some dozens of whole parses, whatever they hold.
+const GROWTH: usize = 64;
+
+/// Code of one language that is looked for shapes while it grows.
+#[derive(Debug)]
+pub(crate) struct Snippet {
+    grammar: Grammar,
+    text: Arc<String>,
+    tree: Option<Tree>,
+    /// Bytes and lines that the tree is of.
+    parsed: (usize, usize),
+    /// Number of lines.
+    rows: usize,
+    /// Length of the text at which it is parsed again.
+    next: usize,
+    /// Nodes that end up to here were looked at.
+    tried: usize,
+    /// What was told.
+    told: HashSet<(u32, usize, usize)>,
+}
+
+/// The parser gave up: the text is unlike any code of the language.
+#[derive(Debug)]
+pub(crate) struct TooMuch;
+
+/// Which nodes are looked at.
+#[derive(Clone, Copy)]
+enum Which {
+    /// Those that are complete, which is what a token behind them says.
+    Complete,
+    All,
+}
+
+impl Snippet {
+    pub(crate) fn new(grammar: Grammar) -> Snippet {
+        Snippet {
+            grammar,
+            text: Arc::default(),
+            tree: None,
+            parsed: (0, 0),
+            rows: 0,
+            next: 0,
+            tried: 0,
+            told: HashSet::new(),
+        }
+    }
+
+    pub(crate) fn grammar(&self) -> Grammar {
+        self.grammar
+    }
+
+    /// The text so far; a byte of no character is a `?` in it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Adds a line with its newline, or the last one.
+    pub(crate) fn add(&mut self, line: &[u8]) {
+        let text = Arc::make_mut(&mut self.text);
+        for chunk in line.utf8_chunks() {
+            text.push_str(chunk.valid());
+            // Bytes of no character are one character each, so that places stay the same.
+            text.extend(chunk.invalid().iter().map(|_| '?'));
+        }
+        self.rows += usize::from(line.ends_with(b"\n"));
+    }
+
+    /// Whether the text has grown enough since it was last looked at.
+    pub(crate) fn is_due(&self) -> bool {
+        self.text.len() >= self.next
+    }
+
+    /// Looks for shapes in what is complete and was not looked at. The text ends with a line.
+    pub(crate) fn check(
+        &mut self,
+        shapes: &Shapes,
+        parser: &mut Parser,
+        budget: Budget,
+        on: impl FnMut(u32, Range<usize>),
+    ) -> Result<(), TooMuch> {
+        self.next = self.text.len() + (self.text.len() / GROWTH).max(1);
+        self.look(shapes, parser, budget, Which::Complete, on)
+    }
+
+    /// Looks for shapes in all of the text, as a single parse of it shows it.
+    pub(crate) fn finish(
+        &mut self,
+        shapes: &Shapes,
+        parser: &mut Parser,
+        budget: Budget,
+        on: impl FnMut(u32, Range<usize>),
+    ) -> Result<(), TooMuch> {
+        self.tree = None;
+        self.tried = 0;
+        self.look(shapes, parser, budget, Which::All, on)
+    }
+
+    fn look(
+        &mut self,
+        shapes: &Shapes,
+        parser: &mut Parser,
+        budget: Budget,
+        which: Which,
+        mut on: impl FnMut(u32, Range<usize>),
+    ) -> Result<(), TooMuch> {
+        let Some(table) = shapes.of(self.grammar) else {
+            return Ok(());
+        };
+        let tree = self.parse(parser, budget)?;
+        self.tree = Some(tree.clone());
+        let parsed = AstGrep::doc(Parsed {
+            text: Arc::clone(&self.text),
+            tree,
+            grammar: self.grammar,
+        });
+        let root = parsed.root().get_inner_node();
+        let is_whole = matches!(which, Which::All);
+        let last = match which {
+            Which::Complete => last_token(root),
+            Which::All => self.text.len(),
+        };
+        let told = &mut self.told;
+        each_node(root, self.tried, |node| {
+            let is_final = is_whole || node.end_byte() <= last && !node.has_error();
+            if !is_final || !table.wants(node.kind_id()) {
+                return;
+            }
+            let range = node.byte_range();
+            for owner in table.matching(&parsed.adopt(node)) {
+                if told.insert((owner, range.start, range.end)) {
+                    on(owner, range.clone());
+                }
+            }
+        });
+        self.tried = last;
+        Ok(())
+    }
+
+    fn parse(&mut self, parser: &mut Parser, budget: Budget) -> Result<Tree, TooMuch> {
+        let language = self.grammar.get_ts_language();
+        parser.set_language(&language).map_err(|_| TooMuch)?;
+        let mut old = self.tree.take();
+        if let Some(tree) = &mut old {
+            let (from, row) = self.parsed;
+            tree.edit(&InputEdit {
+                start_byte: from,
+                old_end_byte: from,
+                new_end_byte: self.text.len(),
+                start_position: Point::new(row, 0),
+                old_end_position: Point::new(row, 0),
+                new_end_position: Point::new(self.rows, 0),
+            });
+        }
+        self.parsed = (self.text.len(), self.rows);
+        let mut left = budget.steps + self.text.len() * STEPS_A_BYTE / 100;
+        let mut progress = |_: &tree_sitter::ParseState| match left.checked_sub(1) {
+            Some(fewer) => {
+                left = fewer;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        };
+        let options = ParseOptions::new().progress_callback(&mut progress);
+        let text = self.text.as_bytes();
+        let parsed = parser.parse_with_options(
+            &mut |at, _| text.get(at..).unwrap_or_default(),
+            old.as_ref(),
+            Some(options),
+        );
+        parsed.ok_or_else(|| {
+            parser.reset();
+            TooMuch
+        })
+    }
+}
+
+/// Calls `on` for each node that ends behind `from`, outer ones first.
+fn each_node<'t>(root: Node<'t>, from: usize, mut on: impl FnMut(Node<'t>)) {
+    let mut cursor = root.walk();
+    loop {
+        let node = cursor.node();
+        let is_new = node.end_byte() > from;
+        if is_new {
+            on(node);
+        }
+        if is_new && cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return;
+            }
+        }
+    }
+}
+
+/// Where the last token begins that is no comment.
+fn last_token(root: Node<'_>) -> usize {
+    let mut node = root;
+    let mut cursor = root.walk();
+    loop {
+        let children = node.children(&mut cursor);
+        let is_token =
+            |child: &Node<'_>| !child.is_extra() && child.end_byte() > child.start_byte();
+        match children.filter(is_token).last() {
+            Some(last) => node = last,
+            None => return node.start_byte(),
+        }
+    }
+}
+
+/// A text with its tree, as ast-grep wants both.
+#[derive(Clone)]
+struct Parsed {
+    text: Arc<String>,
+    tree: Tree,
+    grammar: Grammar,
+}
+
+impl Doc for Parsed {
+    type Source = String;
+    type Lang = Grammar;
+    type Node<'r> = Node<'r>;
+
+    fn get_lang(&self) -> &Grammar {
+        &self.grammar
+    }
+
+    fn get_source(&self) -> &String {
+        &self.text
+    }
+
+    fn do_edit(&mut self, _: &Edit<String>) -> Result<(), String> {
+        Err("the text of a reply is not edited".into())
+    }
+
+    fn root_node(&self) -> Node<'_> {
+        self.tree.root_node()
+    }
+
+    fn get_node_text<'a>(&'a self, node: &Node<'a>) -> Cow<'a, str> {
+        Cow::Borrowed(self.text.get(node.byte_range()).unwrap_or_default())
+    }
+}

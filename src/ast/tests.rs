@@ -1,0 +1,247 @@
+//! That code in pieces is read as code that is whole, and patterns as ast-grep reads them.
+
+use ast_grep_core::matcher::Pattern;
+use ast_grep_core::tree_sitter::LanguageExt;
+use tree_sitter::Parser;
+
+use super::{BadPattern, Budget, Grammar, Shapes, Snippet, Sought, fault};
+use crate::testing::Random;
+
+const BUDGET: Budget = Budget { steps: 1000 };
+
+/// A pattern that is sought, by language, and a piece of code that is repeated and nested.
+const KINDS: [(Grammar, &str, &[&str]); 6] = [
+    (
+        Grammar::Go,
+        "for $I := 0; $I < $N; $I++ { $$$BODY }",
+        &[
+            "package p\n",
+            "func f(n int) {\n\tfor i := 0; i < n; i++ {\n\t\tg(i)\n\t}\n}\n",
+            "// for i := 0; i < n; i++ {}\n",
+            "var x = map[string]int{\n\t\"a\": 1,\n}\n",
+            "func (t T) m() {\n\tif a {\n\t\tfor j := 0; j < 3; j++ { h() }\n\t} else {\n\t\tb()\n\t}\n}\n",
+            "for k := 0; k < 2; k++ {\n",
+        ],
+    ),
+    (
+        Grammar::Rust,
+        "$X.unwrap()",
+        &[
+            "fn f() {\n    a.unwrap();\n}\n",
+            "impl T {\n    fn g(&self) -> u8 {\n        self.x\n            .get()\n            .unwrap()\n    }\n}\n",
+            "// a.unwrap()\n",
+            "let s = \"b.unwrap()\";\n",
+            "macro_rules! m { () => { c.unwrap() } }\n",
+            "mod m {\n",
+        ],
+    ),
+    (
+        Grammar::Python,
+        "print($$$A)",
+        &[
+            "try:\n    print(1)\nexcept:\n    pass\n",
+            "def g(a):\n    try:\n        return print(a, b=2)\n    except:\n        return None\n",
+            "# print(1)\n",
+            "class C:\n    x = '''\nprint(1)\n'''\n",
+            "try:\n    print(\n        f(),\n    )\nexcept ValueError:\n    pass\n",
+            "while a:\n",
+        ],
+    ),
+    (
+        Grammar::JavaScript,
+        "if ($X) clearTimeout($X)",
+        &[
+            "if (a) clearTimeout(a);\n",
+            "function f() {\n  if (b)\n    clearTimeout(b)\n  else c();\n}\n",
+            "/* if (a) clearTimeout(a) */\n",
+            "const g = () => {\n  if (this.t) clearTimeout(this.t)\n}\n",
+            "const s = `if (a) ${b} clearTimeout(a)`;\n",
+            "class A {\n",
+        ],
+    ),
+    (
+        Grammar::TypeScript,
+        "($X as { $$$B }).$P",
+        &[
+            "const n = (v as { n: string }).n;\n",
+            "interface I {\n  a: number;\n}\n",
+            "function f(x: unknown): string {\n  return (x as {\n    s: string;\n  }).s;\n}\n",
+            "// (x as { s: string }).s\n",
+            "type T = { a: (b: string) => void };\n",
+            "namespace N {\n",
+        ],
+    ),
+    (
+        Grammar::Tsx,
+        "<div>$$$</div>",
+        &[
+            "const a = <div>text</div>;\n",
+            "export function C() {\n  return (\n    <div>\n      <p>{x}</p>\n    </div>\n  );\n}\n",
+            "const b = <span>text</span>;\n",
+            "// <div></div>\n",
+            "const c = useMemo(() => <div>{d}</div>, []);\n",
+            "function D() {\n",
+        ],
+    ),
+];
+
+/// Where ast-grep finds the pattern in the whole text.
+fn oracle(grammar: Grammar, pattern: &str, text: &str) -> Vec<(usize, usize)> {
+    let root = grammar.ast_grep(text);
+    let pattern = Pattern::new(pattern, grammar);
+    let top = root.root();
+    let found = top.dfs().filter(|node| node.matches(&pattern));
+    let mut all: Vec<_> = found
+        .map(|node| (node.range().start, node.range().end))
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// What is found while the text grows by lines, and what only at its end.
+fn grown(grammar: Grammar, pattern: &str, text: &str) -> [Vec<(usize, usize)>; 2] {
+    let mut shapes = Shapes::default();
+    shapes.add(7, grammar, sought(&[pattern.to_owned()]));
+    read(&shapes, grammar, text)
+}
+
+/// Any of these patterns, anywhere.
+fn sought(any: &[String]) -> Sought<'_> {
+    Sought {
+        any,
+        inside: &[],
+        not: &[],
+    }
+}
+
+fn read(shapes: &Shapes, grammar: Grammar, text: &str) -> [Vec<(usize, usize)>; 2] {
+    let (mut snippet, mut parser) = (Snippet::new(grammar), Parser::new());
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    for line in text.split_inclusive('\n') {
+        snippet.add(line.as_bytes());
+        if line.ends_with('\n') && snippet.is_due() {
+            let on = |owner, range: std::ops::Range<usize>| {
+                assert_eq!(owner, 7);
+                early.push((range.start, range.end));
+            };
+            snippet.check(shapes, &mut parser, BUDGET, on).unwrap();
+        }
+    }
+    let on = |_, range: std::ops::Range<usize>| late.push((range.start, range.end));
+    snippet.finish(shapes, &mut parser, BUDGET, on).unwrap();
+    early.sort_unstable();
+    late.sort_unstable();
+    [early, late]
+}
+
+#[test]
+fn what_is_found_in_growing_code_is_what_ast_grep_finds_in_the_whole() {
+    let mut random = Random::new(5);
+    let (mut texts, mut early, mut late, mut taken_back) = (0, 0, 0, 0);
+    for (grammar, pattern, pieces) in KINDS {
+        for _ in 0..150 {
+            let count = 1 + random.below(12);
+            let text: String = (0..count)
+                .map(|_| pieces[random.below(pieces.len())])
+                .collect();
+            let whole = oracle(grammar, pattern, &text);
+            let [first, last] = grown(grammar, pattern, &text);
+            let mut all: Vec<_> = first.iter().chain(&last).copied().collect();
+            all.sort_unstable();
+            taken_back += all.iter().filter(|range| !whole.contains(range)).count();
+            let missed: Vec<_> = whole.iter().filter(|range| !all.contains(range)).collect();
+            assert!(missed.is_empty(), "{grammar:?}: {missed:?} in {text}");
+            (texts, early, late) = (texts + 1, early + first.len(), late + last.len());
+        }
+    }
+    println!(
+        "{texts} texts: {early} found while they grew, {late} at the end, {taken_back} that the whole has not"
+    );
+    assert!(early > late, "most are found as soon as they are complete");
+    assert!(taken_back * 200 <= early + late, "{taken_back}");
+}
+
+#[test]
+fn an_else_that_may_come_is_waited_for() {
+    let seek = |text: &str, not: &[&str]| {
+        let not: Vec<String> = not.iter().map(|text| (*text).to_owned()).collect();
+        let any = ["if ($X) clearTimeout($X)".to_owned()];
+        let mut shapes = Shapes::default();
+        let sought = Sought {
+            any: &any,
+            inside: &[],
+            not: &not,
+        };
+        shapes.add(7, Grammar::JavaScript, sought);
+        read(&shapes, Grammar::JavaScript, text)
+    };
+    let not = ["if ($X) $Y\nelse $Z"];
+    assert_eq!(
+        seek("if (a) clearTimeout(a)\nelse b()\nc()\n", &not),
+        [[], []]
+    );
+    assert_eq!(
+        seek("if (a) clearTimeout(a)\nelse b()\nc()\n", &[]),
+        [vec![(0, 31)], vec![]],
+        "ast-grep does not look at what stands behind a pattern"
+    );
+    assert_eq!(
+        seek("if (a) clearTimeout(a)\n", &not),
+        [vec![], vec![(0, 22)]]
+    );
+    assert_eq!(
+        seek("if (a) clearTimeout(a)\nb()\n", &not),
+        [vec![(0, 22)], vec![]]
+    );
+}
+
+#[test]
+fn patterns_that_are_no_code_or_match_all_are_refused() {
+    for (grammar, pattern) in [
+        (Grammar::Go, "func ("),
+        (Grammar::Rust, ""),
+        (Grammar::Python, "a = 1\nb = 2"),
+        (Grammar::TypeScript, "const = ;"),
+    ] {
+        let found = fault(grammar, pattern);
+        assert!(
+            matches!(found, Some(BadPattern::NoCode(_))),
+            "{pattern}: {found:?}"
+        );
+    }
+    for (grammar, _, _) in KINDS {
+        let found = fault(grammar, "$X");
+        assert!(
+            matches!(found, Some(BadPattern::Everything)),
+            "{grammar:?}: {found:?}"
+        );
+        assert!(fault(grammar, "$$$").is_some(), "{grammar:?}");
+    }
+    for (grammar, pattern, _) in KINDS {
+        assert!(fault(grammar, pattern).is_none(), "{pattern}");
+    }
+}
+
+#[test]
+fn bytes_of_no_character_keep_their_places() {
+    let mut snippet = Snippet::new(Grammar::Rust);
+    snippet.add(b"a\xff\xfe\xc3.\n");
+    assert_eq!(snippet.text(), "a???.\n");
+}
+
+#[test]
+fn a_text_unlike_any_code_does_not_take_for_ever() {
+    let mut shapes = Shapes::default();
+    shapes.add(0, Grammar::TypeScript, sought(&["f($X)".to_owned()]));
+    let (mut parser, budget) = (Parser::new(), Budget { steps: 0 });
+    let mut snippet = Snippet::new(Grammar::TypeScript);
+    snippet.add("a<b>(c<d>(".repeat(6000).as_bytes());
+    let looked = snippet.finish(&shapes, &mut parser, budget, |_, _| {});
+    assert!(looked.is_err(), "it was given up");
+    let mut snippet = Snippet::new(Grammar::TypeScript);
+    snippet.add(b"f(1);\n");
+    let mut found = 0;
+    let looked = snippet.finish(&shapes, &mut parser, BUDGET, |_, _| found += 1);
+    assert!(looked.is_ok() && found == 1, "the parser is as new");
+}
