@@ -74,10 +74,16 @@
 //! - `wire`: readers for the streams of providers (Anthropic, OpenAI, Gemini, Ollama, Cohere, Bedrock), of
 //!   OpenCode servers, and for recordings.
 //! - `harness`: the reference loop, a state machine without I/O and an async driver over a provider.
-//! - `cli`: the `ttsr` command; implies `wire` and `harness`.
+//! - `providers`: providers over HTTP for the loop (OpenAI-compatible Chat, OpenAI Responses, Anthropic
+//!   Messages); implies `wire` and `harness`.
+//! - `opencode`: rules over a running OpenCode server, and a client of it.
+//! - `tools`: tools for the loop that work in one folder (read, write, edit, bash); Unix only.
+//! - `tracing`: events of `tracing` for what happens in a conversation.
+//! - `cli`: the `ttsr` command; implies `providers`, `opencode` and `tools`.
 //! - `futures`: guards any `futures_core::Stream` of events.
 //! - `lookaround`: look-around and back-references in patterns, on a bounded window.
 //! - `unicode`: folding by `nfkc` and `confusables`.
+//! - `ast`: patterns of ast-grep over syntax trees that grow with the reply.
 
 #![warn(missing_docs)]
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -86,7 +92,8 @@
     allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)
 )]
 
-#[allow(dead_code)] // no rule can ask for a detector yet
+#[cfg(feature = "ast")]
+mod ast;
 mod detect;
 #[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 mod event;
@@ -119,7 +126,7 @@ pub use pack::{
     Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, check, schema,
 };
 pub use rule::{
-    Action, Allowance, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,
+    Action, Allowance, Ast, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,
     Examples, Fold, Header, Mode, Partial, Pattern, PatternKind, Per, Region, Repeat, Repetition,
     Retry, Rule, Script, Severity, Status, UnknownName, Within,
 };
@@ -136,3 +143,12 @@ struct ReadmeExamples;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/policy.md")]
 struct PolicyExamples;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/providers.md")]
+struct ProvidersExamples;
+
+/// And of the guide for authors of harnesses.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/integrate.md")]
+struct IntegrateExamples;

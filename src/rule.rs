@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use action::{Action, Allowance, Consult, Header, Mode, Partial, Repeat, Retry, Status};
 pub use condition::{
-    Bound, Capture, Condition, Count, DoomLoop, Fold, Pattern, PatternKind, Per, Region,
+    Ast, Bound, Capture, Condition, Count, DoomLoop, Fold, Pattern, PatternKind, Per, Region,
     Repetition, Script, UnknownName, Within,
 };
 

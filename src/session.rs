@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::detect::unknown_name::KnownNames;
 use crate::pack::Pack;
 use crate::rule::{Action, Channel, Mode};
 use crate::stream::{Pasts, Stream};
@@ -81,6 +82,8 @@ pub struct Session {
     decisions: Vec<Decision>,
     /// What replies left to later ones.
     pasts: Pasts,
+    /// Names that the host knows.
+    known: Option<Arc<KnownNames>>,
 }
 
 impl Session {
@@ -100,6 +103,7 @@ impl Session {
             shadow: Ledger::new(rules),
             decisions: Vec::new(),
             pasts: Pasts::new(),
+            known: None,
         };
         session.scope();
         session
@@ -137,6 +141,35 @@ impl Session {
     /// In [`Mode::Shadow`] no rule acts from now on, whatever its own mode; each decides and is logged.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
+    }
+
+    /// Names that rules with `unknown-name` take for known in streams that begin from now on, besides their own:
+    /// dependencies, members of the workspace, modules. A [snapshot](Self::snapshot) does not hold them.
+    ///
+    /// # Example: a dependency that only the host knows
+    /// ```
+    /// use ttsr::{Pack, PartId};
+    /// let pack = Pack::from_toml(r#"
+    /// schema = 1
+    /// [pack]
+    /// name = "demo"
+    /// [rule.invented]
+    /// description = "A package that is not there"
+    /// match.unknown-name = { known = ["our_crate"] }
+    /// examples.match = ["use no_such_crate::x;"]
+    /// "#)?;
+    /// let mut session = pack.session();
+    /// session.know(["serde"]);
+    /// let mut stream = session.stream();
+    /// let _ = session.push(&mut stream, PartId(0), b"```rust\nuse serde::Serialize;\n");
+    /// assert!(session.decisions().is_empty());
+    /// let _ = session.push(&mut stream, PartId(0), b"use sered::Serialize;\n```\n");
+    /// assert_eq!(session.decisions().len(), 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
+        let known = self.known.get_or_insert_default();
+        Arc::make_mut(known).extend(names);
     }
 
     /// Who is behind the replies whose streams begin from now on.
@@ -212,6 +245,13 @@ impl Session {
         verdict
     }
 
+    /// The host has counted that many tokens of a part. See [`Stream::count_tokens`].
+    pub fn count_tokens(&mut self, stream: &mut Stream, part: PartId, tokens: u64) -> Verdict {
+        self.decisions.clear();
+        let _ = stream.count_tokens(part, tokens);
+        self.judge(stream)
+    }
+
     /// Time has passed. See [`Stream::tick`].
     pub fn tick(&mut self, stream: &mut Stream, now: Duration) -> Verdict {
         self.decisions.clear();
@@ -261,7 +301,9 @@ impl Session {
 
     fn new_stream(&self, excluded: Option<Arc<[bool]>>) -> Stream {
         let pasts = self.pasts.clone();
-        Stream::new(self.pack.clone(), self.attempts).in_session(self.generation, excluded, pasts)
+        let known = self.known.clone();
+        let stream = Stream::new(self.pack.clone(), self.attempts);
+        stream.in_session(self.generation, excluded, pasts, known)
     }
 
     /// Works out which rules the origin puts out of scope.

@@ -18,6 +18,7 @@ use super::lock::Lock;
 use crate::limits::Limits;
 use crate::rule::{Action, Rule};
 
+mod ast;
 mod by_hand;
 mod condition;
 pub(super) mod draft;
@@ -136,7 +137,8 @@ impl<'l> Check<'l> {
         self.read_by_hand(terms);
         rules.append(&mut self.by_hand);
         rules.sort_by(|a, b| a.id.cmp(&b.id));
-        let (allows, faults) = compose::resolve(take(&mut self.allows), &rules, terms.today);
+        let (allows, faults) =
+            compose::resolve(take(&mut self.allows), &rules, terms.today, self.limits);
         late.extend(faults.into_iter().map(|(at, fault)| (at, None, fault)));
         self.late_places(&sources, late);
         let lock = self.locked(&sources, terms.lock.as_ref());

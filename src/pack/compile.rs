@@ -8,11 +8,14 @@ use regex_automata::util::captures::Captures;
 use regex_automata::util::syntax;
 use regex_syntax::hir::Hir;
 
+#[cfg(feature = "ast")]
+use crate::ast::{Grammar, Shapes, Sought};
 use crate::detect::cycle::CycleLimits;
 use crate::detect::doom_loop::LoopLimits;
-use crate::detect::entropy::Entropy;
+use crate::detect::entropy::{Entropy, EntropyLimits};
 use crate::detect::limit::Bounds;
 use crate::detect::script::{Languages, ScriptLimits, Scripts};
+use crate::detect::turns::TurnLimits;
 use crate::detect::unknown_name::KnownNames;
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
@@ -60,6 +63,9 @@ pub(crate) struct ChannelRules {
     pub(crate) views: Box<[ViewRules]>,
     /// Rules that no pattern says.
     pub(crate) watches: Box<[Watched]>,
+    /// Shapes of code, by rule.
+    #[cfg(feature = "ast")]
+    pub(crate) shapes: Option<Box<Shapes>>,
     /// Whether some rule here has a path scope, so that paths in tool input are worth reading.
     pub(crate) reads_paths: bool,
 }
@@ -75,6 +81,10 @@ pub(crate) struct Watched {
 #[derive(Debug)]
 pub(crate) enum What {
     Repetition(CycleLimits),
+    /// Lines and sentences that are nearly the same.
+    Alike,
+    /// Replies that are nearly the same.
+    Turns(TurnLimits),
     Leak,
     Script(ScriptLimits),
     UnknownName(Arc<KnownNames>),
@@ -96,7 +106,7 @@ pub(crate) struct Sight {
 }
 
 /// The view that finds regions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     /// Markdown, in text.
     Markdown,
@@ -104,6 +114,16 @@ pub(crate) enum Source {
     Edits,
     /// The commands of a shell.
     Shell,
+}
+
+impl Source {
+    /// The view that code is found by.
+    pub(crate) fn of_code(is_tool_input: bool) -> Source {
+        match is_tool_input {
+            true => Source::Edits,
+            false => Source::Markdown,
+        }
+    }
 }
 
 /// The rules that see the same text.
@@ -161,6 +181,7 @@ pub(crate) enum Role {
 pub(crate) struct Captured {
     group: Option<String>,
     entropy: Option<u32>,
+    random: bool,
     not_in: Option<globset::GlobSet>,
 }
 
@@ -316,6 +337,8 @@ impl ChannelRules {
         let mut builders = vec![ViewBuilder::default()];
         let mut watches = Vec::new();
         let mut reads_paths = false;
+        #[cfg(feature = "ast")]
+        let mut shapes = None;
         for (index, rule) in rules.iter().enumerate() {
             if !rule.on.contains(&channel) {
                 continue;
@@ -323,7 +346,10 @@ impl ChannelRules {
             let by_path = |allow: &Allowed| allow.paths.is_some();
             reads_paths |= !rule.paths.is_empty() || allowed[index].iter().any(by_path);
             let id = RuleId(index as u32);
-            watches.extend(What::of(&rule.condition).map(|what| Watched { rule: id, what }));
+            #[cfg(feature = "ast")]
+            add_shapes(&mut shapes, id, &rule.condition);
+            let what = What::of(&rule.condition).into_iter();
+            watches.extend(what.map(|what| Watched { rule: id, what }));
             let roles = match &compounds[index] {
                 None => Roles::Plain,
                 Some(_) => Roles::Whole,
@@ -336,7 +362,11 @@ impl ChannelRules {
                 }
             }
         }
-        if watches.is_empty() && builders.iter().all(ViewBuilder::is_empty) {
+        #[cfg(feature = "ast")]
+        let has_shapes = shapes.is_some();
+        #[cfg(not(feature = "ast"))]
+        let has_shapes = false;
+        if watches.is_empty() && !has_shapes && builders.iter().all(ViewBuilder::is_empty) {
             return Ok(None);
         }
         let views = builders
@@ -347,6 +377,8 @@ impl ChannelRules {
             raw: views.remove(0),
             views: views.into_boxed_slice(),
             watches: watches.into_boxed_slice(),
+            #[cfg(feature = "ast")]
+            shapes,
             reads_paths,
         }))
     }
@@ -364,6 +396,23 @@ impl ChannelRules {
                 plain.chain(spans.map(|pattern| pattern.rule))
             })
             .chain(self.watches.iter().map(|watched| watched.rule))
+            .chain(self.shaped())
+    }
+
+    /// The rules that look for shapes of code.
+    #[cfg(feature = "ast")]
+    fn shaped(&self) -> impl Iterator<Item = RuleId> {
+        let owners = self.shapes.iter().flat_map(|shapes| shapes.all_owners());
+        owners.map(RuleId)
+    }
+
+    #[cfg(not(feature = "ast"))]
+    fn shaped(&self) -> impl Iterator<Item = RuleId> {
+        std::iter::empty()
+    }
+
+    fn has_shapes(&self) -> bool {
+        self.shaped().next().is_some()
     }
 
     /// Every matcher.
@@ -378,39 +427,66 @@ impl ChannelRules {
     pub(crate) fn wants(&self, source: Source, is_tool_input: bool) -> bool {
         let mut views = self.views.iter();
         let mut watches = self.watches.iter();
-        views.any(|view| view.sight.source == Some(source))
+        source == Source::of_code(is_tool_input) && self.has_shapes()
+            || views.any(|view| view.sight.source == Some(source))
             || watches.any(|watched| watched.what.source(is_tool_input) == Some(source))
     }
 
     /// Whether any rule reads text as it is.
     pub(crate) fn is_raw_only(&self) -> bool {
-        self.views.is_empty() && self.watches.is_empty() && self.raw.spans.is_empty()
+        self.views.is_empty()
+            && self.watches.is_empty()
+            && self.raw.spans.is_empty()
+            && !self.has_shapes()
+    }
+}
+
+#[cfg(feature = "ast")]
+fn add_shapes(shapes: &mut Option<Box<Shapes>>, rule: RuleId, condition: &Condition) {
+    let Some(ast) = &condition.ast else {
+        return;
+    };
+    let shapes = shapes.get_or_insert_default();
+    let grammars = ast.languages.iter();
+    for grammar in grammars.filter_map(|name| Grammar::named(name)) {
+        let sought = Sought {
+            any: &ast.any,
+            inside: &ast.inside,
+            not: &ast.not,
+        };
+        shapes.add(rule.0, grammar, sought);
     }
 }
 
 impl What {
-    fn of(condition: &Condition) -> Option<What> {
+    /// What the condition's detector is to find; a rule may have more than one machine for it.
+    pub(super) fn of(condition: &Condition) -> Vec<What> {
+        let mut all = Vec::new();
         if let Some(repetition) = condition.repetition {
             let (least, most) = repetition.unit_chars;
-            return Some(What::Repetition(CycleLimits {
+            all.push(What::Repetition(CycleLimits {
                 unit_chars: (least as usize, most as usize),
                 times: repetition.times as usize,
                 ..CycleLimits::default()
             }));
+            all.extend(repetition.near.then_some(What::Alike));
+            all.extend(repetition.turns.map(|turns| {
+                What::Turns(TurnLimits {
+                    turns: turns as usize,
+                    ..TurnLimits::default()
+                })
+            }));
         }
-        if condition.leak {
-            return Some(What::Leak);
-        }
-        if let Some(script) = &condition.script {
-            return Some(What::Script(script_limits(script)));
-        }
-        if let Some(names) = &condition.unknown_name {
+        all.extend(condition.leak.then_some(What::Leak));
+        let script = condition.script.as_ref();
+        all.extend(script.map(|script| What::Script(script_limits(script))));
+        all.extend(condition.unknown_name.as_ref().map(|names| {
             let known = KnownNames::new(names.known.iter().map(String::as_str));
-            return Some(What::UnknownName(Arc::new(known)));
-        }
-        if let Some(bound) = condition.limit {
+            What::UnknownName(Arc::new(known))
+        }));
+        all.extend(condition.limit.map(|bound| {
             let time = |millis: Option<u64>| millis.map(Duration::from_millis);
-            return Some(What::Limit(Bounds {
+            What::Limit(Bounds {
                 bytes: bound.bytes,
                 lines: bound.lines,
                 deltas: bound.deltas,
@@ -418,21 +494,22 @@ impl What {
                 time: time(bound.millis),
                 first: None,
                 stall: time(bound.stall_millis),
-            }));
-        }
-        condition.doom_loop.map(|doom| {
+            })
+        }));
+        all.extend(condition.doom_loop.map(|doom| {
             What::DoomLoop(LoopLimits {
                 times: doom.times,
                 differing: doom.differing as usize,
                 ..LoopLimits::default()
             })
-        })
+        }));
+        all
     }
 
     /// The view that it reads behind; none: it reads text as it is.
     pub(crate) fn source(&self, is_tool_input: bool) -> Option<Source> {
         match self {
-            What::Limit(_) | What::DoomLoop(_) => None,
+            What::Limit(_) | What::DoomLoop(_) | What::Turns(_) => None,
             What::UnknownName(_) if is_tool_input => Some(Source::Edits),
             _ if is_tool_input => None,
             _ => Some(Source::Markdown),
@@ -489,7 +566,7 @@ fn builder(builders: &mut Vec<ViewBuilder>, sight: Sight) -> &mut ViewBuilder {
 }
 
 impl Sight {
-    fn of(pattern: &Pattern, channel: Channel) -> Sight {
+    pub(super) fn of(pattern: &Pattern, channel: Channel) -> Sight {
         let mut sight = Sight::default();
         for region in &pattern.region {
             sight.regions = sight.regions | regions(region);
@@ -652,7 +729,7 @@ fn whole(condition: &Condition, pattern: &Pattern) -> String {
 
 impl Compound {
     /// None where a match of one of the patterns is all there is to it.
-    fn of(rule: &Rule, is_allowed_by_text: bool) -> Option<Box<Compound>> {
+    pub(super) fn of(rule: &Rule, is_allowed_by_text: bool) -> Option<Box<Compound>> {
         let condition = &rule.condition;
         let is_plain = condition.all.is_empty()
             && condition.sequence.is_empty()
@@ -756,6 +833,7 @@ impl Captured {
         Captured {
             group: capture.group.clone(),
             entropy: capture.entropy,
+            random: capture.random,
             not_in: (!capture.not_in.is_empty())
                 .then(|| set.build().ok())
                 .flatten(),
@@ -774,9 +852,11 @@ impl Captured {
         let Some(text) = span.and_then(|span| haystack.get(span.range())) else {
             return false;
         };
+        let entropy = Entropy::of(text);
         let is_random = self
             .entropy
-            .is_none_or(|least| Entropy::of(text).bits() * 1000.0 >= f64::from(least));
+            .is_none_or(|least| entropy.bits() * 1000.0 >= f64::from(least))
+            && (!self.random || entropy.is_random(&EntropyLimits::default()));
         let text = String::from_utf8_lossy(text);
         let is_known = self
             .not_in

@@ -161,10 +161,14 @@ fn unknown(name: &str, sources: &[Source]) -> Fault {
     known.sort_unstable();
     known.dedup();
     let message = format!("there is no pack {}", quote(name));
+    let near = nearest::nearest(name, &known);
     Fault::new(&code::UNKNOWN_PACK, message).with_help(format!(
-        "a pack is built in, given beside this one, or lies next to this file as `{}.toml`; {}",
+        "a pack is built in, given beside this one, or lies next to this file as `{}.toml`{}",
         name.escape_debug(),
-        nearest::help(name, &known),
+        near.map_or_else(String::new, |near| format!(
+            "; did you mean {}?",
+            quote(near)
+        )),
     ))
 }
 

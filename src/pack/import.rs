@@ -20,7 +20,8 @@ use draft::Sheet;
 pub enum Format {
     /// The configuration of gitleaks, TOML.
     Gitleaks,
-    /// Rules of oh-my-pi: Markdown with a front matter that has a `condition`.
+    /// Rules of oh-my-pi: Markdown with a front matter that has a `condition`, or an `astCondition` (which needs
+    /// the feature `ast`).
     OhMyPi,
     /// `.mdc` rules of Cursor.
     Cursor,

@@ -21,6 +21,7 @@ mod lint;
 mod lock;
 pub(crate) mod message;
 mod nearest;
+mod retained;
 mod schema;
 mod source;
 

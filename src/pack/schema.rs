@@ -4,7 +4,9 @@
 //! are known and how large a number may be; [`json`](mod@json) writes it as a JSON Schema. How a value is
 //! read, and what it means beside others, is the business of `check`.
 
-use crate::rule::{Action, Channel, Fold, Mode, Partial, Per, Region, Script, Severity, Status};
+use crate::rule::{
+    Action, Ast, Channel, Fold, Mode, Partial, Per, Region, Script, Severity, Status,
+};
 
 pub(super) mod json;
 
@@ -164,6 +166,10 @@ pub(super) fn regions() -> Vec<String> {
 
 fn scripts() -> Vec<String> {
     Script::NAMES.map(str::to_owned).to_vec()
+}
+
+fn languages() -> Vec<String> {
+    Ast::LANGUAGES.map(str::to_owned).to_vec()
 }
 
 /// Most lines of a window.
@@ -583,6 +589,11 @@ pub(super) const MATCH: Keys = &[
         Shape::Table(DOOM_LOOP),
         "The same tool call again and again.",
     ),
+    Key::new(
+        "match.ast",
+        Shape::Table(AST),
+        "Code of a certain shape: what an edit adds, or a fenced block. Needs the feature `ast`.",
+    ),
 ];
 
 /// An entry of `any`, `all`, `sequence` or `none`: exactly one of the first three, and options.
@@ -650,6 +661,12 @@ const CAPTURE: Keys = &[
         "Least Shannon entropy, in bits per character.",
     ),
     Key::new(
+        "match.capture.random",
+        Shape::Flag,
+        "Whether it must look random for its alphabet: hexadecimal digits, base64, or any.",
+    )
+    .or("false"),
+    Key::new(
         "match.capture.not-in",
         Shape::Texts,
         "Texts that do not count; `*` and `?` are wildcards, case does not matter.",
@@ -669,6 +686,17 @@ const REPETITION: Keys = &[
         "How often it stands in a row.",
     )
     .or("4"),
+    Key::new(
+        "match.repetition.near",
+        Shape::Flag,
+        "Whether lines and sentences that are nearly the same count as well.",
+    )
+    .or("false"),
+    Key::new(
+        "match.repetition.turns",
+        Shape::Whole(2, 100),
+        "So many replies in a row that are nearly the same count as well. Default: replies are not compared.",
+    ),
 ];
 
 const LIMIT: Keys = &[
@@ -729,6 +757,29 @@ const DOOM_LOOP: Keys = &[
         "How many of them may differ.",
     )
     .or("0"),
+];
+
+const AST: Keys = &[
+    Key::new(
+        "match.ast.languages",
+        Shape::ListOf(languages),
+        "The languages that the code may be in.",
+    ),
+    Key::new(
+        "match.ast.any",
+        Shape::Texts,
+        "Patterns of ast-grep: code with metavariables such as `$X` and `$$$BODY`.",
+    ),
+    Key::new(
+        "match.ast.inside",
+        Shape::Texts,
+        "Patterns of ast-grep that the match must stand in, any of them. Default: anywhere.",
+    ),
+    Key::new(
+        "match.ast.not",
+        Shape::Texts,
+        "Patterns of ast-grep that the match must not match besides.",
+    ),
 ];
 
 const RETRY: Keys = &[

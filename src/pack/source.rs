@@ -64,7 +64,12 @@ impl<'l> Files<'l> {
         {
             return;
         }
-        let Ok(root) = fs::canonicalize(folder) else {
+        // Beside a file that was named without a folder is the folder that we are in.
+        let here = match folder.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => folder,
+        };
+        let Ok(root) = fs::canonicalize(here) else {
             return;
         };
         for path in [folder.join(format!("{name}.toml")), folder.join(name)] {

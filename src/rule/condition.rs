@@ -287,6 +287,9 @@ pub struct Capture {
     pub group: Option<String>,
     /// Least Shannon entropy, in thousandths of a bit per character.
     pub entropy: Option<u32>,
+    /// Whether it must look random for its alphabet: hexadecimal digits from 3 bits a character on, base64 from
+    /// 4, anything else from 4.2; 16 characters at least.
+    pub random: bool,
     /// Texts that do not count, lower or upper case; `*` and `?` are wildcards.
     pub not_in: Vec<String>,
 }
@@ -298,6 +301,10 @@ pub struct Repetition {
     pub unit_chars: (u32, u32),
     /// How often it must stand in a row.
     pub times: u32,
+    /// Whether lines and sentences that are nearly the same count as well.
+    pub near: bool,
+    /// So many replies in a row that are nearly the same count as well; none: replies are not compared.
+    pub turns: Option<u32>,
 }
 
 /// A bound on the reply itself. Bounds that are not given do not bind.
@@ -364,6 +371,26 @@ pub struct UnknownName {
     pub known: Vec<String>,
 }
 
+/// Code of a certain shape.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ast {
+    /// The languages that the code may be in, by their [names](Ast::LANGUAGES).
+    pub languages: Vec<String>,
+    /// Patterns of ast-grep; code that matches any of them.
+    pub any: Vec<String>,
+    /// Patterns of ast-grep that the match must stand in, any of them; a metavariable is the same inside and
+    /// outside. Empty: anywhere.
+    pub inside: Vec<String>,
+    /// Patterns of ast-grep that the match must not match besides.
+    pub not: Vec<String>,
+}
+
+impl Ast {
+    /// The languages there are.
+    pub const LANGUAGES: [&'static str; 6] =
+        ["rust", "typescript", "tsx", "javascript", "python", "go"];
+}
+
 /// The same tool call again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DoomLoop {
@@ -411,10 +438,9 @@ pub struct Condition {
     pub unknown_name: Option<UnknownName>,
     /// The same tool call again and again.
     pub doom_loop: Option<DoomLoop>,
+    /// Code of a certain shape (feature `ast`).
+    pub ast: Option<Ast>,
 }
-
-/// Kept of every haystack.
-const EXCERPT_BYTES: u64 = 256;
 
 impl Condition {
     /// Broken where any of the patterns matches.
@@ -429,38 +455,6 @@ impl Condition {
     /// Whether one short text can break it: loops and bounds need more than an example would show.
     pub(crate) fn fits_an_example(&self) -> bool {
         self.repetition.is_none() && self.limit.is_none() && self.doom_loop.is_none()
-    }
-
-    /// Most bytes of the reply that are kept to decide it, besides the matcher's own state; none where
-    /// that depends on how long lines or parts are. A character is at most four bytes.
-    ///
-    /// # Example: a window in characters is bounded, one in lines is not
-    /// ```
-    /// use ttsr::{Condition, Pattern, Within};
-    /// let mut condition = Condition::any(vec![Pattern::literal("a")]);
-    /// assert_eq!(condition.retained_bytes(), Some(256));
-    /// condition.none = vec![Pattern::literal("b")];
-    /// condition.within = Some(Within::Chars(100));
-    /// assert_eq!(condition.retained_bytes(), Some(656));
-    /// condition.within = Some(Within::Lines(1));
-    /// assert_eq!(condition.retained_bytes(), None);
-    /// ```
-    #[must_use]
-    pub fn retained_bytes(&self) -> Option<u64> {
-        let chars = |chars: u32| u64::from(chars) * 4;
-        let needs_window =
-            !self.all.is_empty() || !self.sequence.is_empty() || !self.none.is_empty();
-        let window = match self.within {
-            Some(Within::Chars(most)) => chars(most),
-            _ if needs_window => return None,
-            _ => 0,
-        };
-        let last = chars(self.last.unwrap_or_default());
-        let unit = self
-            .repetition
-            .map_or(0, |loops| chars(loops.unit_chars.1) * 2);
-        // Where a match begins, for excerpts and for groups, is looked for in so many bytes.
-        Some(window.max(last).max(unit) + EXCERPT_BYTES)
     }
 
     /// Every pattern, in the order `any`, `all`, `sequence`, `none`.

@@ -46,6 +46,14 @@ pub struct Snapshot {
     rules: Vec<Kept>,
 }
 
+impl Snapshot {
+    /// The turn it was made in: how many had begun.
+    #[must_use]
+    pub fn turn(&self) -> u32 {
+        self.turn
+    }
+}
+
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
 

@@ -606,3 +606,126 @@ fn a_reload_of_the_same_rules_changes_nothing_even_under_a_running_stream() {
     });
     println!("{reloads} reloads");
 }
+
+#[test]
+fn no_schedule_retries_more_than_is_configured_or_acts_more_than_is_allowed() {
+    let (mut schedules, mut retries, mut at_the_backstop) = (0, 0, 0);
+    for_each_pack(|random, rules, seed| {
+        let backstop = random.below(5) as u32;
+        let limits = ttsr::Limits {
+            turn_retries: backstop,
+            ..ttsr::Limits::default()
+        };
+        let builder = rules
+            .iter()
+            .cloned()
+            .fold(Pack::builder(), ttsr::PackBuilder::rule);
+        let pack = builder.limits(limits).build().unwrap();
+        for _ in 0..SCHEDULES_PER_PACK {
+            let mut host = Host::new(&pack);
+            let mut turn: HashMap<String, (u32, u32)> = HashMap::new();
+            let mut session: HashMap<String, u32> = HashMap::new();
+            let mut all = 0;
+            for call in schedule(random) {
+                // A dropped decision was not made: here none is.
+                if let Call::Dropped(_) = call {
+                    continue;
+                }
+                if let Call::BeginTurn = call {
+                    turn.clear();
+                    all = 0;
+                }
+                for decision in host.make(&call).0 {
+                    if decision.is_suppressed() {
+                        continue;
+                    }
+                    let rule = pack.rule(decision.rule().expect("no limit is reached"));
+                    let (acts, retried) = turn.entry(rule.id.clone()).or_default();
+                    let ever = session.entry(rule.id.clone()).or_default();
+                    *acts += 1;
+                    *ever += 1;
+                    let is_retry = decision.action == Action::Retry;
+                    *retried += u32::from(is_retry);
+                    all += u32::from(is_retry);
+                    retries += u32::from(is_retry);
+                    let told = format!("seed {seed}: {call:?}: {}", rule.id);
+                    assert!(*retried <= rule.retry.max, "{told}: {retried} retries");
+                    assert!(
+                        all <= backstop,
+                        "{told}: {all} retries of all rules, {backstop} are allowed"
+                    );
+                    let is_within =
+                        |bound: Option<u32>, count| bound.is_none_or(|most| count <= most);
+                    assert!(
+                        is_within(rule.allowance.per_turn, *acts),
+                        "{told}: {acts} acts in a turn"
+                    );
+                    assert!(
+                        is_within(rule.allowance.per_session, *ever),
+                        "{told}: {ever} acts"
+                    );
+                    assert!(
+                        is_retry
+                            || rule.action != Action::Retry
+                            || decision.action == ladder_end(rule),
+                        "{told}: {:?} when retries are spent",
+                        decision.action
+                    );
+                }
+                at_the_backstop += u32::from(backstop > 0 && all == backstop);
+            }
+            schedules += 1;
+        }
+    });
+    println!(
+        "{schedules} schedules with {retries} retries, {at_the_backstop} calls at the backstop"
+    );
+    assert!(retries > schedules / 20 && at_the_backstop > 0);
+}
+
+/// What a rule does whose retries are spent.
+fn ladder_end(rule: &Rule) -> Action {
+    match (rule.retry.then, rule.severity) {
+        (Some(then), _) => then,
+        (None, Severity::Critical) => Action::Abort,
+        (None, _) => Action::Warn,
+    }
+}
+
+#[test]
+fn a_rule_that_spent_its_allowance_silences_no_other() {
+    let (mut schedules, mut spent) = (0, 0);
+    for_each_pack(|random, mut rules, seed| {
+        // What only watches cuts nothing: the others decide as if it were not there.
+        let without = pack(&rules);
+        let mut noisy = random_rule(random, 99);
+        noisy.action = Action::Observe;
+        noisy.retry = Retry::default();
+        noisy.repeat = Some(Repeat::default());
+        noisy.allowance.per_session = Some(1);
+        rules.push(noisy);
+        let with = pack(&rules);
+        for _ in 0..SCHEDULES_PER_PACK {
+            let (mut a, mut b) = (Host::new(&without), Host::new(&with));
+            for call in schedule(random) {
+                // Fates are told by how far back a decision is, and there are more of them with it.
+                if matches!(call, Call::Delivered(_) | Call::Dropped(_)) {
+                    continue;
+                }
+                let expected = a.make(&call).0;
+                let expected = shown(&a, &expected);
+                let got = b.make(&call).0;
+                let mut got = shown(&b, &got);
+                let own = |(rule, _, why): &(String, Action, Option<Suppression>)| {
+                    rule == "p/r99" && *why == Some(Suppression::Allowance)
+                };
+                spent += got.iter().filter(|it| own(it)).count();
+                got.retain(|(rule, ..)| rule != "p/r99");
+                assert_eq!(got, expected, "seed {seed}: {call:?}");
+            }
+            schedules += 1;
+        }
+    });
+    println!("{schedules} schedules beside a rule that had spent its allowance, {spent} times");
+    assert!(spent > schedules / 4);
+}

@@ -16,6 +16,8 @@ pub(super) fn faults(rule: &Rule, limits: &Limits) -> Vec<Fault> {
     }
     let patterns = rule.condition.patterns();
     faults.extend(patterns.filter_map(|written| pattern::fault(written, limits)));
+    let ast = rule.condition.ast.iter();
+    faults.extend(ast.flat_map(super::ast::pattern_faults));
     let mut scopes = rule.clone();
     for key in scope::KEYS {
         let entries = scope::entries(&mut scopes, key);

@@ -10,7 +10,9 @@ use super::fault::Fault;
 use super::header::Header;
 use crate::pack::diagnostic::code;
 use crate::pack::schema;
-use crate::rule::{Bound, Capture, Count, DoomLoop, Per, Repetition, Script, UnknownName, Within};
+use crate::rule::{
+    Ast, Bound, Capture, Count, DoomLoop, Per, Repetition, Script, UnknownName, Within,
+};
 
 impl Walk<'_> {
     /// Reads `match` of a rule, if it is there.
@@ -37,6 +39,7 @@ impl Walk<'_> {
         condition.script = self.script(table);
         condition.unknown_name = self.unknown_name(table, header);
         condition.doom_loop = self.doom_loop(table);
+        condition.ast = self.ast(table);
     }
 
     fn within(&mut self, table: &DeTable<'_>) -> Option<Within> {
@@ -91,6 +94,7 @@ impl Walk<'_> {
         Some(Capture {
             group: self.group(capture),
             entropy: self.decimal(capture, "match.capture.entropy"),
+            random: self.flag(capture, "random").unwrap_or_default(),
             not_in: not_in.map(|text| text.value.to_owned()).collect(),
         })
     }
@@ -111,6 +115,8 @@ impl Walk<'_> {
         Some(Repetition {
             unit_chars: unit_chars.unwrap_or((20, 400)),
             times: times.unwrap_or(4),
+            near: self.flag(repetition, "near").unwrap_or_default(),
+            turns: self.count(repetition, "match.repetition.turns"),
         })
     }
 
@@ -158,6 +164,35 @@ impl Walk<'_> {
         Some(UnknownName { known })
     }
 
+    fn ast(&mut self, table: &DeTable<'_>) -> Option<Ast> {
+        let ast = self.table(table, "ast")?;
+        let languages = self.filled_strings(ast, "languages").and_then(|texts| {
+            let names = Ast::LANGUAGES.map(str::to_owned);
+            let known = |name: &str| Ast::LANGUAGES.contains(&name).then(|| name.to_owned());
+            self.list_of(texts, "languages", &names, known)
+        });
+        let languages = languages.unwrap_or_default();
+        let mut patterns = |key| -> Vec<String> {
+            let texts = self.filled_strings(ast, key);
+            let items = texts.into_iter().flat_map(|texts| texts.items);
+            items
+                .map(|text| {
+                    if let Some(fault) = super::ast::pattern_fault(&languages, text.value) {
+                        self.fault_in(fault, &text);
+                    }
+                    text.value.to_owned()
+                })
+                .collect()
+        };
+        let (any, inside, not) = (patterns("any"), patterns("inside"), patterns("not"));
+        Some(Ast {
+            languages,
+            any,
+            inside,
+            not,
+        })
+    }
+
     fn doom_loop(&mut self, table: &DeTable<'_>) -> Option<DoomLoop> {
         let doom = self.table(table, "doom-loop")?;
         let times = self.count(doom, "match.doom-loop.times");
@@ -181,6 +216,7 @@ pub(super) fn triggers(condition: &crate::rule::Condition) -> Vec<&'static str> 
         (condition.script.is_some(), "script"),
         (condition.unknown_name.is_some(), "unknown-name"),
         (condition.doom_loop.is_some(), "doom-loop"),
+        (condition.ast.is_some(), "ast"),
     ];
     let found = all.into_iter().filter(|(is_there, _)| *is_there);
     found.map(|(_, name)| name).collect()

@@ -5,8 +5,8 @@ use std::mem::take;
 
 use super::Span;
 use crate::rule::{
-    Action, Channel, Condition, Consult, Count, Examples, Fold, Header, Per, Region, Repeat, Retry,
-    Rule,
+    Action, Channel, Condition, Consult, Count, Examples, Fold, Header, Partial, Per, Region,
+    Repeat, Retry, Rule,
 };
 
 /// Where something is written: a file by its number, and bytes of it.
@@ -224,6 +224,33 @@ impl Draft {
                 super::scope::entries(&mut self.rule, key).clear();
             }
         }
+        self.drop_defaults_of_other_actions();
+    }
+
+    /// What `[defaults]` say of an action is for the rules that have it; others take nothing of it.
+    fn drop_defaults_of_other_actions(&mut self) {
+        let action = self.rule.action;
+        let is_default = |key: &str| {
+            let given = self.given(key);
+            given.is_some_and(|given| given.layer == Layer::Defaults)
+        };
+        let drops = |of: Action, key: &str| action != of && is_default(key);
+        let [retry, partial, replacement, consult, header] = [
+            drops(Action::Retry, "retry"),
+            drops(Action::Retry, "partial"),
+            drops(Action::Redact, "replacement"),
+            drops(Action::Consult, "consult"),
+            drops(Action::SetHeader, "header"),
+        ];
+        if retry {
+            self.rule.retry = Retry::default();
+        }
+        if partial {
+            self.rule.partial = Partial::default();
+        }
+        self.rule.replacement = self.rule.replacement.take().filter(|_| !replacement);
+        self.rule.consult = self.rule.consult.take().filter(|_| !consult);
+        self.rule.header = self.rule.header.take().filter(|_| !header);
     }
 }
 
@@ -251,6 +278,7 @@ fn condition(to: &mut Condition, key: &str, from: &mut Condition) {
         _ if key.starts_with("script") => to.script = from.script.clone(),
         _ if key.starts_with("unknown-name") => to.unknown_name = from.unknown_name.clone(),
         _ if key.starts_with("doom-loop") => to.doom_loop = from.doom_loop,
+        _ if key.starts_with("ast") => to.ast = from.ast.clone(),
         _ => unreachable!("`match.{key}` is not a key of a rule"),
     }
 }

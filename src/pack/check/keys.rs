@@ -10,7 +10,7 @@ use super::draft::{Given, Layer, Place};
 use super::fault::Fault;
 use super::{Span, Walk};
 use crate::pack::diagnostic::code;
-use crate::pack::escape::quote;
+use crate::pack::escape::{self, quote};
 use crate::pack::nearest;
 use crate::pack::schema::{self, Key, Keys, Shape};
 
@@ -153,7 +153,9 @@ impl Walk<'_> {
             "{name} must be {expected}, this is {}",
             kind(found.get_ref())
         );
-        self.fault(Fault::new(&code::WRONG_TYPE, message), found.span());
+        let mut fault = Fault::new(&code::WRONG_TYPE, message);
+        fault.help = shape(name, expected, found.get_ref());
+        self.fault(fault, found.span());
     }
 
     /// The string at `key`, if there is one.
@@ -453,3 +455,59 @@ impl Walk<'_> {
         found
     }
 }
+
+/// How a value of the right type is written.
+fn shape(name: &str, expected: &str, found: &DeValue<'_>) -> Option<String> {
+    let own = match (name.trim_matches('`'), found) {
+        ("match", _) => super::pattern::FORM,
+        ("within", _) => {
+            "write `within = { lines = 3 }`, or `chars`, `part` or `message` instead of `lines`"
+        }
+        ("retry", _) => "write `retry = { max = 2 }`",
+        ("repeat", _) => "write `repeat = { per-session = 1 }`, or `per-turn` or `cooldown-turns`",
+        ("allowance", _) => "write `allowance = { per-turn = 2 }`, or `per-session`",
+        ("examples", _) => "write `examples.match = [\"…\"]` and `examples.no-match = [\"…\"]`",
+        ("fold", DeValue::Boolean(_)) => "name what is not told apart: `fold = [\"case\"]`",
+        ("rule", DeValue::Array(_)) => {
+            "a rule begins with its id: `[rule.its-id]`, with one bracket"
+        }
+        ("case", DeValue::Table(_)) => {
+            "there may be several: `[[rule.its-id.case]]`, with two brackets"
+        }
+        ("allow", DeValue::Table(_)) => "there may be several: `[[allow]]`, with two brackets",
+        (name, DeValue::String(text))
+            if name.starts_with("an entry of `") && expected == "a table" =>
+        {
+            let text = escape::capped(text, SHOWN);
+            return Some(format!(
+                "write `{{ literal = '{text}' }}` for the text as it stands, or `word` or `regex` instead of `literal`"
+            ));
+        }
+        _ => "",
+    };
+    if !own.is_empty() {
+        return Some(own.to_owned());
+    }
+    let general = match (expected, found) {
+        ("an array of strings", DeValue::String(text)) => {
+            return Some(format!(
+                "put it in brackets: `[\"{}\"]`",
+                escape::capped(text, SHOWN)
+            ));
+        }
+        (expected, DeValue::Table(_)) if expected.starts_with("an array") => {
+            "put it in brackets: `[{ … }]`"
+        }
+        ("an integer" | "a number" | "a boolean", DeValue::String(_)) => "write it without quotes",
+        (
+            "a string",
+            DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_),
+        ) => "put it in quotes",
+        ("a string", DeValue::Array(_)) => "it takes one text, without brackets",
+        _ => return None,
+    };
+    Some(general.to_owned())
+}
+
+/// Most characters of a text that a help repeats.
+const SHOWN: usize = 40;

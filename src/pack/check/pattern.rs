@@ -115,6 +115,14 @@ pub(super) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
         return Some(too_long(pattern.text.len(), limits.pattern_bytes));
     }
     let is_regex = pattern.kind == PatternKind::Regex;
+    if let Some(at) = pattern.text.find('\u{8}').filter(|_| is_regex) {
+        // It would be looked for, and never be there: the rule would be silent.
+        let message = "this pattern holds a backspace character: between double quotes TOML reads `\\b` as one";
+        let help =
+            "write the pattern between single quotes: `regex = '\\b…'`; a backspace is `\\x08`";
+        let fault = Fault::new(&code::REGEX, message).with_help(help);
+        return Some(fault.within(Some(at..at + 1)));
+    }
     let written = Limits {
         pattern_bytes: usize::MAX,
         ..limits.clone()

@@ -18,6 +18,7 @@ use crate::rule::{
     Action, Allowance, Bound, Capture, Case, Channel, Condition, Partial, Pattern, Region, Repeat,
     Retry, Rule, Status, Within,
 };
+use crate::view::fold::Folds;
 
 /// A fault and the key it is about; an empty path is the rule as a whole.
 pub(super) type Found = (&'static str, Fault);
@@ -30,6 +31,8 @@ pub(super) fn faults(rule: &Rule, limits: &Limits) -> Vec<Found> {
         return found;
     }
     windows(&rule.condition, &mut found);
+    distances(&rule.condition, &mut found);
+    look_around(rule, limits, &mut found);
     any_only(&rule.condition, &mut found);
     capture(&rule.condition, limits, &mut found);
     detectors(rule, &mut found);
@@ -124,6 +127,87 @@ fn zero(path: &'static str) -> Found {
     )
 }
 
+/// Lines and characters are counted in the text that a pattern sees: patterns that see different texts are at no
+/// distance from each other.
+fn distances(condition: &Condition, found: &mut Vec<Found>) {
+    let is_spread = !condition.all.is_empty() || !condition.sequence.is_empty();
+    let within = match condition.within {
+        Some(within) => within,
+        None if is_spread || condition.none.is_empty() => return,
+        None => Within::Lines(1),
+    };
+    if !matches!(within, Within::Lines(_) | Within::Chars(_)) {
+        return;
+    }
+    let mut patterns = condition.patterns();
+    let Some(first) = patterns.next() else {
+        return;
+    };
+    let sees = |pattern: &Pattern| {
+        let mut regions: Vec<String> = pattern.region.iter().map(Region::name).collect();
+        regions.sort_unstable();
+        (regions, pattern.fold.clone())
+    };
+    let is_other = |other: &&Pattern| sees(other) != sees(first);
+    // Alternatives of `any` alone are at no distance that counts.
+    if let Some(other) = patterns.find(is_other)
+        && (is_spread || !condition.none.is_empty())
+    {
+        let why = format!(
+            "patterns {} and {} see different texts, so no number of lines or characters lies between them",
+            quote(&first.text),
+            quote(&other.text)
+        );
+        found.push(contradiction(
+            "match.within",
+            why,
+            "give all patterns of the rule the same `region` and `fold`, or write `match.within = { part = true }`",
+        ));
+    }
+}
+
+/// Patterns that look around are confirmed one by one, at their ends: nothing that needs whole matches goes with
+/// them.
+fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<Found>) {
+    let Some(why) = wants_whole_matches(rule) else {
+        return;
+    };
+    let mut patterns = rule.condition.patterns();
+    if let Some(written) =
+        patterns.find(|written| pattern::looks_around(&written.to_regex(), limits))
+    {
+        let message = format!(
+            "pattern {} looks around or refers back, which does not go with `{why}`",
+            quote(&written.text)
+        );
+        let help = "such patterns stand in `match.any` alone; `match.none` often says what look-around was for";
+        found.push((
+            "match",
+            Fault::new(&code::LOOK_AROUND, message).with_help(help),
+        ));
+    }
+}
+
+/// The key because of which it takes more than where a match ends, if there is one.
+fn wants_whole_matches(rule: &Rule) -> Option<&'static str> {
+    let condition = &rule.condition;
+    let reasons = [
+        (!condition.all.is_empty(), "all"),
+        (!condition.sequence.is_empty(), "sequence"),
+        (!condition.none.is_empty(), "none"),
+        (condition.first.is_some(), "first"),
+        (condition.last.is_some(), "last"),
+        (condition.line, "line"),
+        (condition.count.is_some(), "count"),
+        (condition.capture.is_some(), "capture"),
+        (rule.action == Action::Redact, "redact"),
+        (rule.hold, "hold"),
+    ];
+    reasons
+        .into_iter()
+        .find_map(|(is_there, why)| is_there.then_some(why))
+}
+
 /// What is said of the one match of `any`.
 fn any_only(condition: &Condition, found: &mut Vec<Found>) {
     let given = [
@@ -166,12 +250,13 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<Found>) {
     let Some(Capture {
         group,
         entropy,
+        random,
         not_in,
     }) = &condition.capture
     else {
         return;
     };
-    if entropy.is_none() && not_in.is_empty() {
+    if entropy.is_none() && !random && not_in.is_empty() {
         found.push(no_effect(
             "match.capture",
             "it asks for nothing",
@@ -232,6 +317,21 @@ fn detectors(rule: &Rule, found: &mut Vec<Found>) {
     }
     if let Some(repetition) = &condition.repetition {
         let (shortest, longest) = repetition.unit_chars;
+        if repetition.turns.is_some() && rule.on == [Channel::ToolInput] {
+            found.push(no_effect(
+                "match.repetition",
+                "`turns` compares replies, and the rule reads tool input alone",
+                "`doom-loop` compares calls; or add \"text\" to `on`",
+            ));
+        }
+        if repetition.turns.is_some_and(|turns| turns < 2) {
+            let why = "`repetition` over fewer than two `turns`";
+            found.push(contradiction(
+                "match.repetition",
+                why,
+                "such as `{ turns = 3 }`",
+            ));
+        }
         if shortest == 0 || longest < shortest || repetition.times < 2 {
             let why = "`repetition` needs `1 <= shortest <= longest` and at least two times";
             found.push(contradiction(
@@ -240,6 +340,13 @@ fn detectors(rule: &Rule, found: &mut Vec<Found>) {
                 "such as `{ unit-chars = [20, 400], times = 4 }`",
             ));
         }
+    }
+    if condition.unknown_name.is_some() && !rule.args.is_empty() {
+        found.push(no_effect(
+            "args",
+            "unknown names are looked for in what an edit adds, whatever its arguments are called",
+            "remove it, and narrow the rule by `tools` and `paths`",
+        ));
     }
     if let Some(limit) = &condition.limit {
         bound(limit, rule, found);
@@ -254,6 +361,10 @@ fn detectors(rule: &Rule, found: &mut Vec<Found>) {
             "`script` expects nothing",
             "write `match.script = { expect = [\"latin\"] }`",
         ));
+    }
+    if let Some(ast) = &condition.ast {
+        let faults = super::ast::faults(ast).into_iter();
+        found.extend(faults.map(|fault| ("match.ast", fault)));
     }
     if let Some(doom) = &condition.doom_loop {
         if !rule.on.contains(&Channel::ToolInput) {
@@ -353,6 +464,7 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
             fault.with_help("add \"tool-input\" to `on`, or leave out the region `file`"),
         ));
     }
+    edits(key, written, rule, found);
     if let Some((one, other)) = disjoint(&written.region) {
         found.push(contradiction(
             key,
@@ -360,11 +472,71 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
             "a list of regions is where all of them are at once; for one or the other write two patterns",
         ));
     }
+    let missing = written
+        .fold
+        .iter()
+        .find(|fold| Folds::named(fold.name()).is_none());
+    if let Some(fold) = missing {
+        let message = format!(
+            "the fold `{}` needs the feature `unicode`, which this build of ttsr does not have",
+            fold.name()
+        );
+        let fault = Fault::new(&code::MISSING_FEATURE, message);
+        found.push((
+            key,
+            fault.with_help("build with `--features unicode`, or leave the fold out"),
+        ));
+    }
     if has_twice(&written.fold) || has_twice(&written.region) {
         found.push(contradiction(
             key,
             "a region or a fold is named twice",
             "name it once",
+        ));
+    }
+}
+
+/// Regions that a tool call has besides those of a shell are found by the names of its arguments, several of
+/// them together: `args` could not choose among those.
+fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<Found>) {
+    let is_call = rule.on.contains(&Channel::ToolInput);
+    let region = written.region.first().filter(|_| is_call);
+    let Some(region) = region.filter(|_| !written.region.contains(&Region::Shell)) else {
+        return;
+    };
+    let narrowed = match written.arg {
+        Some(_) => Some("arg"),
+        None => (!rule.args.is_empty()).then_some("args"),
+    };
+    if let Some(narrowed) = narrowed {
+        let message = format!(
+            "`{narrowed}` does not go with the region `{}` of tool calls: what an edit adds, removes and leaves is found in all its arguments",
+            region.name()
+        );
+        let help = format!(
+            "remove `{narrowed}`, and narrow the rule by `tools` and `paths`; or remove the region"
+        );
+        found.push((key, Fault::new(&code::NO_EFFECT, message).with_help(help)));
+    }
+    let is_markdown = |region: &&Region| {
+        matches!(
+            region,
+            Region::Prose
+                | Region::Code
+                | Region::CodeIn(_)
+                | Region::InlineCode
+                | Region::Quote
+                | Region::Heading
+        )
+    };
+    if let (Some(region), [Channel::ToolInput]) =
+        (written.region.iter().find(is_markdown), &rule.on[..])
+    {
+        let message = format!("tool calls have no region `{}`", region.name());
+        let help = "name `text` or `reasoning` in `on`, or take `added`, `file`, `shell`, `comment`, `string` or `code-only`";
+        found.push((
+            key,
+            Fault::new(&code::UNREACHABLE_SCOPE, message).with_help(help),
         ));
     }
 }

@@ -15,6 +15,9 @@ const RECOVERED_BYTES: usize = 1 << 20;
 /// What the parser calls a key or table that is there already.
 const DUPLICATE: &str = "duplicate key";
 
+/// What the parser says at the end of a text in which a bracket is open.
+const UNCLOSED: [&str; 2] = ["unclosed array", "unclosed inline table"];
+
 /// Parses and checks the text of `walk`.
 pub(super) fn walk(walk: &mut Walk<'_>) {
     let text = walk.text;
@@ -35,6 +38,19 @@ fn recovered(walk: &mut Walk<'_>) {
     walk.ids.clear();
     walk.rule = None;
     errors.sort_by_key(start);
+    let is_open = |error: &Error| {
+        UNCLOSED
+            .iter()
+            .any(|what| error.message().starts_with(what))
+    };
+    let is_cut = errors.len() > 1 && errors.iter().any(is_open);
+    if is_cut {
+        // All that follows was read as part of a value.
+        errors.truncate(1);
+        let from = errors.first().map_or(0, start);
+        let list = &mut walk.problems.list;
+        list.retain(|problem| problem.span.start < from);
+    }
     let mut cursor = Cursor::new(walk.text);
     let mut broken: Vec<u32> = errors
         .iter()
@@ -46,10 +62,21 @@ fn recovered(walk: &mut Walk<'_>) {
     for error in &errors {
         if error.message() == DUPLICATE {
             duplicate(walk, start(error), &mut lines);
+        } else if is_cut {
+            cut(walk, error);
         } else {
             report(walk, error);
         }
     }
+}
+
+/// The first error of a text in which something was not closed: what is wrong stands before it.
+fn cut(walk: &mut Walk<'_>, error: &Error) {
+    let end = walk.text.len();
+    let message = format!("this is not TOML: {}", escape::all(error.message()));
+    let help = "a `[` or `{` on a line above is not closed, or not where it should be; what follows was not read";
+    let fault = Fault::new(&code::SYNTAX, message).with_help(help);
+    walk.fault(fault, error.span().unwrap_or(end..end));
 }
 
 fn start(error: &Error) -> usize {
@@ -82,10 +109,28 @@ fn drop_consequences(walk: &mut Walk<'_>, broken: &[u32]) {
 fn report(walk: &mut Walk<'_>, error: &Error) {
     let end = walk.text.len();
     let message = format!("this is not TOML: {}", escape::all(error.message()));
-    walk.fault(
-        Fault::new(&code::SYNTAX, message),
-        error.span().unwrap_or(end..end),
-    );
+    let mut fault = Fault::new(&code::SYNTAX, message);
+    fault.help = hint(error.message()).map(str::to_owned);
+    walk.fault(fault, error.span().unwrap_or(end..end));
+}
+
+/// What is behind the usual errors of people who seldom write TOML.
+fn hint(message: &str) -> Option<&'static str> {
+    let hints = [
+        (
+            "missing escaped value",
+            "between double quotes `\\` begins an escape: write patterns between single quotes, `regex = '\\d+'`",
+        ),
+        (
+            "unexpected key or value",
+            "a text between single quotes ends at the next one: write it between double quotes",
+        ),
+        ("string values must be quoted", "put the text in quotes"),
+        ("key with no value", "write `key = value`"),
+    ];
+    let mut hints = hints.into_iter();
+    let (_, hint) = hints.find(|(start, _)| message.starts_with(start))?;
+    Some(hint)
 }
 
 /// Reports what is written twice, the second time at `at`. The keys of a table that is itself written

@@ -5,6 +5,9 @@ use globset::{GlobBuilder, GlobMatcher};
 use super::super::check::draft::Place;
 use super::super::check::fault::Fault;
 use super::Date;
+use super::over::not_extended;
+use crate::limits::Limits;
+use crate::matcher::pattern;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::rule::Rule;
@@ -43,6 +46,7 @@ pub(in crate::pack) fn resolve(
     written: Vec<Written>,
     rules: &[Rule],
     today: Option<Date>,
+    limits: &Limits,
 ) -> (Vec<Allow>, Vec<(Place, Fault)>) {
     let mut allows = Vec::new();
     let mut faults = Vec::new();
@@ -55,12 +59,16 @@ pub(in crate::pack) fn resolve(
         for (glob, at) in globs {
             let covered = covered(&glob, rules);
             if covered.is_empty() {
-                faults.push((at, unknown(&glob)));
+                faults.push((at, unknown(&glob, rules)));
             }
             allow.rules.extend(covered);
         }
         allow.rules.sort_unstable();
         allow.rules.dedup();
+        if let Some(fault) = around(&allow, rules, limits) {
+            faults.push((at.clone(), fault));
+            continue;
+        }
         match allow
             .until
             .zip(today)
@@ -71,6 +79,22 @@ pub(in crate::pack) fn resolve(
         }
     }
     (allows, faults)
+}
+
+/// Where only some texts are allowed whole matches are wanted, and patterns that look around have none.
+fn around(allow: &Allow, rules: &[Rule], limits: &Limits) -> Option<Fault> {
+    let covered = allow.rules.iter().map(|rule| &rules[rule.index()]);
+    let looks = |rule: &&Rule| {
+        let mut patterns = rule.condition.patterns();
+        patterns.any(|written| pattern::looks_around(&written.to_regex(), limits))
+    };
+    let rule = covered.filter(|_| !allow.text.is_empty()).find(looks)?;
+    let message = format!(
+        "{} has a pattern that looks around: `text` cannot be allowed there",
+        quote(&rule.id)
+    );
+    let help = "allow by `paths` or `tools`, or leave that rule out";
+    Some(Fault::new(&code::LOOK_AROUND, message).with_help(help))
 }
 
 fn covered(glob: &str, rules: &[Rule]) -> Vec<RuleId> {
@@ -91,12 +115,14 @@ pub(in crate::pack) fn id_glob(glob: &str) -> Option<GlobMatcher> {
     Some(glob.compile_matcher())
 }
 
-fn unknown(glob: &str) -> Fault {
-    Fault::new(
+fn unknown(glob: &str, rules: &[Rule]) -> Fault {
+    let known: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
+    let fault = Fault::new(
         &code::UNKNOWN_RULE,
         format!("no rule is called {}", quote(glob)),
-    )
-    .with_help("name rules as `pack/rule`; `*` stands for part of a name, `**` for slashes, too")
+    );
+    let usual = "name rules as `pack/rule`; `*` stands for part of a name, `**` for slashes, too";
+    fault.with_help(not_extended(glob, &known).unwrap_or_else(|| usual.to_owned()))
 }
 
 fn expired(until: Date) -> Fault {

@@ -14,11 +14,11 @@ pub(in crate::pack) struct Code {
 }
 
 macro_rules! codes {
-    ($($ident:ident $name:literal $level:ident $kind:ident $meaning:literal)*) => {
+    ($($(#[$attribute:meta])* $ident:ident $name:literal $level:ident $kind:ident $meaning:literal)*) => {
         /// One constant a code.
         pub(in crate::pack) mod code {
             use super::{Code, Level, LoadErrorKind};
-            $(pub(in crate::pack) static $ident: Code =
+            $($(#[$attribute])* pub(in crate::pack) static $ident: Code =
                 Code { name: $name, level: Level::$level, kind: LoadErrorKind::$kind };)*
         }
         /// Every code with its meaning.
@@ -70,6 +70,9 @@ codes! {
     CAPTURE_GROUP "capture-group" Error Invalid "a group that a pattern does not have"
     PATTERN_FORM "pattern-form" Error Invalid "a pattern without exactly one of `literal`, `word`, `regex`"
     REGEX "regex" Error Invalid "a regular expression that cannot be read"
+    #[cfg_attr(not(feature = "ast"), allow(dead_code))]
+    AST_PATTERN "ast-pattern" Error Invalid "a pattern of `ast` that is no code of its language"
+    MISSING_FEATURE "missing-feature" Error Invalid "a key that this build cannot serve: a feature is not in it"
     LOOK_AROUND "look-around" Error Invalid "look-around or a back-reference in a regular expression"
     MATCHES_EMPTY "matches-empty" Error Invalid "a pattern that matches the empty text, so everywhere"
     NEVER_MATCHES "never-matches" Warning Invalid "a pattern that can match nothing"

@@ -17,8 +17,15 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
         .ok_or("there are no `permissions`")?;
     for (key, value) in permissions {
         let entries = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        for odd in entries.iter().filter(|entry| !entry.is_string()) {
+            let what = format!("{} in `{key}`: it is no text", quoted(&odd.to_string()));
+            sheet.leave_out(from.name, what);
+        }
         let entries = entries.iter().filter_map(Value::as_str);
         match key.as_str() {
+            "deny" | "ask" if !value.is_array() => {
+                sheet.leave_out(from.name, format!("`{key}`: it is no list"));
+            }
             "deny" => entries.for_each(|entry| deny(from.name, entry, sheet)),
             "allow" => sheet.leave_out(
                 from.name,

@@ -1,7 +1,7 @@
 //! Markdown with a front matter: rules of oh-my-pi, Cursor, Windsurf and Cline.
 //!
-//! Only a `condition` can be matched in a stream. A file without one is guidance for a prompt, and is kept
-//! as a comment.
+//! Only a `condition` on text and an `astCondition` on code can be matched in a stream. A file without either
+//! is guidance for a prompt, and is kept as a comment.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 
 use super::Foreign;
 use super::draft::{Draft, Sheet, quoted, text, texts};
+use crate::pack::{Level, Pack};
+use crate::rule::{Ast, Condition, Pattern, Rule};
 
 /// Most bytes of a front matter.
 const FRONT: usize = 64 << 10;
@@ -30,9 +32,20 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
         front,
         body: body.trim(),
     };
-    match page.list("condition").as_slice() {
-        [] => page.keep_as_comment(sheet),
-        conditions => page.rules(conditions, sheet),
+    let conditions = page.list("condition");
+    let shapes = page.list("astCondition");
+    if conditions.is_empty() && shapes.is_empty() {
+        let why = "guidance for a prompt, without a condition that could be matched";
+        page.keep_as_comment(why, sheet);
+        return Ok(());
+    }
+    let (places, mut lost) = page.places();
+    lost.extend(page.unknown());
+    if !conditions.is_empty() {
+        page.rules(&conditions, &places, &mut lost, sheet);
+    }
+    if !shapes.is_empty() {
+        page.shapes(shapes, &places, &mut lost, sheet);
     }
     Ok(())
 }
@@ -105,6 +118,9 @@ struct Place {
     tools: Vec<String>,
 }
 
+/// By globs on files.
+type Places = BTreeMap<Vec<String>, Place>;
+
 impl Page<'_> {
     /// A text, or a list of them.
     fn list(&self, key: &str) -> Vec<String> {
@@ -151,46 +167,113 @@ impl Page<'_> {
             .unwrap_or(self.name())
     }
 
-    fn keep_as_comment(&self, sheet: &mut Sheet) {
-        let why = match self.front.contains_key("astCondition") {
-            true => "its condition is on the syntax tree of code",
-            false => "guidance for a prompt, without a condition that could be matched",
-        };
+    fn keep_as_comment(&self, why: &str, sheet: &mut Sheet) {
         let what = format!("{why}\n{}\n{}", self.description(), self.body);
         let place = self.from.name;
         sheet.keep(place, why, &what);
     }
 
-    fn rules(&self, conditions: &[String], sheet: &mut Sheet) {
-        let conditions: Vec<String> = conditions.iter().map(|regex| rust_regex(regex)).collect();
-        let (places, mut lost) = self.places();
-        lost.extend(self.unknown());
-        for (glob, mut place) in places {
-            for (on, action) in self.actions(std::mem::take(&mut place.on)) {
-                let mut draft =
-                    Draft::new(self.from.name.to_owned(), self.name(), self.description());
-                for what in lost.drain(..) {
-                    sheet.leave_out_of(&mut draft, what);
-                }
-                draft.set("action", text(action));
-                draft.set_texts("on", &on);
-                if on == ["tool-input"] {
-                    draft.set_texts("tools", &place.tools);
-                }
-                draft.set_texts("paths", &glob);
+    /// What conditions on text become. The first rule says what is lost.
+    fn rules(
+        &self,
+        conditions: &[String],
+        places: &Places,
+        lost: &mut Vec<String>,
+        sheet: &mut Sheet,
+    ) {
+        let conditions = conditions.iter().map(|regex| rust_regex(regex)).collect();
+        let (conditions, refused) = loading(conditions);
+        lost.extend(refused);
+        for (globs, place) in places {
+            for (on, action) in self.actions(&place.on) {
+                let mut draft = self.draft(lost, sheet);
+                self.scope(&mut draft, &on, action, place, globs);
                 draft.set_regexes("match.any", &conditions);
-                self.repeat(action, &mut draft);
-                if !self.body.is_empty() {
-                    draft.set("instead", text(self.body));
-                }
-                sheet.add(draft);
+                self.finish(draft, action, sheet);
             }
         }
     }
 
+    /// What conditions on the syntax tree become: a rule for the code of edits, for nothing else is looked at
+    /// there. The globs say what language it is in.
+    fn shapes(
+        &self,
+        patterns: Vec<String>,
+        places: &Places,
+        lost: &mut Vec<String>,
+        sheet: &mut Sheet,
+    ) {
+        let edits = places
+            .iter()
+            .filter(|(_, place)| place.on.contains(&"tool-input"));
+        let mut edits = edits.peekable();
+        if edits.peek().is_none() {
+            let why = "its condition is on the syntax tree of code, and it looks at none";
+            self.keep_as_comment(why, sheet);
+        }
+        for (globs, place) in edits {
+            let (languages, mut odd) = languages(globs);
+            if languages.is_empty() {
+                let unknown = match odd.is_empty() {
+                    true => "no glob says in which language".to_owned(),
+                    false => odd.join(", "),
+                };
+                let why = format!("its condition is on the syntax tree of code: {unknown}");
+                self.keep_as_comment(&why, sheet);
+                continue;
+            }
+            let (ast, refused) = parsing(languages, patterns.clone());
+            odd.extend(refused);
+            lost.extend(odd);
+            for (on, action) in self.actions(&["tool-input"]) {
+                let mut draft = self.draft(lost, sheet);
+                let needs =
+                    "Needs ttsr with the feature `ast`: a build without it refuses the rule.";
+                draft.notes.push(needs.to_owned());
+                self.scope(&mut draft, &on, action, place, globs);
+                draft.set_texts("match.ast.languages", &ast.languages);
+                draft.set_texts("match.ast.any", &ast.any);
+                self.finish(draft, action, sheet);
+            }
+        }
+    }
+
+    /// A rule that says what is lost, and nothing else yet.
+    fn draft(&self, lost: &mut Vec<String>, sheet: &mut Sheet) -> Draft {
+        let mut draft = Draft::new(self.from.name.to_owned(), self.name(), self.description());
+        for what in lost.drain(..) {
+            sheet.leave_out_of(&mut draft, what);
+        }
+        draft
+    }
+
+    fn scope(
+        &self,
+        draft: &mut Draft,
+        on: &[String],
+        action: &str,
+        place: &Place,
+        globs: &[String],
+    ) {
+        draft.set("action", text(action));
+        draft.set_texts("on", on);
+        if on == ["tool-input"] {
+            draft.set_texts("tools", &place.tools);
+        }
+        draft.set_texts("paths", globs);
+    }
+
+    fn finish(&self, mut draft: Draft, action: &str, sheet: &mut Sheet) {
+        self.repeat(action, &mut draft);
+        if !self.body.is_empty() {
+            draft.set("instead", text(self.body));
+        }
+        sheet.add(draft);
+    }
+
     /// Where it looks, by globs on files; and what of it cannot be said.
-    fn places(&self) -> (BTreeMap<Vec<String>, Place>, Vec<String>) {
-        let mut places: BTreeMap<Vec<String>, Place> = BTreeMap::new();
+    fn places(&self) -> (Places, Vec<String>) {
+        let mut places = Places::new();
         let mut lost = Vec::new();
         let mut scopes = self.divided("scope");
         if scopes.is_empty() {
@@ -229,9 +312,9 @@ impl Page<'_> {
     }
 
     /// What is done on which channels. Tools that are named stand apart from prose, for prose has none.
-    fn actions(&self, on: Vec<&'static str>) -> Vec<(Vec<String>, &'static str)> {
+    fn actions(&self, on: &[&'static str]) -> Vec<(Vec<String>, &'static str)> {
         let mode = self.string("interruptMode").unwrap_or("always");
-        let (tool, prose): (Vec<_>, Vec<_>) = on.into_iter().partition(|on| *on == "tool-input");
+        let (tool, prose): (Vec<_>, Vec<_>) = on.iter().partition(|on| **on == "tool-input");
         let action = |cuts| if cuts { "retry" } else { "inject" };
         let all = [
             (prose, action(matches!(mode, "always" | "prose-only"))),
@@ -264,7 +347,8 @@ impl Page<'_> {
         let mut lost = Vec::new();
         for (key, value) in &self.front {
             let odd = match key.as_str() {
-                "name" | "description" | "condition" | "scope" | "globs" | "repeatGap" => false,
+                "condition" | "astCondition" | "scope" | "globs" => !is_texts(value),
+                "name" | "description" | "repeatGap" => false,
                 "alwaysApply" => value.as_bool() == Some(true),
                 "interruptMode" => !["always", "never", "prose-only", "tool-only"]
                     .contains(&value.as_str().unwrap_or_default()),
@@ -279,6 +363,124 @@ impl Page<'_> {
         }
         lost
     }
+}
+
+/// Whether it is a text, or a list of nothing else.
+fn is_texts(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().all(Value::is_string),
+        value => value.is_string() || value.is_null(),
+    }
+}
+
+/// The conditions that load, and why others do not. Where none does all stay, for the rule to be told as a whole.
+fn loading(conditions: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let problem = |regex: &String| {
+        let why = problem(Condition::any(vec![Pattern::regex(regex)]))?;
+        Some(format!("condition {}: {why}", quoted(regex)))
+    };
+    let (good, bad): (Vec<String>, Vec<String>) = conditions
+        .into_iter()
+        .partition(|regex| problem(regex).is_none());
+    if good.is_empty() {
+        return (bad, Vec::new());
+    }
+    let why = bad.iter().filter_map(problem).collect();
+    (good, why)
+}
+
+/// The patterns that are code, in the languages in which they are, and what is left of both and why. Where
+/// nothing would remain all stay, for the rule to be told as a whole.
+fn parsing(languages: Vec<&'static str>, patterns: Vec<String>) -> (Ast, Vec<String>) {
+    let problem = |language: &str, pattern: &String| {
+        problem(Condition {
+            ast: Some(shape(&[language], std::slice::from_ref(pattern))),
+            ..Condition::default()
+        })
+    };
+    let (good, bad): (Vec<String>, Vec<String>) = patterns.into_iter().partition(|pattern| {
+        let mut languages = languages.iter();
+        languages.any(|language| problem(language, pattern).is_none())
+    });
+    if good.is_empty() {
+        return (shape(&languages, &bad), Vec::new());
+    }
+    let in_none = |pattern: &String| {
+        let why = problem(languages.first()?, pattern)?;
+        Some(format!("astCondition {}: {why}", quoted(pattern)))
+    };
+    let mut lost: Vec<String> = bad.iter().filter_map(in_none).collect();
+    let trouble = |language: &str| good.iter().find_map(|pattern| problem(language, pattern));
+    let (whole, partial): (Vec<_>, Vec<_>) = languages
+        .iter()
+        .partition(|language| trouble(language).is_none());
+    if whole.is_empty() {
+        return (shape(&languages, &good), lost);
+    }
+    let why = partial.into_iter().filter_map(trouble);
+    lost.extend(why.map(|why| format!("a language of astCondition: {why}")));
+    (shape(&whole, &good), lost)
+}
+
+fn shape(languages: &[&str], patterns: &[String]) -> Ast {
+    Ast {
+        languages: languages.iter().map(|&name| name.to_owned()).collect(),
+        any: patterns.to_vec(),
+        ..Ast::default()
+    }
+}
+
+/// Why a rule with that condition would not load.
+fn problem(condition: Condition) -> Option<String> {
+    let mut rule = Rule::new("a/b", Vec::new());
+    rule.condition = condition;
+    let error = Pack::builder().rule(rule).build().err()?;
+    let mut errors = error.diagnostics().iter();
+    let first = errors.find(|it| it.level() == Level::Error)?;
+    Some(first.message().to_owned())
+}
+
+/// The languages of the files that any of the globs takes, in the order of [`Ast::LANGUAGES`]; and what is
+/// wrong with globs that name none.
+fn languages(globs: &[String]) -> (Vec<&'static str>, Vec<String>) {
+    let mut odd = Vec::new();
+    let mut named = Vec::new();
+    for glob in globs.iter().flat_map(|glob| alternatives(glob)) {
+        match languages_of(&glob) {
+            [] => odd.push(format!("{} names no language that is read", quoted(&glob))),
+            languages => named.extend_from_slice(languages),
+        }
+    }
+    let mut languages = Ast::LANGUAGES.to_vec();
+    languages.retain(|language| named.contains(language));
+    (languages, odd)
+}
+
+fn languages_of(glob: &str) -> &'static [&'static str] {
+    let extension = glob.rsplit_once('.').map_or("", |(_, extension)| extension);
+    match extension {
+        "rs" => &["rust"],
+        // People name both with the first.
+        "ts" | "mts" | "cts" => &["typescript", "tsx"],
+        "tsx" => &["tsx"],
+        "js" | "mjs" | "cjs" | "jsx" => &["javascript"],
+        "py" | "pyi" => &["python"],
+        "go" => &["go"],
+        _ => &[],
+    }
+}
+
+/// What a glob stands for that says `{a,b}`: one glob for each. Only the last braces count, for only what
+/// stands at the end is asked for.
+fn alternatives(glob: &str) -> Vec<String> {
+    let Some((start, rest)) = glob.rsplit_once('{') else {
+        return vec![glob.to_owned()];
+    };
+    let Some((list, end)) = rest.split_once('}') else {
+        return vec![glob.to_owned()];
+    };
+    let each = list.split(',').map(str::trim);
+    each.map(|one| format!("{start}{one}{end}")).collect()
 }
 
 /// The parts of a list written as a text: commas divide, but not in brackets.
@@ -363,6 +565,37 @@ mod tests {
             divide("text, tool:edit(*.{ts,tsx}), 'a'"),
             ["text", "tool:edit(*.{ts,tsx})", "a"]
         );
+    }
+
+    #[test]
+    fn globs_say_the_language_of_code() {
+        let all = |globs: &[&str]| {
+            let globs: Vec<String> = globs.iter().map(|&glob| glob.to_owned()).collect();
+            languages(&globs)
+        };
+        assert_eq!(all(&["*.go"]).0, ["go"]);
+        assert_eq!(all(&["src/**/*.{tsx, rs}"]).0, ["rust", "tsx"]);
+        assert_eq!(
+            all(&["*.test.ts", "*.py"]).0,
+            ["typescript", "tsx", "python"]
+        );
+        assert_eq!(all(&[]), (vec![], vec![]));
+        let (known, odd) = all(&["**/*.{js,svelte}", "Makefile"]);
+        assert_eq!(known, ["javascript"]);
+        assert_eq!(odd.len(), 2, "{odd:?}");
+        assert!(odd[0].contains("*.svelte"), "{odd:?}");
+    }
+
+    #[test]
+    #[cfg(feature = "ast")]
+    fn patterns_stay_that_are_code_in_languages_where_they_are() {
+        let patterns = ["$X as $T", "f($X)", "}{"].map(str::to_owned).to_vec();
+        let (ast, lost) = parsing(vec!["typescript", "javascript"], patterns);
+        assert_eq!(ast.languages, ["typescript"]);
+        assert_eq!(ast.any, ["$X as $T", "f($X)"]);
+        assert_eq!(lost.len(), 2, "{lost:?}");
+        let (ast, lost) = parsing(vec!["go"], vec!["}{".to_owned()]);
+        assert_eq!((ast.languages.len(), ast.any.len(), lost.len()), (1, 1, 0));
     }
 
     #[test]

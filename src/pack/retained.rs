@@ -1,0 +1,131 @@
+//! How much text of a reply a rule makes a stream keep, at most.
+//!
+//! Sums the limits of what reads for a rule: the window for excerpts, stretches of whole matches, matches that
+//! wait for what may take them back, and what views and detectors hold. States, places and hashes are no text.
+
+use super::compile::{Compound, Sight, Source, What};
+use crate::detect::cycle;
+use crate::detect::leak;
+use crate::detect::unknown_name;
+use crate::limits::Limits;
+use crate::rule::{Channel, Rule};
+use crate::stream::kept;
+use crate::view::edit::EditLimits;
+use crate::view::fence;
+use crate::view::fold;
+use crate::view::shell::ShellLimits;
+
+impl Rule {
+    /// Most bytes of the text of one part that a stream keeps for this rule where it is alone: to decide it, and
+    /// to quote what it found. Text is counted, not the memory that holds it; what a host holds back for a rule
+    /// with [`hold`](Rule::hold) is the host's.
+    ///
+    /// # Example: one match is quoted; an exception makes matches wait
+    /// ```
+    /// use ttsr::{Condition, Limits, Pattern, Rule};
+    /// let limits = Limits::default();
+    /// let mut rule = Rule::new("a/b", vec![Pattern::literal("x")]);
+    /// let plain = rule.retained_bytes(&limits);
+    /// assert!(plain < 2048);
+    /// rule.condition.none = vec![Pattern::literal("y")];
+    /// assert!(rule.retained_bytes(&limits) >= plain + limits.stretch_bytes as u64);
+    /// ```
+    #[must_use]
+    pub fn retained_bytes(&self, limits: &Limits) -> u64 {
+        let of_channel = |channel: &Channel| self.retained_on(*channel, limits);
+        let most = self.on.iter().map(of_channel).max().unwrap_or_default();
+        most as u64
+    }
+
+    fn retained_on(&self, channel: Channel, limits: &Limits) -> usize {
+        let mut sights: Vec<Sight> = Vec::new();
+        for pattern in self.condition.patterns() {
+            let sight = Sight::of(pattern, channel);
+            if !sights.contains(&sight) {
+                sights.push(sight);
+            }
+        }
+        let what = What::of(&self.condition);
+        let is_tool_input = channel == Channel::ToolInput;
+        let mut sources: Vec<Source> = sights.iter().filter_map(|sight| sight.source).collect();
+        let of_detectors = what.iter();
+        sources.extend(of_detectors.filter_map(|what| what.source(is_tool_input)));
+        sources.extend(
+            self.condition
+                .ast
+                .as_ref()
+                .map(|_| Source::of_code(is_tool_input)),
+        );
+        sources.sort_unstable();
+        sources.dedup();
+        let folded = sights.iter().filter(|sight| !sight.folds.is_empty());
+        let views = sources.into_iter().map(of_view).sum::<usize>() + folded.count() * FOLD;
+        let input = match is_tool_input {
+            // The name of the file, once as it arrives and once as it is.
+            true => 2 * limits.path_bytes,
+            false => 0,
+        };
+        let detectors = what.iter().map(|what| of_detector(what) + kept::WINDOW);
+        sights.len() * kept::WINDOW
+            + self.whole(sights.len(), limits)
+            + views
+            + input
+            + detectors.sum::<usize>()
+            + self.shapes(limits)
+            + self.quotes()
+    }
+
+    /// What reads whole matches keeps, for each sight.
+    fn whole(&self, sights: usize, limits: &Limits) -> usize {
+        match Compound::of(self, false) {
+            Some(_) => sights * (kept::WINDOW + limits.stretch_bytes),
+            None => 0,
+        }
+    }
+
+    /// Code that is parsed, and code that waits for the name of its file.
+    fn shapes(&self, limits: &Limits) -> usize {
+        match self.condition.ast {
+            Some(_) => 2 * limits.ast_bytes,
+            None => 0,
+        }
+    }
+
+    /// Matches that were found and are not told yet, or just were.
+    fn quotes(&self) -> usize {
+        let waits = Compound::of(self, false).is_some_and(|compound| {
+            compound.has_none || compound.last.is_some() || compound.wants_all()
+        });
+        let quotes = if waits { 1 + kept::WAITING } else { 2 };
+        quotes * kept::EXCERPT
+    }
+}
+
+/// A character that is folded stands for at most four bytes.
+const FOLD: usize = fold::WAITING * 4;
+
+/// What a view holds back at most.
+fn of_view(source: Source) -> usize {
+    match source {
+        Source::Markdown => 3 * fence::HELD,
+        // Old text, new text, and a line of each.
+        Source::Edits => {
+            let limits = EditLimits::default();
+            4 * limits.waiting + limits.path_bytes
+        }
+        // Nested commands, a script, and a word for each level.
+        Source::Shell => {
+            let limits = ShellLimits::default();
+            2 * limits.waiting + limits.depth * 1024
+        }
+    }
+}
+
+fn of_detector(what: &What) -> usize {
+    match what {
+        What::Repetition(_) => cycle::WINDOW,
+        What::Leak => leak::TOKEN,
+        What::UnknownName(_) => (1 + unknown_name::OWN) * unknown_name::LINE,
+        What::Alike | What::Turns(_) | What::Script(_) | What::Limit(_) | What::DoomLoop(_) => 0,
+    }
+}

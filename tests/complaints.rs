@@ -1,0 +1,601 @@
+//! What users of other rule engines complained of: one test for each complaint that concerns the language, the
+//! state of a conversation or the tools. The numbers are those by which the list of complaints is kept; those about
+//! the loop itself are tested in `tests/harness`, those about files in `tests/pack.rs`.
+
+use std::fs;
+use std::path::Path;
+
+use ttsr::{
+    Action, Channel, Counters, Hit, Mode, Pack, PartId, Pattern, Rule, Session, Source,
+    Suppression, Verdict,
+};
+
+const A: PartId = PartId(0);
+const B: PartId = PartId(1);
+
+/// A pack of rules as they are written.
+fn pack(rules: &str) -> Pack {
+    let text = format!("schema = 1\n[pack]\nname = 'p'\n{rules}");
+    Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// One rule `p/r` about "bad".
+fn rule(keys: &str) -> Pack {
+    pack(&format!(
+        "[rule.r]\ndescription = 'd'\nmatch.any = [{{ literal = 'bad' }}]\nexamples.match = ['bad']\n{keys}\n"
+    ))
+}
+
+fn hits(pack: &Pack, channel: Channel, tool: &str, deltas: &[&[u8]]) -> Vec<Hit> {
+    let mut stream = pack.stream();
+    stream.open(A, channel);
+    let mut hits = stream.tool(A, tool, "call").to_vec();
+    for delta in deltas {
+        hits.extend_from_slice(&stream.push(A, delta));
+    }
+    hits.extend_from_slice(&stream.finish());
+    hits
+}
+
+fn attempt(session: &mut Session, text: &str) -> Vec<(Action, Option<Suppression>)> {
+    let mut stream = session.stream();
+    stream.open(A, Channel::Text);
+    let _ = session.push(&mut stream, A, text.as_bytes());
+    let decisions = session.decisions().iter();
+    decisions.map(|it| (it.action, it.suppression)).collect()
+}
+
+/// "The rule stopped working" was a rule that had been used up, and nothing said so.
+#[test]
+fn complaint_c3_a_rule_that_does_not_act_says_why() {
+    let pack = rule("severity = 'warning'");
+    let mut session = pack.session();
+    assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
+    let again = attempt(&mut session, "bad");
+    assert_eq!(again, [(Action::Inject, Some(Suppression::Repeat))]);
+    assert_eq!(session.decisions()[0].turn, session.turn());
+}
+
+/// A switch that turned everything off was read by some entry points and not by others.
+#[test]
+fn complaint_c4_shadow_holds_for_every_call() {
+    let pack = pack(
+        "[rule.r]\ndescription = 'd'\non = ['text', 'tool-input', 'user-input']\nseverity = 'critical'\n\
+         match.any = [{ regex = 'bad$' }]\nexamples.match = ['bad']\n",
+    );
+    let mut session = pack.session();
+    session.set_mode(Mode::Shadow);
+    session.begin_turn();
+    let mut stream = session.stream();
+    let mut verdicts = vec![
+        session.open(&mut stream, A, Channel::Text),
+        session.push(&mut stream, A, b"bad"),
+        session.close(&mut stream, A),
+        session.open(&mut stream, B, Channel::ToolInput),
+        session.push(&mut stream, B, br#"{"a":"bad"}"#),
+        session.tool(&mut stream, B, "bash", "call"),
+        session.finish(&mut stream),
+    ];
+    verdicts.push(session.check(Channel::UserInput, None, b"bad").verdict());
+    assert!(
+        verdicts.iter().all(|it| *it == Verdict::Continue),
+        "{verdicts:?}"
+    );
+    let checked = session.check(Channel::UserInput, None, b"bad");
+    assert!(checked.decisions()[0].is_suppressed(), "and it is told");
+}
+
+/// A patch names its files inside itself: globs on files never matched.
+#[test]
+fn complaint_c6_files_are_found_inside_a_patch() {
+    let pack = pack(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\npaths = ['**/*.rs']\n\
+         match.any = [{ literal = 'bad', region = 'added' }]\nexamples.match = ['bad']\n",
+    );
+    let patch = |file: &str| {
+        format!("*** Begin Patch\n*** Update File: {file}\n@@\n-x\n+bad\n*** End Patch\n")
+    };
+    let found = |file: &str| {
+        hits(
+            &pack,
+            Channel::ToolInput,
+            "apply_patch",
+            &[patch(file).as_bytes()],
+        )
+        .len()
+    };
+    assert_eq!((found("src/a.rs"), found("notes.md")), (1, 0));
+}
+
+/// Arguments were looked at every so often while they arrived; what was complete only at the end was missed.
+#[test]
+fn complaint_c7_the_last_byte_counts_as_much_as_the_first() {
+    let pack = rule("on = ['tool-input']\nargs = ['command']");
+    let input = br#"{"command":"so bad"}"#;
+    let whole = hits(&pack, Channel::ToolInput, "bash", &[input]);
+    assert_eq!(whole.len(), 1);
+    for cut in 1..input.len() {
+        let (before, after) = input.split_at(cut);
+        assert_eq!(
+            hits(&pack, Channel::ToolInput, "bash", &[before, after]),
+            whole,
+            "cut at {cut}"
+        );
+    }
+}
+
+/// A tool that gave its arguments at once, with no deltas, was never looked at.
+#[test]
+fn complaint_c8_a_call_that_comes_whole_is_read() {
+    let pack = rule("on = ['tool-input']");
+    let found = hits(
+        &pack,
+        Channel::ToolInput,
+        "bash",
+        &[br#"{"command":"bad"}"#],
+    );
+    assert_eq!(found.len(), 1);
+}
+
+/// Text of one message and text of the next were one text.
+#[test]
+fn complaint_c9_no_match_spans_two_parts_or_two_messages() {
+    let pack = rule("on = ['text']");
+    let mut stream = pack.stream();
+    let mut found = stream.push(A, b"so ba").len();
+    found += stream.push(B, b"d it is").len();
+    found += stream.finish().len();
+    let mut next = pack.stream();
+    found += next.push(A, b"d").len();
+    assert_eq!(found, 0);
+}
+
+/// Guidance that waited for the next request was queued two or three times.
+#[test]
+fn complaint_c10_guidance_is_reserved_when_it_is_decided() {
+    let pack = rule("severity = 'warning'");
+    let mut session = pack.session();
+    let given: Vec<_> = (0..3).flat_map(|_| attempt(&mut session, "bad")).collect();
+    let acting = given.iter().filter(|(_, why)| why.is_none());
+    assert_eq!(acting.count(), 1, "{given:?}");
+}
+
+/// One violation was reported when its delta came, and again when the message ended.
+#[test]
+fn complaint_c11_one_violation_is_one_hit() {
+    let pack = rule("on = ['text']");
+    let mut stream = pack.stream();
+    let mut found = stream.push(A, b"bad").len();
+    found += stream.push(A, b" and bad again").len();
+    found += stream.close(A).len();
+    found += stream.finish().len();
+    assert_eq!(found, 1);
+}
+
+/// Calls beside the one that broke a rule were said to have broken it.
+#[test]
+fn complaint_c12_a_decision_names_the_call_it_is_about() {
+    let pack = rule("on = ['tool-input']\nseverity = 'critical'");
+    let mut session = pack.session();
+    let mut stream = session.stream();
+    for (part, call) in [(A, "call_1"), (B, "call_2")] {
+        let _ = session.open(&mut stream, part, Channel::ToolInput);
+        let _ = session.tool(&mut stream, part, "bash", call);
+    }
+    let _ = session.push(&mut stream, A, br#"{"command":"ls"}"#);
+    let Verdict::Act(decision) = session.push(&mut stream, B, br#"{"command":"bad"}"#) else {
+        panic!("the second call breaks the rule");
+    };
+    assert_eq!(stream.call(decision.part()), Some("call_2"));
+    assert_eq!(session.decisions().len(), 1);
+}
+
+/// A rule that acts once stayed spent when its guidance had left the context.
+#[test]
+fn complaint_c15_guidance_that_left_the_context_is_given_again() {
+    let pack = rule("severity = 'warning'");
+    let mut session = pack.session();
+    assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
+    let decision = session.decisions()[0];
+    session.delivered(&decision);
+    session.compacted();
+    assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
+}
+
+/// Nobody could say whether a rule on edits sees the file, the old text or the new text.
+#[test]
+fn complaint_c20_what_a_rule_on_edits_sees_is_said_by_its_region() {
+    let input = |old: &str, new: &str| {
+        serde_json::json!({ "path": "a.rs", "old_string": old, "new_string": new }).to_string()
+    };
+    let inputs = [
+        input("x", "bad"),
+        input("bad", "x"),
+        input("bad\nx", "bad\ny"),
+    ];
+    for (region, expected) in [
+        ("added", [1, 0, 0]),
+        ("removed", [0, 1, 0]),
+        ("file", [1, 0, 1]),
+    ] {
+        let pack = pack(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
+             match.any = [{{ literal = 'bad', region = '{region}' }}]\nexamples.match = ['bad']\n"
+        ));
+        let found = inputs
+            .each_ref()
+            .map(|input| hits(&pack, Channel::ToolInput, "edit", &[input.as_bytes()]).len());
+        assert_eq!(found, expected, "{region}");
+    }
+}
+
+/// Whole-buffer look-ahead was written to say "this and that" and "this without that".
+#[test]
+fn complaint_c22_both_and_without_need_no_look_around() {
+    let both = pack(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.all = [{ word = 'yarn' }, { word = 'npm' }]\n\
+         examples.match = ['npm yarn']\n",
+    );
+    let without = pack(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ word = 'npm' }]\n\
+         match.none = [{ word = 'yarn' }]\nmatch.within = { part = true }\nexamples.match = ['npm']\n",
+    );
+    for (text, expected) in [
+        ("npm, then yarn", (1, 0)),
+        ("yarn\n\nand npm", (1, 0)),
+        ("npm", (0, 1)),
+    ] {
+        let found = |pack| hits(pack, Channel::Text, "", &[text.as_bytes()]).len();
+        assert_eq!((found(&both), found(&without)), expected, "{text}");
+    }
+}
+
+/// "Operation aborted" said neither by whom nor why.
+#[test]
+fn complaint_c25_an_abort_names_its_rule_and_its_place() {
+    let pack = rule("severity = 'critical'\nmessage = '{{ rule.id }}: {{ match.text }}'");
+    let mut session = pack.session();
+    let mut stream = session.stream();
+    let Verdict::Act(decision) = session.push(&mut stream, A, b"so bad") else {
+        panic!("the rule is broken");
+    };
+    assert!(matches!(decision.source, Source::Rule(hit) if hit.end == 6));
+    assert_eq!(stream.rule(&decision).unwrap().id, "p/r");
+    assert_eq!(stream.message(&decision), "p/r: bad");
+}
+
+/// A retry of the provider began no new turn, and what had fired stayed latched.
+#[test]
+fn complaint_c29_each_attempt_begins_with_nothing_seen() {
+    let pack = rule("on = ['text']\nseverity = 'critical'");
+    let mut session = pack.session();
+    session.begin_turn();
+    for _ in 0..3 {
+        let mut stream = session.stream();
+        let half = session.push(&mut stream, A, b"ba");
+        assert_eq!(half, Verdict::Continue);
+        let mut again = session.stream();
+        assert_eq!(
+            session.push(&mut again, A, b"d"),
+            Verdict::Continue,
+            "it was another attempt's"
+        );
+        assert!(matches!(
+            session.push(&mut again, A, b" bad"),
+            Verdict::Act(_)
+        ));
+    }
+}
+
+/// A debugging line in the library tore up the screen of the program around it.
+#[test]
+fn complaint_c30_the_library_never_prints() {
+    let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut read = 0;
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            let is_library = |path: &std::path::PathBuf| {
+                let name = path.file_name().unwrap_or_default();
+                name != "bin" && name != "tests" && name != "tests.rs"
+            };
+            let entries = fs::read_dir(&path).unwrap();
+            waiting.extend(entries.map(|it| it.unwrap().path()).filter(is_library));
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        // What stands behind it is not in the library; nor are helpers of tests and comments.
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let is_seen = path.ends_with("view/seen.rs") || path.ends_with("testing.rs");
+        for line in code
+            .lines()
+            .filter(|line| !is_seen && !line.trim_start().starts_with("//"))
+        {
+            for print in ["println!(", "print!(", "eprintln!(", "eprint!(", "dbg!("] {
+                assert!(!line.contains(print), "{}: {line}", path.display());
+            }
+        }
+        read += 1;
+    }
+    assert!(read > 60, "only {read} files were read");
+}
+
+/// Text and thoughts were watched, and the flood came through the arguments of a tool.
+#[test]
+fn complaint_c31_every_channel_of_a_reply_is_watched() {
+    let pack = rule("on = ['text', 'reasoning', 'tool-input']");
+    for channel in Channel::STREAMED {
+        let text: &[u8] = match channel {
+            Channel::ToolInput => br#"{"a":"bad"}"#,
+            _ => b"bad",
+        };
+        assert_eq!(
+            hits(&pack, channel, "bash", &[text]).len(),
+            1,
+            "{channel:?}"
+        );
+    }
+}
+
+/// What had been shown stayed on the screen, because nobody could say from where on it was wrong.
+#[test]
+fn complaint_c34_a_hit_says_where_to_take_back_from() {
+    let pack = rule("on = ['text']\nseverity = 'critical'");
+    let mut session = pack.session();
+    let mut stream = session.stream();
+    let Verdict::Act(decision) = session.push(&mut stream, A, "größer, bad".as_bytes()) else {
+        panic!("the rule is broken");
+    };
+    let hit = decision.hit().unwrap();
+    assert_eq!(stream.start(&hit), Some("größer, ".len() as u64));
+    assert_eq!(hit.end, "größer, bad".len() as u64);
+}
+
+/// The hook ran after the delta had been shown, and every delta was looked at even without any rule.
+#[test]
+fn complaint_c35_nothing_is_read_where_no_rule_reads_and_a_held_match_never_leaves() {
+    let empty = pack(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ literal = 'bad' }]\nexamples.match = ['bad']\n",
+    );
+    assert!(!empty.wants(Channel::ToolInput, Some("bash")));
+    assert_eq!(hits(&empty, Channel::Reasoning, "", &[b"bad"]), []);
+    let held = rule("on = ['text']\naction = 'abort'\nseverity = 'critical'\nhold = true");
+    let mut stream = held.stream();
+    stream.open(A, Channel::Text);
+    let _ = stream.push(A, b"so ba");
+    assert_eq!(stream.releasable(A), 3);
+    assert_eq!(stream.counters(), Counters::default());
+}
+
+/// Prohibitions make models try again in the same way.
+#[test]
+fn complaint_c38_a_message_says_what_to_do_instead() {
+    let pack = rule("severity = 'error'\ninstead = 'Say it in other words.'");
+    let mut session = pack.session();
+    let mut stream = session.stream();
+    let Verdict::Act(decision) = session.push(&mut stream, A, b"bad") else {
+        panic!("the rule is broken");
+    };
+    assert!(stream.message(&decision).contains("Say it in other words."));
+}
+
+/// An excerpt was cut in the middle of a character, which ends the program.
+#[test]
+fn complaint_c40_excerpts_are_cut_between_characters() {
+    let pack = rule("on = ['text']");
+    for before in 0..300 {
+        let text = format!("{}{}bad", "x".repeat(before % 4), "ß€😀".repeat(before / 4));
+        let mut stream = pack.stream();
+        let found = stream.push(A, text.as_bytes()).to_vec();
+        assert_eq!(found.len(), 1);
+        assert!(text.contains(stream.excerpt(&found[0])), "{text}");
+        assert_eq!(stream.matched(&found[0]), "bad");
+    }
+}
+
+/// A filter for leaked control tokens kept people from writing about them.
+#[test]
+fn complaint_c41_c42_tokens_leak_in_prose_and_not_in_quotations() {
+    let pack = pack(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.leak = true\nexamples.match = ['<|im_start|>']\n",
+    );
+    for (text, expected) in [
+        ("Done.<|im_end|>\n<|im_start|>user\nNext", 1),
+        ("The token `<|im_end|>` ends a turn.", 0),
+        ("```\n<|im_end|>\n```\nends a turn.", 0),
+    ] {
+        assert_eq!(
+            hits(&pack, Channel::Text, "", &[text.as_bytes()]).len(),
+            expected,
+            "{text}"
+        );
+    }
+}
+
+/// A loop whose unit was longer, or rows of data that only look alike.
+#[test]
+fn complaint_c32_c43_loops_are_found_at_every_scale_and_data_is_none() {
+    let pack = pack("[rule.r]\ndescription = 'd'\non = ['text']\nmatch.repetition = {}\n");
+    let long: String = (0..40).map(|n| format!("word{n} ")).collect();
+    for (name, text, expected) in [
+        (
+            "a short unit",
+            "I will now look at it again. ".repeat(12),
+            1,
+        ),
+        ("a unit of several hundred characters", long.repeat(12), 1),
+        (
+            "rows of a table",
+            (0..60)
+                .map(|n| format!("| {n} | item {n} | {} |\n", n * 7))
+                .collect(),
+            0,
+        ),
+        (
+            "a rule of dashes",
+            format!("| a | b |\n|{}|{}|\n", "-".repeat(60), "-".repeat(60)),
+            0,
+        ),
+    ] {
+        assert_eq!(
+            hits(&pack, Channel::Text, "", &[text.as_bytes()]).len(),
+            expected,
+            "{name}"
+        );
+    }
+}
+
+/// A wall that guards what it forbids is taken for an injection: what is said to the model hides nothing.
+#[test]
+fn complaint_c57_no_message_of_a_built_in_rule_asks_to_hide_itself() {
+    for name in Pack::builtins() {
+        for rule in Pack::builtin(name).unwrap().rules() {
+            let message = rule.message.clone().unwrap_or_default()
+                + rule.instead.as_deref().unwrap_or_default();
+            let message = message.to_lowercase();
+            for hidden in [
+                "do not mention",
+                "never mention",
+                "don't mention",
+                "do not tell",
+                "secretly",
+                "must comply",
+            ] {
+                assert!(!message.contains(hidden), "{}: {hidden}", rule.id);
+            }
+        }
+    }
+}
+
+/// A rule whose message holds what it forbids fired on its own message, again and again.
+#[test]
+fn d67_a_message_that_breaks_its_own_rule_is_bounded_like_any_other() {
+    let pack = rule("on = ['text']\nseverity = 'error'\nmessage = 'never write bad'");
+    let mut session = pack.session();
+    session.begin_turn();
+    let mut said = "bad".to_owned();
+    let mut actions = Vec::new();
+    for _ in 0..6 {
+        let mut stream = session.stream();
+        let _ = session.push(&mut stream, A, said.as_bytes());
+        let decision = session.decisions()[0];
+        actions.push((decision.action, decision.suppression));
+        // The model says what it was told.
+        said = stream.message(&decision);
+    }
+    let retries = actions
+        .iter()
+        .filter(|(action, _)| *action == Action::Retry);
+    assert_eq!(retries.count(), 2, "{actions:?}");
+    assert_eq!(actions[2], (Action::Warn, None));
+    let mut checked = pack.session();
+    let checked = checked.check(Channel::UserInput, None, b"never write bad");
+    assert_eq!(checked.verdict(), Verdict::Continue, "guidance is no reply");
+}
+
+/// An ASCII word boundary took a letter with an accent for the end of a word.
+#[test]
+fn d57_a_word_boundary_knows_letters_that_are_not_ascii() {
+    let pack = pack(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = '\\bbad\\b' }]\nexamples.match = ['bad']\n",
+    );
+    for (text, expected) in [
+        ("größe bad größe", 1),
+        ("größebad", 0),
+        ("badé", 0),
+        ("bad日本", 0),
+        ("«bad»", 1),
+        ("bad\u{301}", 0),
+    ] {
+        let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(
+            hits(&pack, Channel::Text, "", &bytes).len(),
+            expected,
+            "{text}"
+        );
+    }
+}
+
+/// A rule that fires on every retry cost 15 million tokens in a night.
+#[test]
+fn e77_a_retry_storm_ends_at_the_backstop_and_says_which_rule_it_was() {
+    let mut endless = Rule::new("p/r", vec![Pattern::literal("bad")]);
+    endless.action = Action::Retry;
+    endless.retry.max = 100;
+    endless.retry.then = Some(Action::Abort);
+    let pack = Pack::builder().rule(endless).build().unwrap();
+    let mut session = pack.session();
+    session.begin_turn();
+    let actions: Vec<_> = (0..6).flat_map(|_| attempt(&mut session, "bad")).collect();
+    let (retry, abort) = ((Action::Retry, None), (Action::Abort, None));
+    assert_eq!(actions, [retry, retry, retry, abort, abort, abort]);
+    assert!(session.decisions()[0].rule().is_some());
+}
+
+/// Where a rule is not live, and where its pattern does not match, are two answers.
+#[cfg(feature = "cli")]
+mod tools {
+    use std::process::Command;
+
+    fn ttsr(args: &[&str]) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_ttsr"))
+            .args(args)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn complaint_c18_a_list_shows_every_option_as_it_takes_effect() {
+        let listed = ttsr(&["list", "--pack", "std/shell-safety", "--format", "json"]);
+        let first: serde_json::Value =
+            serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+        for key in [
+            "action",
+            "mode",
+            "partial",
+            "retry",
+            "repeat",
+            "allowance",
+            "hold",
+            "on",
+            "tools",
+            "args",
+            "paths",
+        ] {
+            assert!(first.get(key).is_some(), "{key}: {first}");
+        }
+    }
+
+    #[test]
+    fn complaint_c19_out_of_scope_and_no_match_are_two_answers() {
+        let explain = |path: &str, text: &str| {
+            ttsr(&[
+                "explain",
+                "lang/rust/box-leak",
+                "--path",
+                path,
+                "--text",
+                text,
+            ])
+        };
+        assert!(explain("a.cs", "Box::leak(b)").contains("not live: `a.cs` is none of its paths"));
+        let unmatched = explain("a.rs", "nothing");
+        assert!(
+            unmatched.contains(": live") && unmatched.contains("it does not hit"),
+            "{unmatched}"
+        );
+        assert!(explain("a.rs", "Box::leak(b)").contains("it hits"));
+    }
+
+    #[test]
+    fn complaint_c36_backslashes_of_patterns_are_json_all_the_same() {
+        let listed = ttsr(&["list", "--format", "json"]);
+        assert!(listed.contains(r"\\b"));
+        for line in listed.lines() {
+            assert!(
+                serde_json::from_str::<serde_json::Value>(line).is_ok(),
+                "{line}"
+            );
+        }
+    }
+}
