@@ -647,6 +647,79 @@ fn f97_unknown_events_and_fields_are_scanned_or_counted() {
 }
 
 #[test]
+fn b29_a_block_of_a_kind_that_nobody_knows_is_read_as_text() {
+    let body = [
+        r#"{"type":"message_start","message":{"id":"m1","content":[]}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"song"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"song_delta","verse":"rm "}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"song_delta","verse":"-rf"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let events = read_whole(body.join("\n").as_bytes());
+    let shown = lines(&events);
+    let text = streams(&events)[0].text(Channel::Text);
+    assert_eq!(text, "rm -rf", "{shown}");
+    // It is counted too, by its kind: whoever cares learns that there is something new.
+    let is_told = |kind: &str| shown.contains("unscanned") && shown.contains(kind);
+    assert!(is_told("song"), "{shown}");
+}
+
+#[test]
+fn b33_a_tool_name_in_pieces_is_the_name_that_rules_see() {
+    let rule = |tool: &str| {
+        format!(
+            "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
+             tools = ['{tool}']\nmatch.any = [{{ literal = 'rm -rf' }}]\nexamples.match = ['rm -rf']\n"
+        )
+    };
+    let call = |function: &str| {
+        format!(
+            r#"{{"id":"c1","choices":[{{"index":0,"delta":{{"tool_calls":[{{"index":0,"id":"k","function":{{{function}}}}}]}}}}]}}"#
+        )
+    };
+    let body = [
+        call(r#""name":"ba""#),
+        call(r#""name":"sh""#),
+        call(r#""arguments":"{\"command\":\"rm ""#),
+        call(r#""arguments":"-rf\"}""#),
+        STOP.to_owned(),
+    ];
+    let body = body.map(|chunk| format!("data: {chunk}\n\n")).concat();
+    for (tool, expected) in [("bash", 1), ("ba", 0), ("sh", 0)] {
+        let pack = ttsr::Pack::from_toml(&rule(tool)).unwrap();
+        for size in [1, body.len()] {
+            let mut stream = pack.stream();
+            let mut hits = 0;
+            for (_, event) in read(body.as_bytes().chunks(size)).0 {
+                match event {
+                    Event::PartStart {
+                        part,
+                        channel,
+                        tool,
+                        ..
+                    } => {
+                        stream.open(part, channel);
+                        let tool = tool.unwrap_or_default();
+                        hits += usize::from(!tool.is_empty()) * stream.tool(part, &tool, "k").len();
+                    }
+                    Event::Tool { part, tool, .. } => hits += stream.tool(part, &tool, "k").len(),
+                    Event::Delta { part, bytes } => hits += stream.push(part, &bytes).len(),
+                    Event::PartEnd { part } => hits += stream.close(part).len(),
+                    _ => {}
+                }
+            }
+            assert_eq!(
+                hits,
+                expected,
+                "{tool}, in pieces of {size}: {}",
+                lines(&read_whole(body.as_bytes()))
+            );
+        }
+    }
+}
+
+#[test]
 fn an_event_over_the_cap_is_counted() {
     let long = HI.replace("Hi", &"x".repeat(500));
     for (case, body) in [

@@ -155,6 +155,7 @@ fn start_block(reply: &mut Reply, index: u64, block: &Json<'_>, on: Sink<'_>) {
                 channel: Channel::ToolInput,
                 tool,
                 call,
+                grows: false,
             };
             reply.open(naming, on);
             // Normally `{}` and a placeholder for the deltas; where it is not, it is the input itself.

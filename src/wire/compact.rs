@@ -78,6 +78,7 @@ fn delta(reply: &mut Reply, parts: &[Json<'_>], pair: &Json<'_>, on: Sink<'_>) {
             channel,
             tool: tool.as_deref(),
             call: None,
+            grows: false,
         },
         bytes,
         on,

@@ -390,6 +390,7 @@ fn input_arrives(
     let naming = Naming {
         tool,
         call: call.id.as_deref(),
+        grows: true,
         ..naming(key, Channel::ToolInput)
     };
     reply.open(naming, on);

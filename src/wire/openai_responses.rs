@@ -626,6 +626,7 @@ impl Items {
             channel,
             tool,
             call,
+            grows: false,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! deltas in the second one only; in the classic one it comes whole, when the tool already runs. It does no
 //! I/O and sends nothing back.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
 use super::json::Json;
@@ -16,6 +17,15 @@ use crate::{Channel, Event};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
+    /// A user wrote a message, or someone in his name.
+    Prompt {
+        /// Its id.
+        message: String,
+        /// The agent that is asked, if it is told.
+        agent: Option<String>,
+        /// The provider and the model that are asked, if they are told.
+        model: Option<(String, String)>,
+    },
     /// The model begins to write the message of that id; the parts of the events that follow are numbered
     /// from 0.
     Message(String),
@@ -209,7 +219,19 @@ impl Session {
             if self.users.len() >= USERS {
                 self.users.pop_front();
             }
-            self.users.push_back(id);
+            self.users.push_back(id.clone());
+            let owned = |text: Cow<'_, str>| text.into_owned();
+            let model = info.get("model").and_then(|model| {
+                let provider = model.text("providerID")?.into_owned();
+                Some((provider, model.text("modelID")?.into_owned()))
+            });
+            let agent = info.text("agent").map(owned);
+            let prompt = Notice::Prompt {
+                message: id,
+                agent,
+                model,
+            };
+            on(&self.id, prompt);
         }
     }
 
@@ -334,6 +356,14 @@ impl Session {
 
     /// The second interface.
     fn next(&mut self, step: &str, event: &Json<'_>, on: Sink<'_>) {
+        if step == "prompted" {
+            let prompt = Notice::Prompt {
+                message: event.text("messageID").unwrap_or_default().into_owned(),
+                agent: None,
+                model: None,
+            };
+            return on(&self.id, prompt);
+        }
         let Some(owner) = event.text("assistantMessageID") else {
             return;
         };

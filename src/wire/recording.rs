@@ -169,6 +169,7 @@ fn part_line(reply: &mut Reply, line: &Json<'_>, on: Sink<'_>) {
         channel,
         tool,
         call,
+        grows: false,
     };
     let bytes = fragment(reply, line, on);
     if line.get("snapshot").is_some() && reply.delivered(&part).is_some() {

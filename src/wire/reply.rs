@@ -28,6 +28,8 @@ pub(super) struct Naming<'a> {
     pub(super) channel: Channel,
     pub(super) tool: Option<&'a str>,
     pub(super) call: Option<&'a str>,
+    /// Whether more of the tool's name may come before the first input.
+    pub(super) grows: bool,
 }
 
 impl<'a> Naming<'a> {
@@ -39,12 +41,14 @@ impl<'a> Naming<'a> {
             channel,
             tool: None,
             call: None,
+            grows: false,
         }
     }
 }
 
 #[derive(Clone, Debug)]
 struct Part {
+    channel: Channel,
     tool: Option<String>,
     call: Option<String>,
     open: bool,
@@ -63,6 +67,9 @@ pub(super) struct Reply {
     keys: HashMap<String, usize>,
     /// All parts by the start of their keys, up to the first slash.
     groups: HashMap<String, Vec<usize>>,
+    /// The latest part, and its name, where it has not been said that it starts: its tool's name may be a
+    /// fragment. No rule is to take that for the name.
+    starting: Option<(usize, String)>,
     names: Names,
     usage: Option<(u64, u64)>,
     failed: bool,
@@ -77,6 +84,7 @@ impl Reply {
             parts: Vec::new(),
             keys: HashMap::new(),
             groups: HashMap::new(),
+            starting: None,
             names: Names::default(),
             usage: None,
             failed: false,
@@ -159,8 +167,9 @@ impl Reply {
     }
 
     /// A repetition of the latest part of that key.
-    pub(super) fn snapshot(&self, key: &str, bytes: Vec<u8>, on: Sink<'_>) {
+    pub(super) fn snapshot(&mut self, key: &str, bytes: Vec<u8>, on: Sink<'_>) {
         if let Some(&part) = self.keys.get(key) {
+            self.say_start_of(part, on);
             self.emit(
                 Event::Snapshot {
                     part: id(part),
@@ -245,6 +254,7 @@ impl Reply {
     }
 
     fn start(&mut self, naming: Naming<'_>, on: Sink<'_>) -> usize {
+        self.say_start(on);
         let part = self.parts.len();
         let Naming {
             key,
@@ -252,33 +262,58 @@ impl Reply {
             channel,
             tool,
             call,
+            grows,
         } = naming;
-        let (tool, call) = (tool.map(str::to_owned), call.map(str::to_owned));
-        let event = Event::PartStart {
-            part: id(part),
-            name: self.names.unused(name),
-            channel,
-            tool: tool.clone(),
-            call: call.clone(),
-        };
         self.keys.insert(key.to_owned(), part);
         self.groups
             .entry(group(key).to_owned())
             .or_default()
             .push(part);
         self.parts.push(Part {
-            tool,
-            call,
+            channel,
+            tool: tool.map(str::to_owned),
+            call: call.map(str::to_owned),
             open: true,
             whole: false,
             bytes: 0,
             lone: None,
         });
-        self.emit(event, on);
+        self.starting = Some((part, self.names.unused(name)));
+        if !grows {
+            self.say_start(on);
+        }
         part
     }
 
+    fn say_start(&mut self, on: Sink<'_>) {
+        let Some((part, name)) = self.starting.take() else {
+            return;
+        };
+        let known = &self.parts[part];
+        let event = Event::PartStart {
+            part: id(part),
+            name,
+            channel: known.channel,
+            tool: known.tool.clone(),
+            call: known.call.clone(),
+        };
+        self.emit(event, on);
+    }
+
+    fn is_starting(&self, part: usize) -> bool {
+        self.starting
+            .as_ref()
+            .is_some_and(|(starting, _)| *starting == part)
+    }
+
+    fn say_start_of(&mut self, part: usize, on: Sink<'_>) {
+        if self.is_starting(part) {
+            self.say_start(on);
+        }
+    }
+
     fn tool(&mut self, part: usize, tool: Option<&str>, call: Option<&str>, on: Sink<'_>) {
+        let is_starting = self.is_starting(part);
         let known = &mut self.parts[part];
         let news = tool.is_some_and(|tool| known.tool.as_deref() != Some(tool))
             || call.is_some_and(|call| known.call.as_deref() != Some(call));
@@ -287,7 +322,7 @@ impl Reply {
         }
         known.tool = tool.map(str::to_owned).or(known.tool.take());
         known.call = call.map(str::to_owned).or(known.call.take());
-        if let Some(tool) = known.tool.clone() {
+        if let (Some(tool), false) = (known.tool.clone(), is_starting) {
             let call = known.call.clone();
             self.emit(
                 Event::Tool {
@@ -302,6 +337,7 @@ impl Reply {
 
     fn deliver(&mut self, part: usize, bytes: Vec<u8>, on: Sink<'_>) {
         if !bytes.is_empty() {
+            self.say_start_of(part, on);
             self.parts[part].bytes += bytes.len() as u64;
             self.emit(
                 Event::Delta {
@@ -317,6 +353,7 @@ impl Reply {
         if !std::mem::take(&mut self.parts[part].open) {
             return;
         }
+        self.say_start_of(part, on);
         if self.parts[part].lone.take().is_some() {
             self.deliver(part, REPLACEMENT.to_vec(), on);
         }
