@@ -1,15 +1,22 @@
-//! Hooks: code of the host that sees a stream before the rules do.
+//! Hooks: code of the host that sees a stream before the rules do, and whole texts at the boundary.
 //!
 //! Which hooks are called where is decided when they are registered, so a point nobody registered for
 //! costs one look at an empty list. Hooks get data, never the processor: they cannot call back into it.
 
+mod timed;
+
 use std::borrow::Cow;
 use std::fmt;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use super::call::{After, Before, Target, ToolCall};
+use super::fallback::SessionEvent;
+use super::message::Message;
 use super::step::Aborted;
 use crate::{Channel, PartId};
+use timed::Worker;
 
 /// Where a hook can be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,31 +28,85 @@ pub enum Point {
     Aborted,
     /// `text.complete`: a text part is complete.
     TextComplete,
+    /// `tool.execute.before`: a tool call is complete and about to run.
+    ToolBefore,
+    /// `tool.execute.after`: a tool has given something back.
+    ToolAfter,
+    /// `messages.transform`: a request is about to be sent.
+    Messages,
+    /// `chat.headers`: the same, once its messages are settled.
+    Headers,
+    /// `event`: something happened to a session.
+    Event,
+}
+
+impl Point {
+    /// Every point, in the order of their declaration.
+    pub const ALL: [Point; 8] = [
+        Point::Delta,
+        Point::Aborted,
+        Point::TextComplete,
+        Point::ToolBefore,
+        Point::ToolAfter,
+        Point::Messages,
+        Point::Headers,
+        Point::Event,
+    ];
+
+    /// The name that plugins know it by, such as `stream.delta`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Point::Delta => "stream.delta",
+            Point::Aborted => "stream.aborted",
+            Point::TextComplete => "text.complete",
+            Point::ToolBefore => "tool.execute.before",
+            Point::ToolAfter => "tool.execute.after",
+            Point::Messages => "messages.transform",
+            Point::Headers => "chat.headers",
+            Point::Event => "event",
+        }
+    }
 }
 
 /// Code of the host that takes part in a stream. All methods are called in the order of registration.
 ///
-/// They are plain functions: one that blocks blocks its own stream (no lock of this crate is held), and
-/// there is no deadline that could end it. Work that takes long belongs on a thread of its own, with
-/// the result acted on at a later delta. A hook that panics is caught and counted; what happens to
-/// the stream is for [`Settings::on_hook_panic`](super::Settings::on_hook_panic) to say. (A panic during
-/// the unwinding of another one ends the process; that is Rust's rule.)
+/// They are plain functions. One registered with [`Hooks::register`] runs where the loop runs, so one that
+/// blocks blocks its stream (no lock of this crate is held); one registered with
+/// [`Hooks::register_within`] runs on a thread of its own, and is given up when its deadline is over. What
+/// happens to the stream of a hook that panicked or was given up is for
+/// [`Settings::on_hook_fault`](super::Settings::on_hook_fault) to say. (A panic during the unwinding of
+/// another one ends the process; that is Rust's rule.)
+#[expect(unused_variables, reason = "by default a hook does nothing")]
 pub trait Hook: Send {
     /// The points at which it is called; asked for once, when it is registered.
     fn points(&self) -> &[Point];
 
     /// Sees a delta before anyone else; may rewrite it, and may abort the reply.
-    #[expect(unused_variables, reason = "by default a hook does nothing")]
     fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {}
 
     /// Learns that the reply was aborted; may ask for it to be taken again.
-    #[expect(unused_variables, reason = "by default a hook does nothing")]
     fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {}
 
     /// Sees a text part that is complete; may replace what is kept of it. It was published already,
     /// and the rules do not see what it is replaced with.
-    #[expect(unused_variables, reason = "by default a hook does nothing")]
     fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {}
+
+    /// Sees a tool call before it runs; may change its input, keep it from running, or have a sub-agent
+    /// asked first.
+    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {}
+
+    /// Sees what a tool gave back before the rules and the model do; may change it.
+    fn tool_after(&mut self, call: &ToolCall, after: &mut After) {}
+
+    /// Sees the messages of a request before the rules do; may change them, for this request only.
+    fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) {}
+
+    /// Sees the headers of a request after the rules; may change them.
+    fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {}
+
+    /// Learns what happened to a session.
+    fn event(&mut self, event: &SessionEvent) {}
 }
 
 /// Where in which stream a hook is called.
@@ -123,16 +184,24 @@ pub struct Answer {
     pub inject_message: Option<String>,
 }
 
-/// What to do with the stream of a hook that panicked. Either way the panic is counted and the hook is
-/// not called again in this reply.
+/// What to do with the stream of a hook that panicked, or did not return in time. Either way it is
+/// counted, and the hook is not called again in this reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum OnHookPanic {
-    /// Abort: a guard that fell over guards nothing.
+pub enum OnHookFault {
+    /// Abort: a guard that fell over guards nothing. A tool call is blocked, what a tool gave back is
+    /// withheld, a request is not sent.
     #[default]
     Abort,
     /// Go on as if the hook had not been there.
     Continue,
+}
+
+/// What went wrong with a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Panicked,
+    TimedOut,
 }
 
 /// The hooks of a host, in the order of registration.
@@ -150,35 +219,64 @@ pub enum OnHookPanic {
 #[derive(Default)]
 pub struct Hooks {
     all: Vec<Registered>,
-    delta: Vec<usize>,
-    aborted: Vec<usize>,
-    text_complete: Vec<usize>,
+    /// For each point the places in `all` of those that are called there.
+    at: [Vec<usize>; Point::ALL.len()],
 }
 
 struct Registered {
     name: String,
-    hook: Box<dyn Hook>,
-    has_panicked: bool,
+    place: Place,
+    /// Not called again in this reply.
+    is_out: bool,
+}
+
+/// Where a hook runs.
+enum Place {
+    Here(Box<dyn Hook>),
+    Elsewhere(Worker),
 }
 
 impl Hooks {
     /// Registers a hook behind those that are there.
     pub fn register(&mut self, name: impl Into<String>, hook: impl Hook + 'static) {
+        let points = hook.points().to_vec();
+        self.add(name.into(), &points, Place::Here(Box::new(hook)));
+    }
+
+    /// Registers a hook that runs on a thread of its own and is given up if it does not return within
+    /// `deadline`. The loop waits meanwhile: a cancel of the user is seen when the hook returns or the
+    /// deadline is over.
+    ///
+    /// Nothing can end a function that hangs: its thread stays until it returns, and until then the hook
+    /// is not called.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn register_within(
+        &mut self,
+        name: impl Into<String>,
+        deadline: Duration,
+        hook: impl Hook + 'static,
+    ) -> io::Result<()> {
+        let points = hook.points().to_vec();
+        let name = name.into();
+        let worker = Worker::new(&name, deadline, Box::new(hook))?;
+        self.add(name, &points, Place::Elsewhere(worker));
+        Ok(())
+    }
+
+    fn add(&mut self, name: String, points: &[Point], place: Place) {
         let index = self.all.len();
-        for point in hook.points() {
-            let list = match point {
-                Point::Delta => &mut self.delta,
-                Point::Aborted => &mut self.aborted,
-                Point::TextComplete => &mut self.text_complete,
-            };
+        for point in points {
+            let list = &mut self.at[*point as usize];
             if list.last() != Some(&index) {
                 list.push(index);
             }
         }
         self.all.push(Registered {
-            name: name.into(),
-            hook: Box::new(hook),
-            has_panicked: false,
+            name,
+            place,
+            is_out: false,
         });
     }
 
@@ -198,46 +296,60 @@ impl Hooks {
         self.register(name, OnAborted(hook));
     }
 
-    /// Whether no hook is called at that point.
-    #[must_use]
-    pub fn is_empty(&self, point: Point) -> bool {
-        match point {
-            Point::Delta => self.delta.is_empty(),
-            Point::Aborted => self.aborted.is_empty(),
-            Point::TextComplete => self.text_complete.is_empty(),
-        }
+    /// Registers a function for [`Point::ToolBefore`].
+    pub fn on_tool_before<F>(&mut self, name: impl Into<String>, hook: F)
+    where
+        F: FnMut(&ToolCall, &mut Before) + Send + 'static,
+    {
+        self.register(name, OnToolBefore(hook));
     }
 
-    /// Every hook is called again, also those that panicked.
+    /// Registers a function for [`Point::ToolAfter`].
+    pub fn on_tool_after<F>(&mut self, name: impl Into<String>, hook: F)
+    where
+        F: FnMut(&ToolCall, &mut After) + Send + 'static,
+    {
+        self.register(name, OnToolAfter(hook));
+    }
+
+    /// Whether no hook is called at that point.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self, point: Point) -> bool {
+        self.at[point as usize].is_empty()
+    }
+
+    /// Every hook is called again, also those that failed; those that hang are not.
     pub(super) fn begin_reply(&mut self) {
-        self.all.iter_mut().for_each(|one| one.has_panicked = false);
+        self.all.iter_mut().for_each(|one| one.is_out = false);
     }
 
     /// Runs `stream.delta`.
-    pub(super) fn delta(&mut self, at: &At<'_>, bytes: Vec<u8>, on_panic: OnHookPanic) -> Passed {
+    pub(super) fn delta(&mut self, at: &At<'_>, bytes: Vec<u8>, on_fault: OnHookFault) -> Passed {
         let mut passed = Passed {
             bytes,
             ..Passed::default()
         };
-        for &index in &self.delta {
+        for &index in &self.at[Point::Delta as usize] {
             let one = &mut self.all[index];
-            if one.has_panicked || passed.bytes.is_empty() {
+            if one.is_out || passed.bytes.is_empty() {
                 continue;
             }
-            let mut delta = Delta::new(&passed.bytes);
-            if !one.call(|hook| hook.delta(at, &mut delta)) {
-                passed.panicked.push(one.name.clone());
-                match on_panic {
-                    OnHookPanic::Abort => break,
-                    OnHookPanic::Continue => continue,
+            let seen = match one.delta(at, &passed.bytes) {
+                Ok(seen) => seen,
+                Err(fault) => {
+                    passed.faults.push((one.name.clone(), fault));
+                    match on_fault {
+                        OnHookFault::Abort => break,
+                        OnHookFault::Continue => continue,
+                    }
                 }
-            }
-            let is_abort = delta.abort;
-            if let Cow::Owned(bytes) = delta.bytes {
+            };
+            if let Some(bytes) = seen.rewritten {
                 passed.bytes = bytes;
                 passed.is_rewritten = true;
             }
-            if is_abort {
+            if seen.is_abort {
                 passed.aborted_by = Some(one.name.clone());
                 break;
             }
@@ -247,17 +359,15 @@ impl Hooks {
 
     /// Runs `stream.aborted`.
     pub(super) fn aborted(&mut self, aborted: &Aborted) -> Vec<Answered> {
-        let mut answers = Vec::with_capacity(self.aborted.len());
-        for &index in &self.aborted {
+        let mut answers = Vec::new();
+        for &index in &self.at[Point::Aborted as usize] {
             let one = &mut self.all[index];
-            if one.has_panicked {
+            if one.is_out {
                 continue;
             }
-            let mut answer = Answer::default();
-            let has_answered = one.call(|hook| hook.aborted(aborted, &mut answer));
             answers.push(Answered {
                 hook: one.name.clone(),
-                answer: has_answered.then_some(answer),
+                answer: one.aborted(aborted),
             });
         }
         answers
@@ -269,20 +379,101 @@ impl Hooks {
             bytes: at.so_far.to_vec(),
             ..Passed::default()
         };
-        for &index in &self.text_complete {
+        for &index in &self.at[Point::TextComplete as usize] {
             let one = &mut self.all[index];
-            if one.has_panicked {
+            if one.is_out {
                 continue;
             }
-            let mut text = passed.bytes.clone();
-            if one.call(|hook| hook.text_complete(at, &mut text)) {
-                passed.bytes = text;
-            } else {
-                passed.panicked.push(one.name.clone());
+            match one.text_complete(at, passed.bytes.clone()) {
+                Ok(text) => passed.bytes = text,
+                Err(fault) => passed.faults.push((one.name.clone(), fault)),
             }
         }
         passed.is_rewritten = passed.bytes != at.so_far;
         passed
+    }
+
+    /// Runs `tool.execute.before`. The first that keeps the call from running is the last that is asked.
+    pub(super) fn tool_before(&mut self, call: &ToolCall) -> (Before, Faults) {
+        let mut before = Before::new(call.input.clone());
+        let mut faults = Faults::new();
+        for &index in &self.at[Point::ToolBefore as usize] {
+            let one = &mut self.all[index];
+            let (call, mut own) = (call.clone(), before.clone());
+            let said = one.ask(move |hook| {
+                hook.tool_before(&call, &mut own);
+                own
+            });
+            one.take(said, &mut before, &mut faults);
+            let new = before.consult.iter_mut().filter(|(by, _)| by.is_empty());
+            new.for_each(|(by, _)| by.clone_from(&one.name));
+            if before.is_blocked() {
+                break;
+            }
+        }
+        (before, faults)
+    }
+
+    /// Runs `tool.execute.after`.
+    pub(super) fn tool_after(&mut self, call: &ToolCall, after: After) -> (After, Faults) {
+        let mut after = after;
+        let mut faults = Faults::new();
+        for &index in &self.at[Point::ToolAfter as usize] {
+            let one = &mut self.all[index];
+            let (call, mut own) = (call.clone(), after.clone());
+            let said = one.ask(move |hook| {
+                hook.tool_after(&call, &mut own);
+                own
+            });
+            one.take(said, &mut after, &mut faults);
+        }
+        (after, faults)
+    }
+
+    /// Runs `messages.transform`.
+    pub(super) fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) -> Faults {
+        let mut faults = Faults::new();
+        for &index in &self.at[Point::Messages as usize] {
+            let one = &mut self.all[index];
+            let (target, mut own) = (target.clone(), messages.clone());
+            let said = one.ask(move |hook| {
+                hook.messages(&target, &mut own);
+                own
+            });
+            one.take(said, messages, &mut faults);
+        }
+        faults
+    }
+
+    /// Runs `chat.headers`.
+    pub(super) fn headers(
+        &mut self,
+        target: &Target,
+        headers: &mut Vec<(String, String)>,
+    ) -> Faults {
+        let mut faults = Faults::new();
+        for &index in &self.at[Point::Headers as usize] {
+            let one = &mut self.all[index];
+            let (target, mut own) = (target.clone(), headers.clone());
+            let said = one.ask(move |hook| {
+                hook.headers(&target, &mut own);
+                own
+            });
+            one.take(said, headers, &mut faults);
+        }
+        faults
+    }
+
+    /// Runs `event`.
+    pub(super) fn event(&mut self, event: &SessionEvent) -> Faults {
+        let mut faults = Faults::new();
+        for &index in &self.at[Point::Event as usize] {
+            let one = &mut self.all[index];
+            let own = event.clone();
+            let said = one.ask(move |hook| hook.event(&own));
+            one.take(said, &mut (), &mut faults);
+        }
+        faults
     }
 }
 
@@ -293,14 +484,113 @@ impl fmt::Debug for Hooks {
     }
 }
 
-impl Registered {
-    /// Calls the hook; false if it panicked. What it holds may be broken then, which is why it is not
-    /// called again; nothing of ours is, for it was given copies or data that is dropped.
-    fn call(&mut self, call: impl FnOnce(&mut dyn Hook)) -> bool {
-        let called = catch_unwind(AssertUnwindSafe(|| call(&mut *self.hook)));
-        self.has_panicked = called.is_err();
-        called.is_ok()
+/// Hooks that failed, by name.
+pub(super) type Faults = Vec<(String, Fault)>;
+
+/// What a hook did to a delta.
+struct Seen {
+    rewritten: Option<Vec<u8>>,
+    is_abort: bool,
+}
+
+impl Seen {
+    fn new(delta: Delta<'_>) -> Seen {
+        Seen {
+            is_abort: delta.abort,
+            rewritten: match delta.bytes {
+                Cow::Owned(bytes) => Some(bytes),
+                Cow::Borrowed(_) => None,
+            },
+        }
     }
+}
+
+impl Registered {
+    fn delta(&mut self, at: &At<'_>, bytes: &[u8]) -> Result<Seen, Fault> {
+        let said = match &mut self.place {
+            Place::Here(hook) => caught(|| {
+                let mut delta = Delta::new(bytes);
+                hook.delta(at, &mut delta);
+                Seen::new(delta)
+            }),
+            Place::Elsewhere(worker) => {
+                let (at, bytes) = (worker.at(at), bytes.to_vec());
+                worker.call_at(at, move |hook, at| {
+                    let mut delta = Delta::new(&bytes);
+                    hook.delta(at, &mut delta);
+                    Seen::new(delta)
+                })
+            }
+        };
+        self.is_out = said.is_err();
+        said
+    }
+
+    fn text_complete(&mut self, at: &At<'_>, mut text: Vec<u8>) -> Result<Vec<u8>, Fault> {
+        let said = match &mut self.place {
+            Place::Here(hook) => caught(|| {
+                hook.text_complete(at, &mut text);
+                text
+            }),
+            Place::Elsewhere(worker) => {
+                let at = worker.at(at);
+                worker.call_at(at, move |hook, at| {
+                    hook.text_complete(at, &mut text);
+                    text
+                })
+            }
+        };
+        self.is_out = said.is_err();
+        said
+    }
+
+    fn aborted(&mut self, aborted: &Aborted) -> Result<Answer, Fault> {
+        let answer = |hook: &mut dyn Hook, aborted: &Aborted| {
+            let mut answer = Answer::default();
+            hook.aborted(aborted, &mut answer);
+            answer
+        };
+        let said = match &mut self.place {
+            Place::Here(hook) => caught(|| answer(&mut **hook, aborted)),
+            Place::Elsewhere(worker) => {
+                let aborted = aborted.clone();
+                worker.call(move |hook| answer(hook, &aborted))
+            }
+        };
+        self.is_out = said.is_err();
+        said
+    }
+
+    /// Asks the hook with data of its own; nothing if it is out already.
+    fn ask<T: Send + 'static>(
+        &mut self,
+        ask: impl FnOnce(&mut dyn Hook) -> T + Send + 'static,
+    ) -> Option<Result<T, Fault>> {
+        if self.is_out {
+            return None;
+        }
+        let said = match &mut self.place {
+            Place::Here(hook) => caught(|| ask(&mut **hook)),
+            Place::Elsewhere(worker) => worker.call(ask),
+        };
+        self.is_out = said.is_err();
+        Some(said)
+    }
+
+    /// Puts what it said in the place of what there was.
+    fn take<T>(&self, said: Option<Result<T, Fault>>, there: &mut T, faults: &mut Faults) {
+        match said {
+            Some(Ok(said)) => *there = said,
+            Some(Err(fault)) => faults.push((self.name.clone(), fault)),
+            None => {}
+        }
+    }
+}
+
+/// What the hook holds may be broken after a panic, which is why it is not called again; nothing of ours
+/// is, for it was given copies or data that is dropped.
+fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|_| Fault::Panicked)
 }
 
 /// What the hooks left of some bytes.
@@ -309,14 +599,14 @@ pub(super) struct Passed {
     pub(super) bytes: Vec<u8>,
     pub(super) is_rewritten: bool,
     pub(super) aborted_by: Option<String>,
-    pub(super) panicked: Vec<String>,
+    pub(super) faults: Faults,
 }
 
-/// What one hook said to an abort; nothing if it panicked.
+/// What one hook said to an abort.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) hook: String,
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Result<Answer, Fault>,
 }
 
 struct OnDelta<F>(F);
@@ -340,5 +630,29 @@ impl<F: FnMut(&Aborted, &mut Answer) + Send> Hook for OnAborted<F> {
 
     fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {
         (self.0)(aborted, answer);
+    }
+}
+
+struct OnToolBefore<F>(F);
+
+impl<F: FnMut(&ToolCall, &mut Before) + Send> Hook for OnToolBefore<F> {
+    fn points(&self) -> &[Point] {
+        &[Point::ToolBefore]
+    }
+
+    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
+        (self.0)(call, before);
+    }
+}
+
+struct OnToolAfter<F>(F);
+
+impl<F: FnMut(&ToolCall, &mut After) + Send> Hook for OnToolAfter<F> {
+    fn points(&self) -> &[Point] {
+        &[Point::ToolAfter]
+    }
+
+    fn tool_after(&mut self, call: &ToolCall, after: &mut After) {
+        (self.0)(call, after);
     }
 }

@@ -1,9 +1,18 @@
 //! What a model is asked: messages and the request that carries them.
 //!
-//! Provider-neutral: how a provider writes them on the wire is the provider's business.
+//! Provider-neutral: how a provider writes them on the wire is the provider's business. Their serialised
+//! form is that of sessions on disk.
+
+use serde::{Deserialize, Serialize};
+
+use serde_json::Value;
+
+use super::reply::{PartState, Reply};
+use crate::Channel;
 
 /// Who a message is from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Role {
     /// The instructions of the application.
@@ -17,7 +26,8 @@ pub enum Role {
 }
 
 /// One piece of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Content {
     /// Text.
@@ -25,6 +35,7 @@ pub enum Content {
         /// The text.
         text: String,
         /// Written by the application, not by the one the message is from.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         synthetic: bool,
     },
     /// Reasoning of the model, without what a provider may have signed it with.
@@ -48,12 +59,13 @@ pub enum Content {
         /// The result, or what went wrong.
         output: String,
         /// Whether the tool failed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
 }
 
 /// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Who it is from.
     pub role: Role,
@@ -77,6 +89,30 @@ impl Message {
         Message::of(Role::User, text.into(), true)
     }
 
+    /// The reply as the conversation keeps it: its text, reasoning and tool calls, in order. A call that
+    /// must not run is left out; one without an id is given one, made of its part.
+    #[must_use]
+    pub fn reply(reply: &Reply) -> Message {
+        let parts = reply.parts().iter();
+        let kept = parts.filter(|part| part.state != PartState::Aborted);
+        let content = kept.map(|part| match part.channel {
+            Channel::ToolInput => Content::ToolCall {
+                call: part.call_id(),
+                tool: part.tool.clone().unwrap_or_default(),
+                input: part.text(),
+            },
+            Channel::Reasoning => Content::Reasoning { text: part.text() },
+            _ => Content::Text {
+                text: part.text(),
+                synthetic: false,
+            },
+        });
+        Message {
+            role: Role::Assistant,
+            content: content.collect(),
+        }
+    }
+
     fn of(role: Role, text: String, synthetic: bool) -> Message {
         Message {
             role,
@@ -97,6 +133,17 @@ impl Message {
     }
 }
 
+/// A tool that the model may call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of its input, an object.
+    pub input: Value,
+}
+
 /// What a provider is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -106,8 +153,12 @@ pub struct Request {
     pub model: String,
     /// The temperature, in thousandths; none: the provider's default.
     pub temperature: Option<u32>,
+    /// Most tokens of the reply; none: the provider's default.
+    pub max_tokens: Option<u32>,
     /// The conversation so far, oldest first.
     pub messages: Vec<Message>,
+    /// The tools that the model may call.
+    pub tools: Vec<Tool>,
     /// Headers to send besides the provider's own.
     pub headers: Vec<(String, String)>,
 }
@@ -118,7 +169,9 @@ impl Request {
         Request {
             model: model.into(),
             temperature: None,
+            max_tokens: None,
             messages,
+            tools: Vec::new(),
             headers: Vec::new(),
         }
     }

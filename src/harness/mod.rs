@@ -1,7 +1,8 @@
 //! The reference loop: how rules, hooks and a provider work together on a reply.
 //!
 //! [`Processor`] is the loop without I/O: a host with a transport and a runtime of its own tells it what
-//! arrives and does what it says. [`run`](run()) is the loop over any [`Provider`], on tokio.
+//! arrives and does what it says. [`run`](run()) is one reply over any [`Provider`], on tokio; [`Turn`] is
+//! all of a turn, with the tools.
 //! [`Hooks`] are the host's own code in it, [`Scripted`] is a provider for tests. How providers write
 //! their replies on the wire is not known here.
 //!
@@ -49,23 +50,45 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod adapt;
+mod call;
+pub mod consult;
+pub mod fallback;
 pub mod handoff;
 mod hooks;
+pub mod log;
 mod message;
+#[cfg(feature = "opencode")]
+pub mod opencode;
 mod processor;
 pub mod progress;
 mod provider;
+#[cfg(feature = "providers")]
+pub mod providers;
 pub mod question;
 mod reply;
 mod run;
 mod scripted;
 mod step;
+pub mod store;
+#[cfg(all(unix, feature = "tools"))]
+pub mod tools;
+#[cfg(feature = "tracing")]
+mod trace;
+mod turn;
 
-pub use hooks::{Answer, At, Delta, Hook, Hooks, OnHookPanic, Point};
-pub use message::{Content, Message, Request, Role};
-pub use processor::{Processor, Settings, Tally};
+pub use call::{After, Before, Gate, NoTools, Target, ToolCall, ToolFuture, Tools};
+pub use hooks::{Answer, At, Delta, Hook, Hooks, OnHookFault, Point};
+pub use message::{Content, Message, Request, Role, Tool};
+pub use processor::{Prepared, Processor, Settings, Tally};
 pub use provider::{EventStream, Failure, Provider, unfold};
 pub use reply::{PartState, Reply, ReplyPart, TOOL_ABORTED};
 pub use run::{Cancel, Run, run};
 pub use scripted::{Script, Scripted};
-pub use step::{Aborted, AbortedCall, End, Input, Observation, Outcome, Reason, Source, Step};
+pub use step::{
+    Aborted, AbortedBlock, AbortedCall, End, Input, Observation, Outcome, Reason, Replay, Source,
+    Step,
+};
+#[cfg(feature = "tracing")]
+pub use trace::{Context, Tracer};
+pub use turn::{Turn, TurnOutcome};

@@ -5,23 +5,40 @@
 //! then accumulate and publish.
 
 mod abort;
+mod boundary;
 mod part;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::hooks::{Hooks, OnHookPanic};
+use super::consult::Consultation;
+use super::fallback::Chains;
+use super::handoff::Handoff;
+use super::hooks::{Hooks, OnHookFault};
 use super::message::Message;
 use super::reply::{PartState, Reply};
 use super::step::{End, Input, Observation, Outcome, Step};
-use crate::{Decision, Event, Lost, Origin, Pack, PartId, Session, Stream};
+use crate::{Decision, Event, Lost, Origin, Pack, PartId, Rule, RuleId, Session, Stream};
 use abort::{Cause, Retake};
+use boundary::CheckedMessages;
+pub use boundary::Prepared;
 
 /// The bounds and names of a [`Processor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The session's id, for hooks. Default empty.
     pub session: String,
+    /// The id of the session that opened this one, if one did. Default none.
+    pub parent: Option<String>,
+    /// How many sessions are above this one. Only one with none above it has sub-agents asked. Default 0.
+    pub depth: u32,
+    /// The package through which the provider is reached, by its name in OpenCode's configuration: some
+    /// set headers of their own. Default none.
+    pub package: Option<String>,
+    /// Whether the provider signs reasoning, so that a piece of it cannot be sent back. Default false.
+    pub signs_reasoning: bool,
+    /// The models to take where a rule asks for another. Default none.
+    pub fallback: Chains,
     /// Longest silence of a provider. Default none.
     pub stall: Option<Duration>,
     /// Longest time of one attempt. Default none.
@@ -36,21 +53,26 @@ pub struct Settings {
     pub hook_retries: u32,
     /// Most bytes accumulated for one reply. Default 64 MiB.
     pub reply_bytes: u64,
-    /// What a hook that panics does to the stream.
-    pub on_hook_panic: OnHookPanic,
+    /// What a hook that panics, or does not return in time, does to the stream.
+    pub on_hook_fault: OnHookFault,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             session: String::new(),
+            parent: None,
+            depth: 0,
+            package: None,
+            signs_reasoning: false,
+            fallback: Chains::default(),
             stall: None,
             attempt: None,
             reply: None,
             linger: Duration::from_secs(2),
             hook_retries: 3,
             reply_bytes: 64 << 20,
-            on_hook_panic: OnHookPanic::default(),
+            on_hook_fault: OnHookFault::default(),
         }
     }
 }
@@ -71,6 +93,8 @@ pub struct Tally {
     pub mismatches: u64,
     /// Panics of hooks.
     pub hook_panics: u64,
+    /// Hooks that did not return in time.
+    pub hook_timeouts: u64,
     /// Retries that hooks asked for and could not have.
     pub refused_retries: u64,
     /// Messages of hooks that came without a retry.
@@ -132,6 +156,24 @@ pub struct Processor {
     waiting: VecDeque<Guidance>,
     /// Guidance in a request that was asked for and is not on its way.
     sending: VecDeque<Guidance>,
+    /// The decision of a rule that brought about the request that was asked for.
+    retaking: Option<Decision>,
+    /// Whether text may have to wait for a rule.
+    holds: bool,
+    /// Whether a rule bounds time.
+    is_timed: bool,
+    /// Rules that take text out of parts of this attempt.
+    redacting: Vec<(RuleId, PartId)>,
+    /// What is to be asked about tool calls of this attempt.
+    consultations: Vec<Consultation>,
+    /// What rules want handed over after this reply.
+    handoffs: Vec<(Decision, String)>,
+    /// Calls of this turn that somebody was asked about: tool and input.
+    advised: Vec<(String, String)>,
+    /// What rules said of the user's messages.
+    checked: CheckedMessages,
+    /// Models that were taken in this session and refused.
+    tried: Vec<String>,
     tally: Tally,
 }
 
@@ -164,6 +206,8 @@ struct Progress {
     added: Vec<Message>,
     /// How many of them are in requests that were sent.
     added_and_sent: usize,
+    /// The model, where it is not the one that was asked for first.
+    model: Option<String>,
 }
 
 /// The tool calls made in a row.
@@ -198,6 +242,15 @@ impl Processor {
             calls_before: Calls::default(),
             waiting: VecDeque::new(),
             sending: VecDeque::new(),
+            retaking: None,
+            holds: false,
+            is_timed: false,
+            redacting: Vec::new(),
+            consultations: Vec::new(),
+            handoffs: Vec::new(),
+            advised: Vec::new(),
+            checked: CheckedMessages::default(),
+            tried: Vec::new(),
             tally: Tally::default(),
         }
     }
@@ -209,6 +262,7 @@ impl Processor {
     pub fn begin(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
         self.session.begin_turn();
         self.calls = Calls::default();
+        self.advised.clear();
         self.proceed(message, out);
     }
 
@@ -219,6 +273,7 @@ impl Processor {
             self.tally.abandoned_replies += 1;
         }
         self.take_back();
+        self.consultations.clear();
         self.hooks.begin_reply();
         self.progress = Progress {
             message: message.into(),
@@ -246,7 +301,9 @@ impl Processor {
         self.progress.quiet_since = self.progress.now;
         let bounds = self.bounds(true);
         let deadlines = bounds.into_iter().flatten().map(|bound| bound.deadline);
-        deadlines.min()
+        let is_asked = self.is_timed && self.state == State::Streaming;
+        let rules = is_asked.then(|| self.progress.now.saturating_add(RULES_ASKED));
+        deadlines.chain(rules).min()
     }
 
     /// Whether no reply is under way.
@@ -281,12 +338,25 @@ impl Processor {
 
     /// Takes another pack, from the next attempt on. See [`Session::reload`].
     pub fn reload(&mut self, pack: Pack) -> Vec<Lost> {
+        self.checked.clear();
         self.session.reload(pack)
     }
 
     /// Who is behind the replies from the next attempt on. See [`Session::set_origin`].
     pub fn set_origin(&mut self, origin: Origin) {
         self.session.set_origin(origin);
+    }
+
+    /// The session whose rules apply.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The bounds and names that it was made with.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Earlier messages left the model's context. See [`Session::compacted`].
@@ -307,7 +377,10 @@ impl Processor {
     /// Nothing was sent yet, or the reply was cut and is to be taken again.
     fn step_asking(&mut self, input: Input, out: &mut Vec<Step>) {
         match input {
-            Input::Sent => self.sent(),
+            Input::Sent => {
+                self.sent();
+                out.push(Step::Observe(Observation::StepStarted));
+            }
             Input::Failed(failure) => {
                 self.sent();
                 self.cut(Cause::failed(&failure), out);
@@ -336,6 +409,16 @@ impl Processor {
                 State::Ending { .. } => self.leave(out),
                 _ => self.cut(Cause::timeout(bound), out),
             };
+        }
+        if self.is_timed && self.state == State::Streaming {
+            let now = self
+                .progress
+                .now
+                .saturating_sub(self.progress.attempt_began);
+            let _verdict = self.session.tick(&mut self.stream, now);
+            if self.act(out) {
+                return;
+            }
         }
         match (&self.state, input) {
             (State::Ending { .. }, Input::Event(Event::Error { .. })) => self.leave(out),
@@ -389,6 +472,10 @@ impl Processor {
         let messages: Vec<Message> = kept.chain(guidance).chain(retake.steering).collect();
         self.progress.added.extend_from_slice(&messages);
         self.progress.attempts += 1;
+        self.retaking = retake.decision;
+        if retake.model.is_some() {
+            self.progress.model.clone_from(&retake.model);
+        }
         self.start_over();
         self.state = State::Asking;
         out.push(Step::Send {
@@ -408,12 +495,18 @@ impl Processor {
         for guidance in self.sending.drain(..) {
             self.session.delivered(&guidance.decision);
         }
+        if let Some(decision) = self.retaking.take() {
+            self.session.delivered(&decision);
+        }
     }
 
     /// The request will never be sent: what was added to it was not said.
     fn take_back(&mut self) {
         let sent = self.progress.added_and_sent;
         self.progress.added.truncate(sent);
+        if let Some(decision) = self.retaking.take() {
+            self.session.dropped(&decision);
+        }
         self.sending.append(&mut self.waiting);
         std::mem::swap(&mut self.sending, &mut self.waiting);
     }
@@ -421,6 +514,11 @@ impl Processor {
     /// A new attempt knows nothing of the one before.
     fn start_over(&mut self) {
         self.stream = self.session.stream();
+        let rules = self.stream.pack().rules();
+        self.holds = rules.iter().any(Rule::holds);
+        self.is_timed = rules.iter().any(bounds_time);
+        self.redacting.clear();
+        self.consultations.clear();
         self.reply = Reply::default();
         self.calls_before = self.calls.clone();
     }
@@ -452,6 +550,13 @@ impl Processor {
                 return;
             }
         }
+        let _verdict = self.session.finish(&mut self.stream);
+        if self.act(out) {
+            return;
+        }
+        out.push(Step::Observe(Observation::StepFinished {
+            reason: reason.clone(),
+        }));
         // The linger counts from here.
         self.progress.attempt_began = self.progress.now;
         self.state = State::Ending { reason };
@@ -468,6 +573,11 @@ impl Processor {
         let State::Ending { reason } = std::mem::replace(&mut self.state, State::Idle) else {
             return;
         };
+        for (decision, text) in std::mem::take(&mut self.handoffs) {
+            self.session.delivered(&decision);
+            let handoff = Handoff::new(&self.settings.session, text);
+            out.push(Step::Handoff { decision, handoff });
+        }
         self.finish_with(End::Complete { reason }, out);
     }
 
@@ -478,6 +588,8 @@ impl Processor {
             reply: std::mem::take(&mut self.reply),
             attempts: self.progress.attempts,
             added: std::mem::take(&mut self.progress.added),
+            consultations: self.consultations.clone(),
+            model: self.progress.model.take(),
             counters: self.stream.counters(),
         })));
     }
@@ -517,6 +629,14 @@ impl Processor {
             ),
         ]
     }
+}
+
+/// How often rules about time are asked while nothing arrives.
+const RULES_ASKED: Duration = Duration::from_secs(1);
+
+fn bounds_time(rule: &Rule) -> bool {
+    let limit = rule.condition.limit.as_ref();
+    limit.is_some_and(|limit| limit.millis.is_some() || limit.stall_millis.is_some())
 }
 
 /// A bound of time.

@@ -1,8 +1,22 @@
-//! How often the user of a chat hears from a model at work, and how long it may take.
+//! What the user of a chat hears from an agent at work: notes, heartbeats, questions, and the reply.
 //!
-//! Owns the settings and their bounds, not the clock.
+//! [`Prompting`] is one prompt without I/O and without a clock; [`prompt_streaming`] drives it over an
+//! [`Agent`] and a [`ChannelAdapter`]. How an agent's server is reached is not known here.
+
+mod channel;
+mod console;
+mod prompt;
+mod router;
 
 use serde::Deserialize;
+
+pub use channel::{
+    ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, SLACK,
+    Sending, TELEGRAM, Typing, WHATSAPP,
+};
+pub use console::Console;
+pub use prompt::{AgentEvent, AgentPart, Do, EMPTY, PromptError, Prompting, ToolStatus};
+pub use router::{Agent, AgentEvents, Asking, Router, prompt_streaming, respond};
 
 /// The settings of a chat's router, as its configuration writes them.
 ///

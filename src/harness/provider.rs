@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_core::Stream;
 
@@ -35,6 +36,8 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
 pub struct Failure {
     kind: String,
     message: String,
+    status: Option<u16>,
+    retry_after: Option<Duration>,
 }
 
 impl Failure {
@@ -43,7 +46,33 @@ impl Failure {
         Failure {
             kind: kind.into(),
             message: message.into(),
+            status: None,
+            retry_after: None,
         }
+    }
+
+    /// The same, answered with that status of HTTP.
+    #[must_use]
+    pub fn with_status(self, status: u16) -> Failure {
+        Failure {
+            status: Some(status),
+            ..self
+        }
+    }
+
+    /// The same, and the provider asks to be left alone for so long.
+    #[must_use]
+    pub fn with_retry_after(self, wait: Duration) -> Failure {
+        Failure {
+            retry_after: Some(wait),
+            ..self
+        }
+    }
+
+    /// The same with another message.
+    #[cfg(feature = "providers")]
+    pub(super) fn with_message(self, message: String) -> Failure {
+        Failure { message, ..self }
     }
 
     /// The provider's kind or code.
@@ -56,6 +85,18 @@ impl Failure {
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The status of HTTP, where the failure is an answer.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.status
+    }
+
+    /// For how long the provider asks to be left alone, where it does.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 }
 

@@ -29,8 +29,8 @@ pub struct ReplyPart {
     pub tool: Option<String>,
     /// The id of the tool call, once it is known.
     pub call: Option<String>,
-    /// What was accumulated: what the hooks left of what was delivered. For tool input this is the
-    /// call's `raw`.
+    /// What was accumulated: what hooks and rules left of what was delivered, without what a rule holds.
+    /// For tool input this is the call's `raw`.
     pub raw: Vec<u8>,
     /// How far it came.
     pub state: PartState,
@@ -40,6 +40,23 @@ pub struct ReplyPart {
     pub(super) is_rewritten: bool,
     /// Whoever watches knows of the part.
     pub(super) is_published: bool,
+    /// Bytes that wait for a rule that holds.
+    pub(super) held: Vec<u8>,
+    /// Bytes that were delivered and left.
+    pub(super) released: u64,
+    /// Stretches that were replaced before they left, in order.
+    pub(super) replaced: Vec<Replaced>,
+}
+
+/// A stretch that left as something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Replaced {
+    /// Where it was, in bytes as delivered.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// Where it is, in bytes of `raw`.
+    pub(super) at: usize,
+    pub(super) len: usize,
 }
 
 /// How far a part came.
@@ -102,12 +119,14 @@ impl Reply {
         self.latest
     }
 
-    /// No tool call of this reply may run.
+    /// No tool call of this reply may run, and nothing that waits ever leaves.
     pub(super) fn abort_calls(&mut self) {
-        let calls = self.parts.iter_mut();
-        calls
-            .filter(|part| part.channel == Channel::ToolInput)
-            .for_each(|part| part.state = PartState::Aborted);
+        for part in &mut self.parts {
+            part.held = Vec::new();
+            if part.channel == Channel::ToolInput {
+                part.state = PartState::Aborted;
+            }
+        }
     }
 }
 
@@ -124,6 +143,29 @@ impl ReplyPart {
             received: 0,
             is_rewritten: false,
             is_published: false,
+            held: Vec::new(),
+            released: 0,
+            replaced: Vec::new(),
+        }
+    }
+
+    /// The place in `raw` of a byte that was delivered; the start of what replaced it, if it was.
+    pub(super) fn place(&self, delivered: usize) -> usize {
+        let byte = delivered as u64;
+        match self.replaced.iter().rfind(|other| other.from < byte) {
+            None => delivered,
+            Some(other) if byte < other.to => other.at,
+            Some(other) => other.at + other.len + (byte - other.to) as usize,
+        }
+    }
+
+    /// Bytes of its beginning, so many, that are whole characters. What is no character stays, shown as
+    /// U+FFFD; one that is not complete does not.
+    pub(super) fn characters(&self, most: usize) -> usize {
+        let bytes = &self.raw[..most.min(self.raw.len())];
+        match std::str::from_utf8(bytes) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => bytes.len(),
         }
     }
 
@@ -131,5 +173,12 @@ impl ReplyPart {
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.raw).into_owned()
+    }
+
+    /// The id of the tool call, or one made of the part's number where the provider gave none.
+    #[must_use]
+    pub fn call_id(&self) -> String {
+        let made = || format!("call_{}", self.part.0);
+        self.call.clone().unwrap_or_else(made)
     }
 }

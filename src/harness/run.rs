@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::message::Request;
-use super::processor::Processor;
+use super::processor::{Prepared, Processor};
 use super::provider::{EventStream, Failure, Provider};
 use super::step::{Input, Outcome, Step};
-use crate::Event;
+use crate::{Event, Session};
 
 /// The user's way to end a reply. Clones share one switch, which stays on.
 #[derive(Clone, Debug)]
@@ -160,6 +160,12 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         }
     }
 
+    /// What the rules know of the conversation, as it is after the step that was given out last.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        self.processor.session()
+    }
+
     /// Everything up to the end; `publish` sees every step but the last.
     ///
     /// # Panics
@@ -223,8 +229,16 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
             }
             self.request.temperature = temperature.or(self.request.temperature);
         }
-        self.upstream.0 = Some(self.provider.send(&self.request));
-        self.step(Input::Sent);
+        let mut out = mem::take(&mut self.spare);
+        let prepared = self.processor.prepare(&self.request, &mut out);
+        self.steps.extend(out.drain(..));
+        self.spare = out;
+        // None: the reply is over, and the steps say why.
+        if let Some(Prepared { request, added }) = prepared {
+            self.request.messages.extend(added);
+            self.upstream.0 = Some(self.provider.send(&request));
+            self.step(Input::Sent);
+        }
     }
 }
 

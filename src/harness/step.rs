@@ -1,5 +1,7 @@
 //! What goes into the processor and what comes out of it.
 
+use super::consult::{Consultation, Consulted};
+use super::handoff::Handoff;
 use super::message::Message;
 use super::provider::Failure;
 use super::reply::Reply;
@@ -69,6 +71,14 @@ pub enum Step {
         /// The bytes, as the hooks left them.
         bytes: Vec<u8>,
     },
+    /// Publish: so many bytes of a part arrived and wait, because a rule that
+    /// [holds](crate::Rule::holds) may yet concern them. They are forwarded once that is decided.
+    Hold {
+        /// The part concerned.
+        part: PartId,
+        /// How many bytes of it wait now.
+        bytes: u64,
+    },
     /// Publish: a part is complete.
     Close {
         /// The part concerned.
@@ -108,6 +118,24 @@ pub enum Step {
         /// The rule's message.
         text: String,
     },
+    /// Publish: what a tool gave back, after hooks and rules; or why it did not run.
+    ToolResult {
+        /// The id of the call.
+        call: String,
+        /// The tool's name.
+        tool: String,
+        /// What the model is told.
+        output: String,
+        /// Whether the tool failed, or was kept from running.
+        is_error: bool,
+    },
+    /// After this reply go on in a new session.
+    Handoff {
+        /// The decision it rests on.
+        decision: Decision,
+        /// What the new session begins with.
+        handoff: Handoff,
+    },
     /// Something worth a line in a log.
     Observe(Observation),
     /// The reply was aborted. Once per aborted attempt.
@@ -122,6 +150,13 @@ pub enum Step {
 pub enum Observation {
     /// A decision was made, or kept silent by the policy.
     Decision(Decision),
+    /// The request is on its way: a step of the model begins.
+    StepStarted,
+    /// The provider said that the step is complete.
+    StepFinished {
+        /// The provider's reason to stop, as it names it.
+        reason: String,
+    },
     /// A tool call is complete.
     ToolCall {
         /// The part it was written in.
@@ -166,6 +201,34 @@ pub enum Observation {
     HookPanicked {
         /// The hook's name.
         hook: String,
+    },
+    /// A hook did not return before its deadline; it is not called again in this reply.
+    HookTimedOut {
+        /// The hook's name.
+        hook: String,
+    },
+    /// A rule wants another model, and the chain has none that was not tried.
+    NoFallback,
+    /// A sub-agent is asked about a tool call.
+    Consulting {
+        /// The id of the tool call.
+        call: String,
+        /// Who asks: the full id of a rule, or the name of a hook.
+        by: String,
+    },
+    /// What came of it.
+    Consulted {
+        /// The id of the tool call.
+        call: String,
+        /// Who asked.
+        by: String,
+        /// What came of it.
+        consulted: Consulted,
+    },
+    /// A rule or a hook wants a sub-agent asked, and this is one: it asks nobody.
+    ConsultRefused {
+        /// The id of the tool call.
+        call: String,
     },
     /// A hook asked for a retry that it cannot have: the user cancelled, a critical rule was broken, the
     /// reply's time is over, or hooks had their retries already.
@@ -244,12 +307,40 @@ pub struct Aborted {
     pub part: Option<PartId>,
     /// The tool calls of the attempt. None of them runs, complete or not.
     pub calls: Vec<AbortedCall>,
-    /// What was accumulated before the abort; the delta that brought it is not in here.
+    /// What was accumulated before the abort; the delta that brought it is not in here, and neither is
+    /// what was held.
     pub partial: Reply,
+    /// For each part of the partial what of it may be sent to the provider again.
+    pub blocks: Vec<AbortedBlock>,
     /// Whether the reply is taken again. Hooks see here whether a rule retries.
     pub retry: bool,
     /// What the rules' stream counted.
     pub counters: Counters,
+}
+
+/// A part of an aborted attempt, as a block of a later request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AbortedBlock {
+    /// The part.
+    pub part: PartId,
+    /// What kind of part it is.
+    pub channel: Channel,
+    /// What of it may be sent.
+    pub replay: Replay,
+}
+
+/// What of an aborted part may be sent to the provider again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Replay {
+    /// Its first bytes, so many: text. A character that is not complete is not among them.
+    UpTo(u64),
+    /// Its first bytes, so many, as reasoning without a signature: only where the provider does not sign
+    /// reasoning (see [`Settings::signs_reasoning`](super::Settings::signs_reasoning)).
+    Unsigned(u64),
+    /// None: a tool call that did not run and has no result, or reasoning whose signature is missing.
+    Never,
 }
 
 /// A tool call of an aborted attempt.
@@ -281,6 +372,10 @@ pub struct Outcome {
     /// Every message that was added to the request, in order: they belong to the
     /// conversation from now on.
     pub added: Vec<Message>,
+    /// Whom to ask before tool calls of the answer run, in the order of the decisions.
+    pub consultations: Vec<Consultation>,
+    /// The model that answered, where a rule took another than the request's.
+    pub model: Option<String>,
     /// What the rules' stream of the last attempt counted.
     pub counters: Counters,
 }

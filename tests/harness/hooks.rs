@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use ttsr::harness::{
-    Aborted, Answer, At, Cancel, Delta, End, Hook, Hooks, Message, Observation, OnHookPanic, Point,
+    Aborted, Answer, At, Cancel, Delta, End, Hook, Hooks, Message, Observation, OnHookFault, Point,
     Processor, Reason, Script, Settings, Source, Step,
 };
 use ttsr::{Channel, Event, PartId};
@@ -287,7 +287,7 @@ fn a8_the_partial_can_be_kept_as_context() {
     assert_eq!(played.sent(), [vec![], vec!["So far: half".to_owned()]]);
 }
 
-fn panicking(on_hook_panic: OnHookPanic) -> (Played, Vec<String>) {
+fn panicking(on_hook_fault: OnHookFault) -> (Played, Vec<String>) {
     let log = Log::default();
     let kept = log.clone();
     let mut hooks = Hooks::default();
@@ -299,7 +299,7 @@ fn panicking(on_hook_panic: OnHookPanic) -> (Played, Vec<String>) {
         kept.lock().unwrap().push(delta.text().into_owned());
     });
     let settings = Settings {
-        on_hook_panic,
+        on_hook_fault,
         ..Settings::default()
     };
     let processor = Processor::new(pack().session(), hooks, settings);
@@ -314,7 +314,7 @@ fn panicking(on_hook_panic: OnHookPanic) -> (Played, Vec<String>) {
 
 #[test]
 fn a_hook_that_panics_closes_its_stream() {
-    let (played, seen) = panicking(OnHookPanic::Abort);
+    let (played, seen) = panicking(OnHookFault::Abort);
     assert_eq!(seen, [""; 0], "no hook after it sees the delta");
     let aborted = played.aborted()[0];
     assert_eq!(aborted.reason, Reason::Error);
@@ -336,7 +336,7 @@ fn a_hook_that_panics_closes_its_stream() {
 
 #[test]
 fn a_hook_that_panics_can_be_passed_over() {
-    let (played, seen) = panicking(OnHookPanic::Continue);
+    let (played, seen) = panicking(OnHookFault::Continue);
     assert_eq!(played.published(), "abc");
     assert_eq!(seen, ["a", "b", "c"]);
     assert_eq!(played.processor.tally().hook_panics, 1, "not called again");
@@ -434,4 +434,117 @@ fn a_hook_sees_the_name_of_a_tool_that_came_late() {
     );
     assert_eq!(lines(&log), ["None", "Some(\"read\")"]);
     assert_eq!(played.processor.tally().abandoned_replies, 1);
+}
+
+/// A hook that does not return from the delta with an `s` in it until it is let go.
+struct Stuck {
+    log: Log,
+    go: std::sync::mpsc::Receiver<()>,
+}
+
+impl Hook for Stuck {
+    fn points(&self) -> &[Point] {
+        &[Point::Delta, Point::Aborted]
+    }
+
+    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {
+        let line = format!("{}+{}", String::from_utf8_lossy(at.so_far), delta.text());
+        self.log.lock().unwrap().push(line);
+        if delta.text().contains('s') {
+            let _let_go = self.go.recv();
+        }
+    }
+
+    fn aborted(&mut self, _: &Aborted, _: &mut Answer) {
+        self.log.lock().unwrap().push("aborted".into());
+    }
+}
+
+fn stuck(on_hook_fault: OnHookFault) -> (Played, Vec<String>, std::sync::mpsc::Sender<()>) {
+    let (let_go, go) = std::sync::mpsc::channel();
+    let log = Log::default();
+    let mut hooks = Hooks::default();
+    let hook = Stuck {
+        log: log.clone(),
+        go,
+    };
+    let deadline = std::time::Duration::from_millis(200);
+    hooks.register_within("stuck", deadline, hook).unwrap();
+    let settings = Settings {
+        on_hook_fault,
+        ..Settings::default()
+    };
+    let processor = Processor::new(pack().session(), hooks, settings);
+    let scripts = vec![text("abscd").cut(1)];
+    let played = play_with(processor, scripts, &Cancel::default(), |_| {});
+    let seen = lines(&log);
+    (played, seen, let_go)
+}
+
+#[test]
+fn a_hook_that_hangs_is_cut_and_named() {
+    let (played, seen, _let_go) = stuck(OnHookFault::Abort);
+    assert_eq!(
+        seen,
+        ["+a", "a+b", "ab+s"],
+        "it knows the text so far, and is asked no more"
+    );
+    let aborted = played.aborted()[0];
+    assert_eq!(aborted.reason, Reason::Timeout);
+    assert_eq!(aborted.source, Source::Hook("stuck".into()));
+    assert_eq!(aborted.detail, "the hook did not return in time");
+    assert_eq!(aborted.partial.text(Channel::Text), "ab");
+    assert_eq!(played.processor.tally().hook_timeouts, 1);
+}
+
+#[test]
+fn a_hook_that_hangs_can_be_passed_over() {
+    let (played, seen, _let_go) = stuck(OnHookFault::Continue);
+    assert_eq!(seen, ["+a", "a+b", "ab+s"]);
+    assert_eq!(played.published(), "abscd");
+    assert_eq!(played.processor.tally().hook_timeouts, 1);
+}
+
+#[test]
+fn a_hook_that_returned_too_late_is_asked_again_in_the_next_reply() {
+    let (played, _, let_go) = stuck(OnHookFault::Continue);
+    let_go.send(()).unwrap();
+    let mut processor = played.processor;
+    // It is busy until it has returned, whenever the system lets it.
+    for _ in 0..1000 {
+        let before = processor.tally().hook_timeouts;
+        let again = play_with(processor, vec![text("xy")], &Cancel::default(), |_| {});
+        processor = again.processor;
+        if processor.tally().hook_timeouts == before {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("it was never asked again");
+}
+
+#[test]
+fn the_loop_takes_what_a_hook_on_a_thread_of_its_own_says() {
+    let mut hooks = Hooks::default();
+    struct Shouts;
+    impl Hook for Shouts {
+        fn points(&self) -> &[Point] {
+            &[Point::Delta, Point::TextComplete]
+        }
+        fn delta(&mut self, _: &At<'_>, delta: &mut Delta<'_>) {
+            delta.rewrite(delta.text().to_uppercase());
+            if delta.text().contains('Z') {
+                delta.abort();
+            }
+        }
+        fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {
+            assert_eq!(at.so_far, b"ABC");
+            text.push(b'!');
+        }
+    }
+    let deadline = std::time::Duration::from_secs(60);
+    hooks.register_within("shouts", deadline, Shouts).unwrap();
+    let played = play(hooks, vec![text("abc").cut(2)]);
+    assert_eq!(played.published(), "ABC");
+    assert_eq!(played.outcome.reply.text(Channel::Text), "ABC!");
 }

@@ -3,7 +3,12 @@
 #![cfg(feature = "harness")]
 
 mod abort;
+mod boundary;
+mod chat;
+mod faults;
+mod guides;
 mod handoff;
+mod hold;
 mod hooks;
 mod part;
 mod partial;
@@ -11,6 +16,8 @@ mod progress;
 mod schedule;
 mod socket;
 mod turn;
+mod turns;
+mod uses;
 
 use std::sync::LazyLock;
 

@@ -45,7 +45,7 @@ fn a3_tool_input_grows_visibly_and_its_end_is_an_event() {
         part,
         bytes: bytes.into(),
     };
-    let shown = &played.steps[1..];
+    let shown = &played.steps[2..];
     assert!(matches!(&shown[0], Step::Open { tool: Some(tool), .. } if tool == "write"));
     assert_eq!(
         shown[1..4],
@@ -253,9 +253,13 @@ fn usage_and_what_nobody_can_read_are_passed_on_also_after_the_end() {
     assert_eq!(
         observed(&played),
         [
+            &Observation::StepStarted,
             &Observation::Unscanned {
                 bytes: 5,
                 kind: "odd".into()
+            },
+            &Observation::StepFinished {
+                reason: "stop".into()
             },
             &Observation::Usage {
                 input: 3,

@@ -1,12 +1,16 @@
 //! Random schedules: whatever comes in, in whatever order, what comes out is in order.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
+use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    End, Failure, Hooks, Input, OnHookPanic, Processor, Reason, Reply, Settings, Step,
+    After, Cancel, End, Failure, Gate, Hooks, Input, Message, OnHookFault, Processor, Reason,
+    Reply, Request, Script, Scripted, Settings, Step, Tool, ToolCall, ToolFuture, Tools, Turn,
 };
-use ttsr::{Channel, Event, PartId};
+use ttsr::{Action, Channel, Consult, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
 
 use super::pack;
 
@@ -100,6 +104,83 @@ fn input(random: &mut Random) -> Input {
     }
 }
 
+/// How many schedules: a hundred thousand, or the percentage of them that `TTSR_TEST_SCALE` says.
+fn schedules() -> u64 {
+    let scale = std::env::var("TTSR_TEST_SCALE").ok();
+    scale.and_then(|scale| scale.parse().ok()).unwrap_or(100) * 1000
+}
+
+/// Packs of every action, drawn once: a pack a schedule would be all that takes time.
+fn packs() -> &'static [Pack] {
+    static PACKS: LazyLock<Vec<Pack>> = LazyLock::new(|| {
+        let random = &mut Random(7);
+        let drawn = (0..40).map(|_| {
+            let rules = (0..1 + random.below(6)).map(|number| rule(random, number));
+            let pack = rules.fold(Pack::builder(), |pack, rule| pack.rule(rule));
+            pack.build().unwrap()
+        });
+        drawn.chain([pack()]).collect()
+    });
+    &PACKS
+}
+
+const ACTIONS: [Action; 8] = [
+    Action::Observe,
+    Action::Warn,
+    Action::Inject,
+    Action::Handoff,
+    Action::Redact,
+    Action::Retry,
+    Action::Retry,
+    Action::Abort,
+];
+
+fn rule(random: &mut Random, number: u64) -> Rule {
+    let word = PIECES[random.below(9) as usize].trim();
+    let pattern = match random.below(3) {
+        0 => Pattern::regex("goo?d|the +end"),
+        _ => Pattern::literal(word),
+    };
+    let mut rule = Rule::new(format!("r/r{number}"), vec![pattern]);
+    rule.action = ACTIONS[random.below(8) as usize];
+    rule.hold = random.one_in(4);
+    rule.message = Some(format!("Rule {number}."));
+    if rule.action == Action::Retry {
+        rule.partial = Partial::ALL[random.below(3) as usize];
+        rule.retry.max = random.below(3) as u32;
+    }
+    if random.one_in(4) {
+        rule.severity = Severity::Critical;
+    }
+    match random.below(8) {
+        0 => {
+            (rule.action, rule.on) = (Action::Consult, vec![Channel::ToolInput]);
+            plain(&mut rule);
+            rule.consult = Some(Consult {
+                timeout_millis: 5,
+                blocks_on_failure: random.one_in(2),
+                ..Consult::new("?")
+            });
+        }
+        1 => {
+            (rule.action, rule.on) = (Action::Append, vec![Channel::ToolOutput]);
+            plain(&mut rule);
+        }
+        2 => {
+            (rule.action, rule.on) = (Action::Fallback, vec![Channel::Error]);
+            plain(&mut rule);
+            rule.condition.any = vec![Pattern::literal("odd")];
+        }
+        _ => {}
+    }
+    rule
+}
+
+/// Nothing waits for it, and nothing is retried.
+fn plain(rule: &mut Rule) {
+    (rule.hold, rule.partial, rule.retry) = (false, Partial::Discard, Default::default());
+}
+
 fn hooks(random: &mut Random) -> Hooks {
     let mut hooks = Hooks::default();
     for number in 0..random.below(4) {
@@ -149,10 +230,8 @@ impl Watcher {
         assert!(!self.is_over, "seed {seed}: {step:?} after the end");
         match step {
             Step::Send { attempt, .. } => {
-                assert!(
-                    !self.is_cancelled,
-                    "seed {seed}: a request after the cancel"
-                );
+                let is_early = !self.is_cancelled;
+                assert!(is_early, "seed {seed}: a request after the cancel");
                 assert!(self.shown.is_empty(), "seed {seed}: not taken back");
                 assert_eq!(
                     self.aborts, self.sends,
@@ -181,9 +260,13 @@ impl Watcher {
                 self.alive();
                 self.shown.get_mut(part).unwrap().1 = true;
             }
+            Step::Hold { part, bytes } => {
+                assert!(*bytes > 0 && self.is_open(*part), "seed {seed}: {part:?}");
+                self.alive();
+            }
             Step::Retract { part, from } => {
-                assert_eq!(*from, 0);
-                assert!(self.shown.remove(part).is_some(), "seed {seed}: {part:?}");
+                let (shown, _) = self.shown.remove(part).expect("it was opened");
+                assert!(*from <= shown.len() as u64, "seed {seed}: {part:?}");
             }
             Step::Aborted(aborted) => {
                 self.aborts += 1;
@@ -241,15 +324,19 @@ fn check(seed: u64) -> (u32, u32) {
         stall: random.one_in(2).then_some(Duration::from_secs(3)),
         reply: random.one_in(4).then_some(Duration::from_secs(30)),
         hook_retries: random.below(4) as u32,
+        signs_reasoning: random.one_in(2),
+        fallback: Chains::default().any(["a", "b"]),
         reply_bytes: if random.one_in(4) { 400 } else { 64 << 20 },
-        on_hook_panic: match random.below(2) {
-            0 => OnHookPanic::Abort,
-            _ => OnHookPanic::Continue,
+        on_hook_fault: match random.below(2) {
+            0 => OnHookFault::Abort,
+            _ => OnHookFault::Continue,
         },
         ..Settings::default()
     };
-    let most = 1 + 3 + settings.hook_retries;
-    let mut processor = Processor::new(pack().session(), hooks(random), settings);
+    // The first one, those of rules, those of hooks, and one for each model of the chain.
+    let most = 1 + 3 + settings.hook_retries + 2;
+    let pack = &packs()[random.below(packs().len() as u64) as usize];
+    let mut processor = Processor::new(pack.session(), hooks(random), settings);
     let (mut ends, mut sends) = (0, 0);
     for _turn in 0..1 + random.below(3) {
         let mut watcher = Watcher {
@@ -289,14 +376,212 @@ fn check(seed: u64) -> (u32, u32) {
 #[test]
 fn random_schedules_keep_every_promise() {
     let (mut ends, mut sends) = (0, 0);
-    for seed in 0..2000 {
+    for seed in 0..schedules() {
         let (more_ends, more_sends) = check(seed);
         ends += more_ends;
         sends += more_sends;
     }
     // Schedules in which nothing happens would prove nothing.
     assert!(
-        ends > 2000 && sends > ends + ends / 4,
+        u64::from(ends) > schedules() && sends > ends + ends / 4,
         "{ends} replies, {sends} requests"
     );
+    println!(
+        "{} schedules: {ends} replies, {sends} requests",
+        schedules()
+    );
+}
+
+/// Tools that may fail, hang or go on for a while, and that must not be called after the drop.
+struct Wild {
+    random: Random,
+    is_dropped: Arc<AtomicBool>,
+    ran: Arc<Mutex<Vec<String>>>,
+}
+
+impl Tools for Wild {
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+        assert!(
+            !self.is_dropped.load(Ordering::Relaxed),
+            "a tool after the drop"
+        );
+        self.ran.lock().unwrap().push(call.call.clone());
+        let what = self.random.below(8);
+        Box::pin(async move {
+            match what {
+                0 => std::future::pending().await,
+                1 => After::error("odd"),
+                2 => {
+                    tokio::task::yield_now().await;
+                    After::output("the end")
+                }
+                _ => After::output("fine"),
+            }
+        })
+    }
+}
+
+/// A reply as a provider may give it.
+fn script(random: &mut Random, number: u64) -> Script {
+    let mut script = Script::default();
+    for part in 0..1 + random.below(3) {
+        let text: String = (0..random.below(6))
+            .map(|_| PIECES[random.below(PIECES.len() as u64) as usize])
+            .collect();
+        script = match random.below(4) {
+            0 => script.reasoning(text),
+            1 => script.tool(
+                "write",
+                &format!("c{number}-{part}"),
+                format!("{{\"a\":\"{part}\"}}"),
+            ),
+            2 => script.tool("bash", &format!("c{number}-{part}"), "{\"a\":\"x: any\"}"),
+            _ => script.text(text),
+        };
+    }
+    script = script.cut(1 + random.below(6) as usize);
+    if random.one_in(2) {
+        script = script.yielding();
+    }
+    match random.below(10) {
+        0 => script.fail(Failure::new("odd", "as it happens")),
+        1 => script,
+        2 => script.hang(),
+        _ => script.finish("stop"),
+    }
+}
+
+/// Runs whole turns, dropped or cancelled at a random poll or not at all. Gives the number of ends.
+fn check_turn(seed: u64, ran_through: &AtomicUsize) {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    let random = &mut Random(seed ^ 0x5EED);
+    let is_dropped = Arc::new(AtomicBool::new(false));
+    let mut hooks = Hooks::default();
+    let kept = Arc::clone(&is_dropped);
+    let mut own = Random(random.below(u64::MAX));
+    hooks.on_delta("watch", move |_, delta| {
+        assert!(!kept.load(Ordering::Relaxed), "a hook after the drop");
+        if own.one_in(60) {
+            delta.abort();
+        }
+    });
+    let kept = Arc::clone(&is_dropped);
+    hooks.on_aborted("again", move |_, answer| {
+        assert!(!kept.load(Ordering::Relaxed), "a hook after the drop");
+        answer.retry = true;
+    });
+    let mut own = Random(random.below(u64::MAX));
+    hooks.on_tool_before("gate", move |_, before| {
+        if own.one_in(5) {
+            before.block("no");
+        }
+    });
+    let settings = Settings {
+        stall: Some(Duration::from_millis(1)),
+        fallback: Chains::default().any(["a", "b"]),
+        ..Settings::default()
+    };
+    let pack = &packs()[random.below(packs().len() as u64) as usize];
+    let mut processor = Processor::new(pack.session(), hooks, settings);
+    let scripts: Vec<Script> = (0..6).map(|number| script(random, number)).collect();
+    let mut provider = Scripted::new(scripts);
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let mut tools = Wild {
+        random: Random(random.below(u64::MAX)),
+        is_dropped: Arc::clone(&is_dropped),
+        ran: Arc::clone(&ran),
+    };
+    let cancel = Cancel::default();
+    let (drop_at, cancel_at) = (random.below(400), random.below(60));
+    let mut aborted: Vec<String> = Vec::new();
+    let mut steps = 0;
+    let mut watch = |step: &Step| {
+        steps += 1;
+        if let Step::Aborted(it) = step {
+            aborted.extend(it.calls.iter().filter_map(|call| call.call.clone()));
+        }
+    };
+    let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
+    let request = Request::new("m", vec![Message::user("Go.")]);
+    {
+        let mut running = pin!(turn.max_replies(5).run(request, "m", &mut watch));
+        let mut context = Context::from_waker(Waker::noop());
+        for poll in 0..drop_at {
+            if poll == cancel_at {
+                cancel.cancel();
+            }
+            if let Poll::Ready(outcome) = running.as_mut().poll(&mut context) {
+                ran_through.fetch_add(1, Ordering::Relaxed);
+                assert!(outcome.replies <= 5, "seed {seed}");
+                if let End::Aborted { .. } = outcome.end {
+                    assert!(outcome.reply.parts().is_empty(), "seed {seed}");
+                }
+                break;
+            }
+        }
+    }
+    is_dropped.store(true, Ordering::Relaxed);
+    let is_begun = drop_at > 0 && cancel_at > 0;
+    assert!(steps > 0 || !is_begun, "seed {seed}");
+    // Each script is played once, but for the last: a call of an attempt that was cut is none that ran.
+    let ran = ran.lock().unwrap();
+    let mut cut = aborted.iter().filter(|call| !call.starts_with("c5"));
+    assert!(
+        cut.all(|call| !ran.contains(call)),
+        "seed {seed}: {aborted:?} {ran:?}"
+    );
+}
+
+#[test]
+fn random_turns_end_once_and_leave_nothing_behind() {
+    let ran_through = AtomicUsize::new(0);
+    let runtime = super::runtime();
+    let _in_runtime = runtime.enter();
+    let turns = schedules() / 10;
+    for seed in 0..turns {
+        check_turn(seed, &ran_through);
+    }
+    let ran_through = ran_through.into_inner() as u64;
+    assert!(
+        ran_through > turns / 4,
+        "{ran_through} of {turns} ended by themselves"
+    );
+}
+
+#[test]
+fn random_calls_never_run_against_a_verdict() {
+    // A gate that said no is final, whatever order hooks, rules and answers come in.
+    for seed in 0..schedules() / 10 {
+        let random = &mut Random(seed);
+        let mut hooks = Hooks::default();
+        let blocks = random.one_in(2);
+        let mut own = Random(random.below(u64::MAX));
+        for number in 0..random.below(3) {
+            let changes = own.one_in(2);
+            hooks.on_tool_before(format!("change-{number}"), move |_, before| {
+                if changes {
+                    before.input.push(' ');
+                }
+            });
+        }
+        if blocks {
+            hooks.on_tool_before("block", |_, before| before.block("no"));
+        }
+        let pack = &packs()[random.below(packs().len() as u64) as usize];
+        let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+        let call = ToolCall {
+            tool: "write".into(),
+            call: "c".into(),
+            input: "{}".into(),
+            ..ToolCall::default()
+        };
+        let gate = processor.before_tool(call, &mut Vec::new());
+        assert_eq!(matches!(gate, Gate::Blocked(..)), blocks, "seed {seed}");
+    }
 }

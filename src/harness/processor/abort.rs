@@ -3,11 +3,13 @@
 use std::mem;
 
 use super::{Processor, State, retract};
-use crate::harness::hooks::Answered;
+use crate::harness::hooks::{Answered, Fault};
 use crate::harness::message::{Content, Message, Role};
 use crate::harness::provider::Failure;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
-use crate::harness::step::{Aborted, AbortedCall, End, Observation, Reason, Source, Step};
+use crate::harness::step::{
+    Aborted, AbortedBlock, AbortedCall, End, Observation, Reason, Replay, Source, Step,
+};
 use crate::{Action, Channel, Decision, Hit, PartId, Partial, Rule, Severity, Stream};
 
 /// Why an attempt ends.
@@ -25,11 +27,19 @@ pub(super) struct Cause {
     stays: Stays,
     model: Option<String>,
     temperature: Option<u32>,
+    /// What is said to the model where a rule retries.
+    steering: Option<String>,
+    /// The rule's decision to retry.
+    decision: Option<Decision>,
+    /// The failure of the provider, which rules have not read yet.
+    is_failure: bool,
 }
 
 /// What the next attempt begins with.
 #[derive(Debug, Default)]
 pub(super) struct Retake {
+    /// The decision that brings it about, to be delivered once it is on its way.
+    pub(super) decision: Option<Decision>,
     /// What stays of the one before.
     pub(super) kept: Option<Message>,
     pub(super) steering: Vec<Message>,
@@ -60,8 +70,9 @@ impl Stays {
         }
     }
 
-    /// How many bytes stay of each part of the reply, in order.
-    fn bytes(self, reply: &Reply) -> Vec<usize> {
+    /// How many bytes stay of each part of the reply, in order. Reasoning does not where it is signed: a
+    /// piece of it has no signature.
+    fn bytes(self, reply: &Reply, signs_reasoning: bool) -> Vec<usize> {
         let parts = reply.parts().iter();
         let cut = match self {
             Stays::Before(part, _) => parts.clone().position(|other| other.part == part),
@@ -69,24 +80,14 @@ impl Stays {
         };
         let of_part = |(place, part): (usize, &ReplyPart)| match self {
             _ if part.channel == Channel::ToolInput => 0,
+            _ if part.channel == Channel::Reasoning && signs_reasoning => 0,
             Stays::Nothing => 0,
-            Stays::All => characters(&part.raw, part.raw.len()),
-            Stays::Before(_, bytes) if Some(place) == cut => characters(&part.raw, bytes),
+            Stays::All => part.characters(part.raw.len()),
+            Stays::Before(_, bytes) if Some(place) == cut => part.characters(part.place(bytes)),
             Stays::Before(..) if Some(place) > cut => 0,
-            Stays::Before(..) => characters(&part.raw, part.raw.len()),
+            Stays::Before(..) => part.characters(part.raw.len()),
         };
         parts.enumerate().map(of_part).collect()
-    }
-}
-
-/// Of the first `most` bytes those of whole characters.
-fn characters(bytes: &[u8], most: usize) -> usize {
-    let bytes = &bytes[..most.min(bytes.len())];
-    match std::str::from_utf8(bytes) {
-        Ok(_) => bytes.len(),
-        // Only a character that is not complete is left out; bytes of none are shown as U+FFFD.
-        Err(error) if error.error_len().is_none() => error.valid_up_to(),
-        Err(_) => bytes.len(),
     }
 }
 
@@ -130,7 +131,32 @@ impl Cause {
             stays: Stays::Nothing,
             model: None,
             temperature: None,
+            steering: None,
+            decision: None,
+            is_failure: false,
         }
+    }
+
+    /// As the end of a reply.
+    pub(super) fn end(self) -> End {
+        End::Aborted {
+            reason: self.reason,
+            source: self.source,
+            detail: self.detail,
+        }
+    }
+
+    /// What it says, or else who it is.
+    pub(super) fn why(&self) -> String {
+        match (&*self.detail, &self.source) {
+            ("", Source::Rule { id, .. }) => id.clone(),
+            (detail, _) => detail.to_owned(),
+        }
+    }
+
+    /// The same, of no part of the reply.
+    pub(super) fn without_part(self) -> Cause {
+        Cause { part: None, ..self }
     }
 
     pub(super) fn cancelled() -> Cause {
@@ -156,6 +182,7 @@ impl Cause {
     pub(super) fn failed(failure: &Failure) -> Cause {
         Cause {
             is_connected: false,
+            is_failure: true,
             ..Cause::new(Reason::Error, Source::Provider, failure.to_string())
         }
     }
@@ -163,7 +190,10 @@ impl Cause {
     /// The provider reported an error in the stream.
     pub(super) fn reported(kind: &str, message: &str) -> Cause {
         let failure = Failure::new(kind, message);
-        Cause::new(Reason::Error, Source::Provider, failure.to_string())
+        Cause {
+            is_failure: true,
+            ..Cause::new(Reason::Error, Source::Provider, failure.to_string())
+        }
     }
 
     /// The stream ended, the reply did not.
@@ -179,11 +209,11 @@ impl Cause {
         }
     }
 
-    pub(super) fn panicked(name: String, part: PartId) -> Cause {
-        let detail = "the hook panicked".to_owned();
+    pub(super) fn fault(name: String, fault: Fault, part: Option<PartId>) -> Cause {
+        let detail = format!("the hook {}", fault.what());
         Cause {
-            part: Some(part),
-            ..Cause::new(Reason::Error, Source::Hook(name), detail)
+            part,
+            ..Cause::new(fault.reason(), Source::Hook(name), detail)
         }
     }
 
@@ -195,14 +225,14 @@ impl Cause {
     }
 }
 
-impl Processor {
+impl Cause {
     /// The cause of a decision that cuts. Where a critical rule aborts, no hook brings the reply back.
-    pub(super) fn cause_of(&self, decision: &Decision, message: String) -> Cause {
+    pub(super) fn of(stream: &Stream, decision: &Decision, message: String) -> Cause {
         let hit = match decision.source {
             crate::Source::Rule(hit) => hit,
             crate::Source::Limit { name, part, .. } => return Cause::limit(name, part),
         };
-        let rule = self.stream.pack().rule(hit.rule);
+        let rule = stream.pack().rule(hit.rule);
         let again = match decision.action {
             Action::Retry => Again::Rule,
             _ if rule.severity == Severity::Critical => Again::Never,
@@ -219,28 +249,39 @@ impl Processor {
         };
         match decision.action {
             Action::Retry => Cause {
-                stays: Stays::of(rule, &self.stream, &hit),
+                stays: Stays::of(rule, stream, &hit),
                 model: rule.retry.model.clone(),
                 temperature: rule.retry.temperature,
+                steering: Some(cause.detail.clone()).filter(|text| !text.is_empty()),
+                decision: Some(*decision),
                 ..cause
             },
             _ => cause,
         }
     }
+}
 
+impl Processor {
     /// Ends the attempt: the hooks hear of it, once, and then it is taken again or that was it.
     pub(super) fn cut(&mut self, cause: Cause, out: &mut Vec<Step>) {
+        let mut cause = cause;
         if cause.is_connected {
             out.push(Step::CancelUpstream);
         }
         // From here on nothing belongs to this reply any more, whatever the hooks do.
         self.state = State::Asking;
+        self.forget_attempt();
+        if cause.is_failure {
+            self.read_failure(&mut cause, out);
+        }
         let mut aborted = self.aborted(&cause);
         let answers = self.hooks.aborted(&aborted);
-        let mut steering = match cause.again {
-            Again::Rule => steering(&cause.detail),
-            Again::IfAsked | Again::Never => Vec::new(),
-        };
+        let mut steering: Vec<Message> = cause
+            .steering
+            .take()
+            .map(Message::steering)
+            .into_iter()
+            .collect();
         let mut wants_retry = false;
         for answered in answers {
             let may_retry = self.may_retry(&cause.again);
@@ -254,8 +295,11 @@ impl Processor {
             return self.give_up(cause, out);
         }
         aborted.retry = true;
-        let stays = cause.stays.bytes(&aborted.partial);
+        let stays = cause
+            .stays
+            .bytes(&aborted.partial, self.settings.signs_reasoning);
         let retake = Retake {
+            decision: cause.decision,
             kept: kept(&aborted.partial, &stays),
             steering,
             model: cause.model,
@@ -269,15 +313,65 @@ impl Processor {
         self.ask(retake, out);
     }
 
+    /// What the attempt wanted done once it is complete: it never will be.
+    fn forget_attempt(&mut self) {
+        let consultations = mem::take(&mut self.consultations).into_iter();
+        let consultations = consultations.filter_map(|consultation| consultation.decision);
+        let handoffs = mem::take(&mut self.handoffs).into_iter();
+        let decisions = consultations.chain(handoffs.map(|(decision, _)| decision));
+        decisions.for_each(|decision| self.session.dropped(&decision));
+    }
+
+    /// Lets rules read how the provider failed: they may take another model, or ask it again.
+    fn read_failure(&mut self, cause: &mut Cause, out: &mut Vec<Step>) {
+        let (detail, verdicts) = self.check_error(&cause.detail, out);
+        cause.detail = detail;
+        let injected = verdicts.injected.into_iter();
+        injected.for_each(|guidance| self.queue(guidance, out));
+        if let Some(abort) = verdicts.abort {
+            *cause = Cause {
+                is_connected: cause.is_connected,
+                ..abort
+            };
+            return;
+        }
+        if let Some(decision) = verdicts.fallback {
+            if let Some(model) = self.next_model() {
+                cause.again = Again::Rule;
+                cause.model = Some(model);
+                cause.decision = Some(decision);
+                return;
+            }
+            self.session.dropped(&decision);
+            out.push(Step::Observe(Observation::NoFallback));
+        }
+        if let Some(retry) = verdicts.retry {
+            cause.again = Again::Rule;
+            cause.steering = retry.steering;
+            cause.model = retry.model;
+            cause.temperature = retry.temperature;
+            cause.decision = retry.decision;
+        }
+    }
+
+    /// The next model of the chain that was not tried in this session.
+    fn next_model(&mut self) -> Option<String> {
+        let origin = self.session.origin();
+        if let Some(model) = self.progress.model.take().or(origin.model.clone())
+            && !self.tried.contains(&model)
+        {
+            self.tried.push(model);
+        }
+        let agent = self.session.origin().agent.as_deref();
+        let next = self.settings.fallback.next(agent, &self.tried)?.to_owned();
+        self.tried.push(next.clone());
+        Some(next)
+    }
+
     /// Ends the reply without an answer.
     pub(super) fn give_up(&mut self, cause: Cause, out: &mut Vec<Step>) {
         self.reply = Reply::default();
-        let end = End::Aborted {
-            reason: cause.reason,
-            source: cause.source,
-            detail: cause.detail,
-        };
-        self.finish_with(end, out);
+        self.finish_with(cause.end(), out);
     }
 
     fn may_retry(&self, again: &Again) -> bool {
@@ -297,9 +391,12 @@ impl Processor {
         out: &mut Vec<Step>,
     ) -> bool {
         let Answered { hook, answer } = answered;
-        let Some(answer) = answer else {
-            self.note_panic(hook, out);
-            return false;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(fault) => {
+                self.note_fault(hook, fault, out);
+                return false;
+            }
         };
         if answer.retry && may_retry {
             steering.extend(answer.inject_message.map(Message::steering));
@@ -327,6 +424,9 @@ impl Processor {
         });
         let calls = calls.collect();
         partial.abort_calls();
+        let signs_reasoning = self.settings.signs_reasoning;
+        let blocks = partial.parts().iter();
+        let blocks = blocks.map(|part| block(part, signs_reasoning)).collect();
         Aborted {
             attempt: self.stream.attempt(),
             reason: cause.reason,
@@ -335,15 +435,25 @@ impl Processor {
             part: cause.part,
             calls,
             partial,
+            blocks,
             retry: cause.again == Again::Rule,
             counters: self.stream.counters(),
         }
     }
 }
 
-fn steering(text: &str) -> Vec<Message> {
-    match text {
-        "" => Vec::new(),
-        text => vec![Message::steering(text)],
+/// What of a part that was aborted may be sent again.
+fn block(part: &ReplyPart, signs_reasoning: bool) -> AbortedBlock {
+    let whole = part.characters(part.raw.len()) as u64;
+    let replay = match part.channel {
+        Channel::ToolInput => Replay::Never,
+        Channel::Reasoning if signs_reasoning => Replay::Never,
+        Channel::Reasoning => Replay::Unsigned(whole),
+        _ => Replay::UpTo(whole),
+    };
+    AbortedBlock {
+        part: part.part,
+        channel: part.channel,
+        replay,
     }
 }

@@ -2,11 +2,12 @@
 
 use super::abort::Cause;
 use super::{Guidance, Processor, Progress, Settings, State};
-use crate::harness::hooks::{At, OnHookPanic, Point};
+use crate::harness::consult::Consultation;
+use crate::harness::hooks::{At, Fault, Faults, Point};
 use crate::harness::message::Message;
-use crate::harness::reply::{PartState, ReplyPart};
+use crate::harness::reply::{PartState, Replaced, ReplyPart};
 use crate::harness::step::{Observation, Step};
-use crate::{Action, Channel, Decision, PartId};
+use crate::{Action, Channel, Decision, PartId, RuleId, Stream};
 
 /// How many identical tool calls in a row are worth an event.
 const DOOM_LOOP: u32 = 3;
@@ -67,8 +68,12 @@ impl Processor {
         }
         let id = call.as_deref().unwrap_or_default();
         let _verdict = self.session.tool(&mut self.stream, part, &tool, id);
-        if !self.act(out) {
-            out.push(Step::Named { part, tool, call });
+        if self.act(out) {
+            return;
+        }
+        out.push(Step::Named { part, tool, call });
+        if self.holds {
+            self.release(index, out); // what waited for the name
         }
     }
 
@@ -96,7 +101,55 @@ impl Processor {
         if self.act(out) {
             return;
         }
+        if self.holds {
+            self.reply.parts[index].held.extend_from_slice(&bytes);
+            return self.release(index, out);
+        }
         self.reply.parts[index].raw.extend_from_slice(&bytes);
+        out.push(Step::Forward { part, bytes });
+    }
+
+    /// Lets go what no rule holds any more; says how much still waits.
+    fn release(&mut self, index: usize, out: &mut Vec<Step>) {
+        let part = self.reply.parts[index].part;
+        let decided = self.stream.releasable(part);
+        let known = &self.reply.parts[index];
+        let free = usize::try_from(decided - known.released.min(decided)).unwrap_or(usize::MAX);
+        self.let_go(index, free, out);
+        let bytes = self.reply.parts[index].held.len() as u64;
+        if bytes > 0 {
+            out.push(Step::Hold { part, bytes });
+        }
+    }
+
+    /// Lets the first of the bytes go that wait, so many, without what rules take out.
+    fn let_go(&mut self, index: usize, free: usize, out: &mut Vec<Step>) {
+        let known = &mut self.reply.parts[index];
+        let leaving: Vec<u8> = known.held.drain(..free.min(known.held.len())).collect();
+        if leaving.is_empty() {
+            return;
+        }
+        let from = known.released;
+        known.released += leaving.len() as u64;
+        let part = known.part;
+        let redacting = &self.redacting;
+        let is_live = |rule: RuleId| redacting.contains(&(rule, part));
+        let stretches = Stretch::all(&self.stream, part, from, is_live);
+        let mut skip = known.replaced.last().map_or(0, |last| last.to);
+        let at = known.raw.len();
+        let bytes = replace(
+            &leaving,
+            from,
+            stretches,
+            &mut skip,
+            &mut known.replaced,
+            at,
+        );
+        known.is_rewritten |= !known.replaced.is_empty();
+        if bytes.is_empty() {
+            return;
+        }
+        known.raw.extend_from_slice(&bytes);
         out.push(Step::Forward { part, bytes });
     }
 
@@ -111,11 +164,12 @@ impl Processor {
         if self.act(out) {
             return;
         }
+        self.let_go(index, usize::MAX, out);
         let replaced = match self.reply.parts[index].channel {
             Channel::Text if !self.hooks.is_empty(Point::TextComplete) => {
                 match self.complete_text(index, out) {
                     Ok(replaced) => replaced,
-                    Err(cause) => return self.cut(cause, out),
+                    Err(cause) => return self.cut(*cause, out),
                 }
             }
             _ => None,
@@ -139,6 +193,7 @@ impl Processor {
         if self.act(out) {
             return;
         }
+        self.let_go(index, usize::MAX, out);
         let unfinished = &mut self.reply.parts[index];
         unfinished.state = PartState::Aborted;
         let call = unfinished.call.clone();
@@ -155,7 +210,10 @@ impl Processor {
         let is_same = match bytes.get(..received) {
             // A hook changed what was delivered, so only lengths can be compared.
             Some(_) if known.is_rewritten => true,
-            Some(start) => start == known.raw,
+            Some(start) => {
+                let (left, waits) = start.split_at(known.raw.len().min(start.len()));
+                left == known.raw && waits == known.held
+            }
             None => false,
         };
         if is_same {
@@ -166,9 +224,17 @@ impl Processor {
         out.push(Step::Observe(Observation::Mismatch { part }));
     }
 
-    pub(super) fn note_panic(&mut self, hook: String, out: &mut Vec<Step>) {
-        self.tally.hook_panics += 1;
-        out.push(Step::Observe(Observation::HookPanicked { hook }));
+    pub(super) fn note_fault(&mut self, hook: String, fault: Fault, out: &mut Vec<Step>) {
+        out.push(Step::Observe(match fault {
+            Fault::Panicked => {
+                self.tally.hook_panics += 1;
+                Observation::HookPanicked { hook }
+            }
+            Fault::TimedOut => {
+                self.tally.hook_timeouts += 1;
+                Observation::HookTimedOut { hook }
+            }
+        }));
     }
 
     /// The part's place, opening it as text if it is unknown; none if it can grow no more.
@@ -223,12 +289,12 @@ impl Processor {
         let known = &self.reply.parts[index];
         let part = known.part;
         let at = at(&self.settings, &self.progress, self.stream.attempt(), known);
-        let passed = self.hooks.delta(&at, bytes, self.settings.on_hook_panic);
+        let passed = self.hooks.delta(&at, bytes, self.settings.on_hook_fault);
         self.reply.parts[index].is_rewritten |= passed.is_rewritten;
-        let panicked = self.note_panics(passed.panicked, part, out);
+        let failed = self.fault_in(passed.faults, part, out);
         // Whichever came first: after an abort no further hook was called.
         let aborted = passed.aborted_by.map(|name| Cause::hook(name, part));
-        match panicked.or(aborted) {
+        match failed.or(aborted) {
             Some(cause) => {
                 self.cut(cause, out);
                 None
@@ -241,7 +307,7 @@ impl Processor {
         &mut self,
         index: usize,
         out: &mut Vec<Step>,
-    ) -> Result<Option<Vec<u8>>, Cause> {
+    ) -> Result<Option<Vec<u8>>, Box<Cause>> {
         let known = &self.reply.parts[index];
         let part = known.part;
         let passed = self.hooks.text_complete(&at(
@@ -250,8 +316,8 @@ impl Processor {
             self.stream.attempt(),
             known,
         ));
-        if let Some(cause) = self.note_panics(passed.panicked, part, out) {
-            return Err(cause);
+        if let Some(cause) = self.fault_in(passed.faults, part, out) {
+            return Err(Box::new(cause));
         }
         if !passed.is_rewritten {
             return Ok(None);
@@ -262,26 +328,15 @@ impl Processor {
         Ok(Some(passed.bytes))
     }
 
-    /// Counts panics; why the reply must end, if they end it.
-    fn note_panics(
-        &mut self,
-        hooks: Vec<String>,
-        part: PartId,
-        out: &mut Vec<Step>,
-    ) -> Option<Cause> {
-        let first = hooks.first().cloned();
-        hooks
-            .into_iter()
-            .for_each(|hook| self.note_panic(hook, out));
-        match self.settings.on_hook_panic {
-            OnHookPanic::Abort => first.map(|name| Cause::panicked(name, part)),
-            OnHookPanic::Continue => None,
-        }
+    /// Counts what failed; why the reply must end, if that ends it.
+    fn fault_in(&mut self, faults: Faults, part: PartId, out: &mut Vec<Step>) -> Option<Cause> {
+        let (hook, fault) = self.note_faults(faults, out)?;
+        Some(Cause::fault(hook, fault, Some(part)))
     }
 
     /// Acts on the decisions of the last call; whether the reply was cut.
     #[inline]
-    fn act(&mut self, out: &mut Vec<Step>) -> bool {
+    pub(super) fn act(&mut self, out: &mut Vec<Step>) -> bool {
         !self.session.decisions().is_empty() && self.act_on_decisions(out)
     }
 
@@ -295,41 +350,74 @@ impl Processor {
             }
             let text = self.stream.message(&decision);
             match decision.action {
-                // What is for whole text is done at its hooks; the rest is the host's to do.
+                Action::Warn => {
+                    self.session.delivered(&decision);
+                    out.push(Step::Notify { decision, text });
+                }
+                Action::Inject => {
+                    let message = Message::steering(text);
+                    self.queue(Guidance { decision, message }, out);
+                }
+                Action::Redact => {
+                    self.session.delivered(&decision);
+                    let rule = decision.rule();
+                    self.redacting
+                        .extend(rule.map(|rule| (rule, decision.part())));
+                }
+                Action::Consult => self.note_consult(decision),
+                Action::Handoff => self.handoffs.push((decision, text)),
+                Action::Retry | Action::Abort => cutting = Some((decision, text)),
+                // What is for whole texts no rule of a stream asks for.
                 Action::Observe
                 | Action::Append
                 | Action::Prepend
                 | Action::SetHeader
-                | Action::Fallback
-                | Action::Handoff
-                | Action::Consult
-                | Action::Redact => {}
-                Action::Warn => out.push(Step::Notify { decision, text }),
-                Action::Inject => self.inject(decision, text, out),
-                Action::Retry | Action::Abort => cutting = Some((decision, text)),
+                | Action::Fallback => self.session.delivered(&decision),
             }
         }
         let Some((decision, text)) = cutting else {
             return false;
         };
-        let cause = self.cause_of(&decision, text);
+        if decision.action == Action::Abort {
+            self.session.delivered(&decision);
+        }
+        let cause = Cause::of(&self.stream, &decision, text);
         self.cut(cause, out);
         true
     }
 
     /// Queues guidance, once per rule: the queue is as long as the pack at most.
-    fn inject(&mut self, decision: Decision, text: String, out: &mut Vec<Step>) {
+    pub(super) fn queue(&mut self, guidance: Guidance, out: &mut Vec<Step>) {
+        let Guidance { decision, message } = &guidance;
         let is_queued = |other: &Guidance| other.decision.rule() == decision.rule();
         if self.waiting.iter().any(is_queued) {
-            self.session.dropped(&decision);
+            self.session.dropped(decision);
             return;
         }
-        let message = Message::steering(text);
-        self.waiting.push_back(Guidance {
-            decision,
+        out.push(Step::Inject {
+            decision: *decision,
             message: message.clone(),
         });
-        out.push(Step::Inject { decision, message });
+        self.waiting.push_back(guidance);
+    }
+
+    /// Somebody is to be asked about the call of that part before it runs.
+    fn note_consult(&mut self, decision: Decision) {
+        let part = self.reply.part(decision.part());
+        let rule = self.stream.rule(&decision);
+        let asks = rule.and_then(|rule| Some((rule, rule.consult.clone()?)));
+        let (Some(part), Some((rule, mut consult)), Some(prompt)) =
+            (part, asks, self.stream.prompt(&decision))
+        else {
+            return;
+        };
+        consult.prompt = prompt;
+        self.consultations.push(Consultation {
+            by: rule.id.clone(),
+            decision: Some(decision),
+            call: part.call_id(),
+            consult,
+        });
     }
 
     fn note_call(&mut self, index: usize, out: &mut Vec<Step>) {
@@ -347,8 +435,96 @@ impl Processor {
     }
 }
 
+/// A stretch of a text that a rule wants replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) from: u64,
+    to: u64,
+    with: Vec<u8>,
+}
+
+impl Stretch {
+    /// Those of that part which end behind `from`, of rules that are not silent, in order.
+    fn all<'a>(
+        stream: &'a Stream,
+        part: PartId,
+        from: u64,
+        is_live: impl Fn(RuleId) -> bool + 'a,
+    ) -> impl Iterator<Item = Stretch> + 'a {
+        let known = stream.redactions().iter();
+        let known = known.filter(move |known| known.part == part && known.end > from);
+        let known = known.filter(move |known| is_live(known.rule));
+        known.map(move |known| {
+            let rule = stream.pack().rule(known.rule);
+            let with = rule.replacement.as_deref().unwrap_or("[redacted]");
+            let with = match stream.channel(part) {
+                Some(Channel::ToolInput) => in_json(with),
+                _ => with.to_owned(),
+            };
+            Stretch {
+                from: known.start,
+                to: known.end,
+                with: with.into_bytes(),
+            }
+        })
+    }
+
+    /// Those that the rule of a decision wants, of a whole text.
+    pub(super) fn of(stream: &Stream, decision: &Decision) -> Vec<Stretch> {
+        let of_rule = |rule| Some(rule) == decision.rule();
+        Stretch::all(stream, decision.part(), 0, of_rule).collect()
+    }
+}
+
+/// The text as it stands in a string of JSON.
+fn in_json(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// The bytes, which begin at `from`, with stretches replaced. What lies before `skip` is left out, for it
+/// was replaced already; stretches that overlap are one. Notes what it replaced, where the result is put
+/// at `at`.
+pub(super) fn replace(
+    bytes: &[u8],
+    from: u64,
+    stretches: impl Iterator<Item = Stretch>,
+    skip: &mut u64,
+    replaced: &mut Vec<Replaced>,
+    at: usize,
+) -> Vec<u8> {
+    let end = from + bytes.len() as u64;
+    let slice = |from_byte: u64, to: u64| {
+        let (start, stop) = (from_byte.clamp(from, end), to.clamp(from, end));
+        &bytes[(start - from) as usize..(stop.max(start) - from) as usize]
+    };
+    let mut left = Vec::with_capacity(bytes.len());
+    let mut next = from.max(*skip);
+    for stretch in stretches.filter(|stretch| stretch.from < end) {
+        if stretch.from < *skip {
+            *skip = stretch.to.max(*skip);
+            if let Some(last) = replaced.last_mut() {
+                last.to = *skip;
+            }
+        } else if stretch.from >= next {
+            left.extend_from_slice(slice(next, stretch.from));
+            replaced.push(Replaced {
+                from: stretch.from,
+                to: stretch.to,
+                at: at + left.len(),
+                len: stretch.with.len(),
+            });
+            left.extend_from_slice(&stretch.with);
+            *skip = stretch.to;
+        }
+        next = next.max(*skip);
+    }
+    left.extend_from_slice(slice(next, end));
+    left
+}
+
 /// The same for inputs that mean the same: JSON without its white space and with its keys sorted.
-fn canonical(input: &[u8]) -> String {
+pub(super) fn canonical(input: &[u8]) -> String {
     match serde_json::from_slice::<serde_json::Value>(input) {
         Ok(value) => value.to_string(),
         Err(_) => String::from_utf8_lossy(input).into_owned(),

@@ -1,0 +1,158 @@
+//! Hooks worth having: a token budget, the input of a tool as it is written, time to first token and
+//! throughput, what was cut and why, and a shorter answer where one took too long.
+//!
+//! `cargo run --features harness --example hooks`
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ttsr::harness::{Aborted, Answer, At, Delta, Hook, Hooks, Point, Reason};
+use ttsr::{Channel, PartId};
+
+/// What hooks and the host share.
+pub(crate) type Shared<T> = Arc<Mutex<T>>;
+
+fn with<T, R>(shared: &Shared<T>, change: impl FnOnce(&mut T) -> R) -> R {
+    change(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Ends a reply that is about to be longer than so many tokens, four bytes each.
+pub(crate) fn token_budget(hooks: &mut Hooks, tokens: usize) {
+    let mut spent = (0, 0);
+    hooks.on_delta("token-budget", move |at, delta| {
+        if spent.0 != at.attempt {
+            spent = (at.attempt, 0);
+        }
+        spent.1 += delta.bytes().len();
+        if spent.1 > tokens * 4 {
+            delta.abort();
+        }
+    });
+}
+
+/// Keeps what each pending tool call holds so far, for a screen that draws it as it grows.
+pub(crate) fn tool_inputs(hooks: &mut Hooks) -> Shared<BTreeMap<PartId, String>> {
+    let shown = Shared::default();
+    let kept = Arc::clone(&shown);
+    hooks.on_delta("tool-inputs", move |at, delta| {
+        if at.channel == Channel::ToolInput {
+            let name = at.tool.unwrap_or("?");
+            let input = String::from_utf8_lossy(at.so_far);
+            let line = format!("{name} {input}{}", delta.text());
+            with(&kept, |shown: &mut BTreeMap<_, _>| {
+                shown.insert(at.part, line)
+            });
+        }
+    });
+    shown
+}
+
+/// How fast a reply came.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Pace {
+    /// From the beginning of the reply to its first byte.
+    pub(crate) first: Option<Duration>,
+    /// When the last one came.
+    pub(crate) last: Duration,
+    /// Bytes so far.
+    pub(crate) bytes: usize,
+}
+
+impl Pace {
+    /// Bytes a second since the first one.
+    pub(crate) fn throughput(&self) -> Option<f64> {
+        let took = self.last.checked_sub(self.first?)?.as_secs_f64();
+        (took > 0.0).then(|| self.bytes as f64 / took)
+    }
+}
+
+/// Measures the pace of replies.
+pub(crate) fn pace(hooks: &mut Hooks) -> Shared<Pace> {
+    let pace = Shared::default();
+    let kept = Arc::clone(&pace);
+    hooks.on_delta("pace", move |at, delta| {
+        with(&kept, |pace: &mut Pace| {
+            pace.first.get_or_insert(at.time);
+            pace.last = at.time;
+            pace.bytes += delta.bytes().len();
+        });
+    });
+    pace
+}
+
+/// Counts aborts by reason and source.
+pub(crate) fn abort_counts(hooks: &mut Hooks) -> Shared<BTreeMap<String, u32>> {
+    let counts = Shared::default();
+    let kept = Arc::clone(&counts);
+    hooks.on_aborted("abort-counts", move |aborted, _| {
+        let what = format!("{} {:?}", aborted.reason.name(), aborted.source);
+        with(&kept, |counts: &mut BTreeMap<_, _>| {
+            *counts.entry(what).or_default() += 1
+        });
+    });
+    counts
+}
+
+/// Asks for a shorter answer where one took too long.
+pub(crate) fn concise_on_timeout(hooks: &mut Hooks) {
+    hooks.register("concise", Concise);
+}
+
+struct Concise;
+
+impl Hook for Concise {
+    fn points(&self) -> &[Point] {
+        &[Point::Aborted]
+    }
+
+    fn delta(&mut self, _: &At<'_>, _: &mut Delta<'_>) {}
+
+    fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {
+        if aborted.reason == Reason::Timeout {
+            answer.retry = true;
+            answer.inject_message = Some("Please be more concise.".into());
+        }
+    }
+}
+
+#[allow(dead_code, reason = "the tests take the hooks and leave this")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    use ttsr::Pack;
+    use ttsr::harness::{Cancel, Message, Processor, Request, Script, Scripted, Settings, run};
+    let mut hooks = Hooks::default();
+    token_budget(&mut hooks, 1_000);
+    let inputs = tool_inputs(&mut hooks);
+    let pace = pace(&mut hooks);
+    let aborts = abort_counts(&mut hooks);
+    concise_on_timeout(&mut hooks);
+
+    let script = Script::default()
+        .text("Let me look at it.")
+        .tool("read", "call_1", r#"{"path":"src/lib.rs"}"#)
+        .cut(4)
+        .every(Duration::from_millis(5))
+        .finish("tool_use");
+    let mut provider = Scripted::new([script]);
+    let pack = Pack::builtin("std/shell-safety")?;
+    let mut processor = Processor::new(pack.session(), hooks, Settings::default());
+    let request = Request::new("a-model", vec![Message::user("What is in it?")]);
+    let cancel = Cancel::default();
+    let answering = run(
+        &mut processor,
+        &mut provider,
+        request,
+        "msg",
+        cancel,
+        |_| {},
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
+    runtime.block_on(answering);
+    println!("{:?}", with(&inputs, |inputs| inputs.clone()));
+    let pace = with(&pace, |pace| *pace);
+    println!("{pace:?}, {:?} bytes a second", pace.throughput());
+    println!("{} aborts", with(&aborts, |aborts| aborts.len()));
+    Ok(())
+}

@@ -1,0 +1,381 @@
+//! Any client's stream of chunks as the events of a reply.
+//!
+//! It knows no client: whoever adapts one says what a chunk holds, and [`Parts`] makes well-formed events
+//! of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+
+use super::message::Request;
+use super::provider::{EventStream, Failure, Provider};
+use crate::{Channel, Event, PartId};
+
+/// A [`Provider`] from a function that answers a request with a stream of events.
+///
+/// # Example: any stream of events
+/// ```
+/// use ttsr::harness::{Failure, Provider, Request, adapt};
+/// # use std::{pin::Pin, task::{Context, Poll}};
+/// # struct Words(std::vec::IntoIter<&'static str>);
+/// # impl futures_core::Stream for Words {
+/// #     type Item = &'static str;
+/// #     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<&'static str>> {
+/// #         Poll::Ready(self.0.next())
+/// #     }
+/// # }
+/// // `Words` is whatever a client gives: a `Stream` of its chunks.
+/// let mut provider = adapt::from_fn(|_: &Request| {
+///     let opening = async { Ok(Words(vec!["Hello", " you."].into_iter())) };
+///     adapt::chunks(opening, |word, parts| {
+///         parts.text("0", word);
+///         if word.ends_with('.') {
+///             parts.finish("stop");
+///         }
+///         Ok::<(), Failure>(())
+///     })
+/// });
+/// drop(provider.send(&Request::default()));
+/// ```
+pub fn from_fn<F, S>(answer: F) -> FromFn<F>
+where
+    F: FnMut(&Request) -> S + Send,
+    S: Stream<Item = Result<Event, Failure>> + Send + 'static,
+{
+    FromFn(answer)
+}
+
+/// A [`Provider`] made by [`from_fn`].
+#[derive(Clone, Debug)]
+pub struct FromFn<F>(F);
+
+impl<F, S> Provider for FromFn<F>
+where
+    F: FnMut(&Request) -> S + Send,
+    S: Stream<Item = Result<Event, Failure>> + Send + 'static,
+{
+    fn send(&mut self, request: &Request) -> EventStream {
+        Box::pin((self.0)(request))
+    }
+}
+
+/// The events of a client's stream: `opening` is the client's own call, which nobody awaits before the
+/// reply is asked for; `read` tells what each chunk holds, or why the reply failed.
+///
+/// Dropping the result drops the call or the stream, and with it the client's transport. The end of the
+/// client's stream is the end of the reply's; whether it was complete is for `read` to say with
+/// [`Parts::finish`].
+pub fn chunks<O, S, R>(opening: O, read: R) -> EventStream
+where
+    O: Future<Output = Result<S, Failure>> + Send + 'static,
+    S: Stream + Send + 'static,
+    R: FnMut(S::Item, &mut Parts) -> Result<(), Failure> + Send + Unpin + 'static,
+{
+    Box::pin(Adapted {
+        source: Source::Opening(Box::pin(opening)),
+        read,
+        parts: Parts::default(),
+        failure: None,
+    })
+}
+
+/// The parts of a reply while it is adapted: chunks in, well-formed events out.
+///
+/// A part is known by a key of the adapter's choice (an index, an id); it opens with its first mention,
+/// and ends with the reply or with [`end`](Self::end). Empty pieces make no event.
+#[derive(Debug, Default)]
+pub struct Parts {
+    ready: VecDeque<Event>,
+    open: HashMap<String, PartId>,
+    count: u32,
+    is_finished: bool,
+}
+
+impl Parts {
+    /// More text.
+    pub fn text(&mut self, key: &str, text: &str) {
+        self.delta(key, Channel::Text, text);
+    }
+
+    /// More reasoning.
+    pub fn reasoning(&mut self, key: &str, text: &str) {
+        self.delta(key, Channel::Reasoning, text);
+    }
+
+    /// A tool call is known by its name, and by its id where it has one. Its input may come before.
+    pub fn tool(&mut self, key: &str, tool: &str, call: Option<&str>) {
+        let part = self.part(key, Channel::ToolInput);
+        self.ready.push_back(Event::Tool {
+            part,
+            tool: tool.to_owned(),
+            call: call.map(str::to_owned),
+        });
+    }
+
+    /// More of a tool call's input, as the model writes it.
+    pub fn input(&mut self, key: &str, input: &str) {
+        self.delta(key, Channel::ToolInput, input);
+    }
+
+    /// A part is complete.
+    pub fn end(&mut self, key: &str) {
+        if let Some(part) = self.open.remove(key) {
+            self.ready.push_back(Event::PartEnd { part });
+        }
+    }
+
+    /// The tokens that the provider counted.
+    pub fn usage(&mut self, input: u64, output: u64) {
+        self.ready.push_back(Event::Usage { input, output });
+    }
+
+    /// Any other event.
+    pub fn event(&mut self, event: Event) {
+        self.ready.push_back(event);
+    }
+
+    /// The reply is complete: all of its parts end, in the order in which they opened. What a client tells
+    /// after that is of no reply; usage is to be mentioned before.
+    pub fn finish(&mut self, reason: &str) {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return;
+        }
+        let mut open: Vec<PartId> = self.open.drain().map(|(_, part)| part).collect();
+        open.sort_unstable();
+        let ends = open.into_iter().map(|part| Event::PartEnd { part });
+        self.ready.extend(ends);
+        let reason = reason.to_owned();
+        self.ready.push_back(Event::Finish { reason });
+    }
+
+    fn delta(&mut self, key: &str, channel: Channel, text: &str) {
+        if !text.is_empty() {
+            let part = self.part(key, channel);
+            let bytes = text.as_bytes().to_vec();
+            self.ready.push_back(Event::Delta { part, bytes });
+        }
+    }
+
+    fn part(&mut self, key: &str, channel: Channel) -> PartId {
+        if let Some(part) = self.open.get(key) {
+            return *part;
+        }
+        let part = PartId(self.count);
+        self.count += 1;
+        self.open.insert(key.to_owned(), part);
+        self.ready.push_back(Event::PartStart {
+            part,
+            name: key.to_owned(),
+            channel,
+            tool: None,
+            call: None,
+        });
+        part
+    }
+}
+
+enum Source<S> {
+    Opening(Pin<Box<dyn Future<Output = Result<S, Failure>> + Send>>),
+    Open(Pin<Box<S>>),
+    Over,
+}
+
+struct Adapted<S, R> {
+    source: Source<S>,
+    read: R,
+    parts: Parts,
+    /// Told after the events that came before it.
+    failure: Option<Failure>,
+}
+
+impl<S, R> Stream for Adapted<S, R>
+where
+    S: Stream,
+    R: FnMut(S::Item, &mut Parts) -> Result<(), Failure> + Unpin,
+{
+    type Item = Result<Event, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            if let Some(event) = this.parts.ready.pop_front() {
+                return Poll::Ready(Some(Ok(event)));
+            }
+            if let Some(failure) = this.failure.take() {
+                return Poll::Ready(Some(Err(failure)));
+            }
+            let polled = match &mut this.source {
+                Source::Over => return Poll::Ready(None),
+                Source::Opening(opening) => match opening.as_mut().poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(chunks)) => {
+                        this.source = Source::Open(Box::pin(chunks));
+                        continue;
+                    }
+                    Poll::Ready(Err(failure)) => Some(Err(failure)),
+                },
+                Source::Open(chunks) => match chunks.as_mut().poll_next(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(chunk) => chunk.map(|chunk| (this.read)(chunk, &mut this.parts)),
+                },
+            };
+            match polled {
+                Some(Ok(())) => {}
+                // The transport goes before anyone is told.
+                Some(Err(failure)) => {
+                    this.source = Source::Over;
+                    this.failure = Some(failure);
+                }
+                None => this.source = Source::Over,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::task::Waker;
+
+    /// Chunks that are all there; `alive` tells whether the stream is.
+    struct Ready<T> {
+        chunks: VecDeque<T>,
+        alive: Arc<()>,
+    }
+
+    impl<T: Unpin> Stream for Ready<T> {
+        type Item = T;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<T>> {
+            assert!(Arc::strong_count(&self.alive) > 0);
+            Poll::Ready(self.chunks.pop_front())
+        }
+    }
+
+    fn next(stream: &mut EventStream) -> Option<Result<Event, Failure>> {
+        match stream
+            .as_mut()
+            .poll_next(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(item) => item,
+            Poll::Pending => panic!("all of it is there"),
+        }
+    }
+
+    fn adapted<R>(chunks: &[&'static str], alive: &Arc<()>, read: R) -> EventStream
+    where
+        R: FnMut(&'static str, &mut Parts) -> Result<(), Failure> + Send + Unpin + 'static,
+    {
+        let ready = Ready {
+            chunks: chunks.iter().copied().collect(),
+            alive: Arc::clone(alive),
+        };
+        super::chunks(async { Ok(ready) }, read)
+    }
+
+    #[test]
+    fn parts_open_once_interleave_and_end_in_order() {
+        let mut parts = Parts::default();
+        parts.text("a", "one");
+        parts.input("b", "{");
+        parts.tool("b", "read", Some("call_1"));
+        parts.text("a", "");
+        parts.text("a", "two");
+        parts.finish("stop");
+        parts.finish("stop");
+        let kinds: Vec<String> = parts
+            .ready
+            .iter()
+            .map(|event| match event {
+                Event::PartStart { part, name, .. } => format!("start {} {name}", part.0),
+                Event::Tool { part, tool, .. } => format!("tool {} {tool}", part.0),
+                Event::Delta { part, .. } => format!("delta {}", part.0),
+                Event::PartEnd { part } => format!("end {}", part.0),
+                other => format!("{other:?}"),
+            })
+            .collect();
+        let expected = [
+            "start 0 a",
+            "delta 0",
+            "start 1 b",
+            "delta 1",
+            "tool 1 read",
+            "delta 0",
+            "end 0",
+            "end 1",
+            "Finish { reason: \"stop\" }",
+        ];
+        assert_eq!(kinds, expected);
+    }
+
+    #[test]
+    fn a_key_that_is_used_again_is_a_new_part() {
+        let mut parts = Parts::default();
+        parts.text("a", "one");
+        parts.end("a");
+        parts.end("a");
+        parts.text("a", "two");
+        let opened = parts
+            .ready
+            .iter()
+            .filter(|event| matches!(event, Event::PartStart { .. }));
+        assert_eq!(opened.count(), 2);
+    }
+
+    #[test]
+    fn a_failure_comes_after_what_was_said_and_drops_the_transport() {
+        let alive = Arc::new(());
+        let mut stream = adapted(&["fine", "broken", "never"], &alive, |chunk, parts| {
+            parts.text("0", chunk);
+            match chunk {
+                "broken" => Err(Failure::new("client", "it broke")),
+                _ => Ok(()),
+            }
+        });
+        let mut texts = Vec::new();
+        let failure = loop {
+            match next(&mut stream) {
+                Some(Ok(Event::Delta { bytes, .. })) => {
+                    texts.push(String::from_utf8(bytes).unwrap())
+                }
+                Some(Ok(_)) => {}
+                Some(Err(failure)) => break failure,
+                None => panic!("the failure was lost"),
+            }
+        };
+        assert_eq!(texts, ["fine", "broken"]);
+        assert_eq!(failure.kind(), "client");
+        assert_eq!(Arc::strong_count(&alive), 1, "the client's stream is gone");
+        assert!(next(&mut stream).is_none());
+    }
+
+    #[test]
+    fn a_client_that_cannot_open_is_a_failure_and_nothing_opens_unasked() {
+        let mut stream = chunks(
+            async { Err::<Ready<()>, _>(Failure::new("connect", "nobody there")) },
+            |(), _| Ok(()),
+        );
+        assert_eq!(next(&mut stream).unwrap().unwrap_err().kind(), "connect");
+        assert!(next(&mut stream).is_none());
+        let opening = async { panic!("opened unasked") };
+        drop(chunks::<_, Ready<()>, _>(opening, |(), _| Ok(())));
+    }
+
+    #[test]
+    fn the_end_of_the_client_is_the_end_without_a_finish() {
+        let alive = Arc::new(());
+        let mut stream = adapted(&["half"], &alive, |chunk, parts| {
+            parts.text("0", chunk);
+            Ok(())
+        });
+        let mut events = Vec::new();
+        while let Some(item) = next(&mut stream) {
+            events.push(item.unwrap());
+        }
+        assert_eq!(events.len(), 2);
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+}

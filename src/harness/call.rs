@@ -1,0 +1,157 @@
+//! Tool calls and requests as hooks, rules and hosts see them at the boundary.
+//!
+//! Owns what may be said about a call before and after it runs, and the seam to whatever runs it.
+
+use std::future::{Future, ready};
+use std::pin::Pin;
+
+use super::consult::Consultation;
+use super::message::Tool;
+use crate::Consult;
+
+/// A tool call that the model has written whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolCall {
+    /// The session it is made in.
+    pub session: String,
+    /// The id of the call.
+    pub call: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The input, as the model wrote it or a hook left it.
+    pub input: String,
+}
+
+/// What hooks say of a tool call before it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// The input that the tool gets. Where a hook changes it the rules read it again.
+    pub input: String,
+    block: Option<String>,
+    /// What is to be asked, with the name of the hook that asks once it has returned.
+    pub(super) consult: Vec<(String, Consult)>,
+}
+
+impl Before {
+    pub(super) fn new(input: String) -> Before {
+        Before {
+            input,
+            ..Before::default()
+        }
+    }
+
+    /// Keeps the tool from running; the model is told why.
+    pub fn block(&mut self, why: impl Into<String>) {
+        self.block = Some(why.into());
+    }
+
+    /// Has a sub-agent asked before the tool runs.
+    pub fn consult(&mut self, consult: Consult) {
+        self.consult.push((String::new(), consult));
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        self.block.is_some()
+    }
+
+    pub(super) fn take_block(&mut self) -> Option<String> {
+        self.block.take()
+    }
+}
+
+/// What a tool gave back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct After {
+    /// Its output, or what went wrong.
+    pub output: String,
+    /// Whether it failed.
+    pub is_error: bool,
+}
+
+impl After {
+    /// The output of a tool that did its work.
+    pub fn output(output: impl Into<String>) -> After {
+        After {
+            output: output.into(),
+            is_error: false,
+        }
+    }
+
+    /// What went wrong.
+    pub fn error(output: impl Into<String>) -> After {
+        After {
+            output: output.into(),
+            is_error: true,
+        }
+    }
+}
+
+/// What becomes of a tool call: the answer of [`Processor::before_tool`](super::Processor::before_tool).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Gate {
+    /// It runs, with this input.
+    Run(ToolCall),
+    /// It does not run; the model is told why.
+    Blocked(ToolCall, After),
+    /// These are asked first, one after the other; then
+    /// [`Processor::consulted`](super::Processor::consulted).
+    Ask(ToolCall, Vec<Consultation>),
+}
+
+/// Who is asked: what a request is known by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Target {
+    /// The session's id.
+    pub session: String,
+    /// The name of the agent, if the host says.
+    pub agent: Option<String>,
+    /// The name of the provider, if the host says.
+    pub provider: Option<String>,
+    /// The model.
+    pub model: String,
+    /// The package through which the provider is reached: see
+    /// [`Settings::package`](super::Settings::package).
+    pub package: Option<String>,
+}
+
+/// A tool at work. It ends with what the model is told.
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = After> + Send + 'a>>;
+
+/// Whoever runs tool calls.
+pub trait Tools: Send {
+    /// The tools that the model may call.
+    fn tools(&self) -> Vec<Tool>;
+
+    /// Runs a call. Dropping the future must end it: that is how a call is cancelled.
+    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a>;
+}
+
+impl<T: Tools + ?Sized> Tools for Box<T> {
+    fn tools(&self) -> Vec<Tool> {
+        (**self).tools()
+    }
+
+    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+        (**self).call(call)
+    }
+}
+
+/// No tools at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTools;
+
+impl Tools for NoTools {
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+        Box::pin(ready(After::error(unknown(&call.tool))))
+    }
+}
+
+pub(super) fn unknown(tool: &str) -> String {
+    format!("there is no tool `{tool}`")
+}

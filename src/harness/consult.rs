@@ -1,0 +1,253 @@
+//! Asking a sub-agent before a tool call runs.
+//!
+//! Owns what is asked, within which bounds, and what may come of it. Rules ask with the action `consult`,
+//! hooks with [`Before::consult`](super::Before::consult); a host asks with [`consult`] itself.
+
+use std::fmt;
+use std::future::ready;
+use std::time::Duration;
+
+use super::call::{After, ToolCall, ToolFuture, Tools, unknown};
+use super::hooks::Hooks;
+use super::message::{Message, Request, Tool};
+use super::processor::{Processor, Settings};
+use super::provider::Provider;
+use super::run::Cancel;
+use super::step::{End, Reason, Step};
+use super::turn::{Turn, TurnOutcome};
+use crate::{Channel, Consult, Decision, Origin, Pack};
+
+/// What a sub-agent is asked about a tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Consultation {
+    /// Who asks: the full id of a rule, or the name of a hook.
+    pub by: String,
+    /// The decision it rests on, if a rule asks.
+    pub decision: Option<Decision>,
+    /// The id of the tool call.
+    pub call: String,
+    /// What is asked: the prompt is filled in.
+    pub consult: Consult,
+}
+
+impl Consultation {
+    /// What a host asks about a tool call.
+    pub fn new(by: impl Into<String>, call: impl Into<String>, consult: Consult) -> Consultation {
+        Consultation {
+            by: by.into(),
+            decision: None,
+            call: call.into(),
+            consult,
+        }
+    }
+
+    /// How long the sub-agent may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        Duration::from_millis(self.consult.timeout_millis)
+    }
+}
+
+/// What came of asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Consulted {
+    /// The sub-agent's last text.
+    Answered(String),
+    /// It took too long.
+    TimedOut,
+    /// Its provider failed, or a rule cut it.
+    Failed {
+        /// The kind of reason.
+        reason: Reason,
+        /// What went wrong.
+        detail: String,
+    },
+    /// It had nothing to say, or its provider would not let it.
+    Refused {
+        /// The provider's reason to stop.
+        reason: String,
+    },
+    /// The user cancelled.
+    Cancelled,
+    /// The one who asks is a sub-agent itself.
+    Nested,
+}
+
+impl fmt::Display for Consulted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Consulted::Answered(_) => f.write_str("the sub-agent answered"),
+            Consulted::TimedOut => f.write_str("the sub-agent took too long"),
+            Consulted::Failed { reason, detail } if detail.is_empty() => {
+                write!(f, "the sub-agent failed: {}", reason.name())
+            }
+            Consulted::Failed { detail, .. } => write!(f, "the sub-agent failed: {detail}"),
+            Consulted::Refused { reason } => write!(f, "the sub-agent gave no answer: {reason}"),
+            Consulted::Cancelled => f.write_str("the user cancelled"),
+            Consulted::Nested => f.write_str("a sub-agent asks nobody"),
+        }
+    }
+}
+
+/// What a sub-agent needs to know of the session that asks.
+#[derive(Clone, Debug)]
+pub struct Parent {
+    /// Its id.
+    pub session: String,
+    /// The rules that apply to the sub-agent too.
+    pub pack: Pack,
+    /// Who is behind it, for rules that are limited to some.
+    pub origin: Origin,
+    /// Its model: the sub-agent's, unless the rule names another.
+    pub model: String,
+    /// How many sessions are above it: 0 for one that a person talks to.
+    pub depth: u32,
+}
+
+/// Asks a sub-agent: a session of its own, below that of `parent`, over the same provider and with the
+/// tools that the consultation allows. `watch` sees its steps.
+///
+/// It ends within the consultation's timeout, and at once if the user cancels: then the transport and the
+/// tool at work are dropped. A sub-agent asks nobody.
+///
+/// # Example: a host asks
+/// ```
+/// use ttsr::{Consult, Origin, Pack};
+/// use ttsr::harness::consult::{Consultation, Consulted, Parent, consult};
+/// use ttsr::harness::{Cancel, NoTools, Script, Scripted};
+/// let mut provider = Scripted::new([Script::default().text("Looks fine.").finish("stop")]);
+/// let parent = Parent {
+///     session: "ses_1".into(),
+///     pack: Pack::builder().build()?,
+///     origin: Origin::default(),
+///     model: "large".into(),
+///     depth: 0,
+/// };
+/// let mut question = Consult::new("Is this commit fit to go?");
+/// question.model = Some("small".into());
+/// let question = Consultation::new("review", "call_1", question);
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let (mut tools, cancel) = (NoTools, Cancel::default());
+/// let asking = consult(&mut provider, &mut tools, &parent, &question, &cancel, |_| {});
+/// assert_eq!(runtime.block_on(asking), Consulted::Answered("Looks fine.".into()));
+/// assert_eq!(provider.requests()[0].model, "small");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub async fn consult<P: Provider + ?Sized>(
+    provider: &mut P,
+    tools: &mut dyn Tools,
+    parent: &Parent,
+    consultation: &Consultation,
+    cancel: &Cancel,
+    mut watch: impl FnMut(&Step) + Send,
+) -> Consulted {
+    if parent.depth > 0 {
+        return Consulted::Nested;
+    }
+    let asked = &consultation.consult;
+    let settings = Settings {
+        session: format!("{}/{}", parent.session, consultation.call),
+        parent: Some(parent.session.clone()),
+        depth: parent.depth + 1,
+        ..Settings::default()
+    };
+    let mut processor = Processor::new(parent.pack.session(), Hooks::default(), settings);
+    processor.set_origin(parent.origin.clone());
+    let names = &asked.tools;
+    let mut tools = Allowed { tools, names };
+    let model = asked.model.as_ref().unwrap_or(&parent.model);
+    let request = Request::new(model, vec![Message::user(&asked.prompt)]);
+    let turn = Turn::new(&mut processor, provider, &mut tools, cancel.clone());
+    let asking = turn.run_alone(request, &consultation.call, &mut watch);
+    match tokio::time::timeout(consultation.timeout(), asking).await {
+        Err(_late) => Consulted::TimedOut,
+        Ok(outcome) => Consulted::of(outcome),
+    }
+}
+
+impl Consulted {
+    fn of(outcome: TurnOutcome) -> Consulted {
+        match outcome.end {
+            End::Complete { reason } => match outcome.reply.last_text() {
+                Some(text) if !is_refusal(&reason) => Consulted::Answered(text),
+                _ => Consulted::Refused { reason },
+            },
+            End::Aborted {
+                reason: Reason::User,
+                ..
+            } => Consulted::Cancelled,
+            End::Aborted { reason, detail, .. } => Consulted::Failed { reason, detail },
+        }
+    }
+}
+
+/// Whether the provider stopped the reply because of what is in it, by the names that providers have.
+fn is_refusal(reason: &str) -> bool {
+    const NAMES: [&str; 5] = [
+        "refusal",
+        "content_filter",
+        "content-filter",
+        "SAFETY",
+        "blocked",
+    ];
+    NAMES.iter().any(|name| reason.eq_ignore_ascii_case(name))
+}
+
+/// Those of the tools that have one of these names.
+struct Allowed<'a> {
+    tools: &'a mut dyn Tools,
+    names: &'a [String],
+}
+
+impl Allowed<'_> {
+    fn has(&self, tool: &str) -> bool {
+        let mut names = self.names.iter();
+        names.any(|name| name.eq_ignore_ascii_case(tool))
+    }
+}
+
+impl Tools for Allowed<'_> {
+    fn tools(&self) -> Vec<Tool> {
+        let mut tools = self.tools.tools();
+        tools.retain(|tool| self.has(&tool.name));
+        tools
+    }
+
+    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+        if self.has(&call.tool) {
+            return self.tools.call(call);
+        }
+        Box::pin(ready(After::error(unknown(&call.tool))))
+    }
+}
+
+/// What the model is told where it was asked about a call: the call waits for it.
+pub(super) const PAUSED: &str = "The call has not run yet: somebody was asked about it first, and the \
+    answer follows. Send the same call again to run it, send another one, or leave it.";
+
+/// The answer, as the model hears of it.
+pub(super) fn advice(consultation: &Consultation, answer: &str) -> Message {
+    Message::steering(format!(
+        "About your call {} ({} asked):\n\n{answer}",
+        consultation.call, consultation.by
+    ))
+}
+
+/// Why a call is blocked that could not be asked about.
+pub(super) fn blocked(consultation: &Consultation, consulted: &Consulted) -> String {
+    format!(
+        "The call was blocked: {} wants it checked, and {consulted}.",
+        consultation.by
+    )
+}
+
+impl super::reply::Reply {
+    /// What its last part of text holds, if that is more than white space.
+    fn last_text(&self) -> Option<String> {
+        let mut parts = self.parts().iter().rev();
+        let last = parts.find(|part| part.channel == Channel::Text)?;
+        Some(last.text()).filter(|text| !text.trim().is_empty())
+    }
+}

@@ -1,0 +1,164 @@
+//! Hooks with a deadline: each on a thread of its own.
+//!
+//! A thread is asked one thing at a time. What a hook says after its deadline is thrown away.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use super::{At, Fault, Hook};
+use crate::{Channel, PartId};
+
+/// The thread of a hook. It ends when this is dropped and the hook has returned.
+pub(super) struct Worker {
+    jobs: Sender<Job>,
+    /// The hook has not returned from what it was asked.
+    is_busy: Arc<AtomicBool>,
+    deadline: Duration,
+    /// Of which part, and how much of it, the thread has the text.
+    known: Option<(PartKey, usize)>,
+}
+
+type Job = Box<dyn FnOnce(&mut Own) + Send>;
+type PartKey = (String, u32, PartId);
+
+/// What the thread has.
+struct Own {
+    hook: Box<dyn Hook>,
+    /// The text of the part that it was asked about last: sending it whole with every delta would cost
+    /// the square of its length.
+    so_far: Vec<u8>,
+}
+
+/// [`At`] without what it borrows, and without the text.
+pub(super) struct OwnedAt {
+    session: String,
+    message: String,
+    attempt: u32,
+    time: Duration,
+    part: PartId,
+    part_name: String,
+    channel: Channel,
+    tool: Option<String>,
+    call: Option<String>,
+    so_far: Vec<u8>,
+    start: usize,
+}
+
+impl OwnedAt {
+    pub(super) fn new(at: &At<'_>) -> OwnedAt {
+        OwnedAt {
+            session: at.session.to_owned(),
+            message: at.message.to_owned(),
+            attempt: at.attempt,
+            time: at.time,
+            part: at.part,
+            part_name: at.part_name.to_owned(),
+            channel: at.channel,
+            tool: at.tool.map(str::to_owned),
+            call: at.call.map(str::to_owned),
+            so_far: Vec::new(),
+            start: 0,
+        }
+    }
+
+    fn key(&self) -> PartKey {
+        (self.message.clone(), self.attempt, self.part)
+    }
+
+    fn at<'a>(&'a self, so_far: &'a [u8]) -> At<'a> {
+        At {
+            session: &self.session,
+            message: &self.message,
+            attempt: self.attempt,
+            time: self.time,
+            part: self.part,
+            part_name: &self.part_name,
+            channel: self.channel,
+            tool: self.tool.as_deref(),
+            call: self.call.as_deref(),
+            so_far,
+        }
+    }
+}
+
+impl Worker {
+    pub(super) fn new(name: &str, deadline: Duration, hook: Box<dyn Hook>) -> io::Result<Worker> {
+        let (jobs, asked) = mpsc::channel::<Job>();
+        let mut own = Own {
+            hook,
+            so_far: Vec::new(),
+        };
+        let thread = thread::Builder::new().name(format!("hook {name}"));
+        thread.spawn(move || asked.into_iter().for_each(|job| job(&mut own)))?;
+        Ok(Worker {
+            jobs,
+            is_busy: Arc::default(),
+            deadline,
+            known: None,
+        })
+    }
+
+    /// Asks the hook; waits for its answer until the deadline.
+    pub(super) fn call<T: Send + 'static>(
+        &mut self,
+        ask: impl FnOnce(&mut dyn Hook) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        self.run(move |own| ask(&mut *own.hook))
+    }
+
+    /// The same, where in a stream it is.
+    pub(super) fn call_at<T: Send + 'static>(
+        &mut self,
+        at: OwnedAt,
+        ask: impl FnOnce(&mut dyn Hook, &At<'_>) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (key, end) = (at.key(), at.start + at.so_far.len());
+        let said = self.run(move |own| {
+            own.so_far.truncate(at.start);
+            own.so_far.extend_from_slice(&at.so_far);
+            ask(&mut *own.hook, &at.at(&own.so_far))
+        });
+        self.known = said.is_ok().then_some((key, end));
+        said
+    }
+
+    /// What the thread does not know yet of the text of the part.
+    pub(super) fn at(&self, at: &At<'_>) -> OwnedAt {
+        let mut own = OwnedAt::new(at);
+        let known = self.known.as_ref().filter(|(key, _)| *key == own.key());
+        // Within an attempt a part only grows.
+        own.start = known.map_or(0, |(_, known)| (*known).min(at.so_far.len()));
+        own.so_far = at.so_far[own.start..].to_vec();
+        own
+    }
+
+    fn run<T: Send + 'static>(
+        &mut self,
+        job: impl FnOnce(&mut Own) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        if self.is_busy.swap(true, Ordering::AcqRel) {
+            return Err(Fault::TimedOut);
+        }
+        let (say, said) = mpsc::sync_channel(1);
+        let is_busy = Arc::clone(&self.is_busy);
+        let job: Job = Box::new(move |own| {
+            let result = catch_unwind(AssertUnwindSafe(|| job(own)));
+            is_busy.store(false, Ordering::Release);
+            // Nobody listens after the deadline.
+            let _late = say.send(result);
+        });
+        if self.jobs.send(job).is_err() {
+            return Err(Fault::Panicked);
+        }
+        match said.recv_timeout(self.deadline) {
+            Ok(result) => result.map_err(|_| Fault::Panicked),
+            Err(RecvTimeoutError::Timeout) => Err(Fault::TimedOut),
+            Err(RecvTimeoutError::Disconnected) => Err(Fault::Panicked),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! A running OpenCode server, seen from outside: its sessions are asked, heard, stopped and steered over HTTP.
+//!
+//! [`Server`] is the client, for both of its interfaces ([`Api`]). [`Watch`] holds rules against what the
+//! server's sessions write, without I/O; [`watch`](watch()) does so with a server, until it is cancelled.
+//! [`ask`] puts a question and gives the whole reply. What the server sends is read by
+//! [`wire::opencode`](crate::wire::opencode). Guide: `docs/opencode.md`.
+
+mod ask;
+mod drive;
+mod http;
+mod server;
+mod watch;
+
+pub use ask::{AskError, Asking, ask};
+pub use drive::{Backoff, watch};
+pub use server::{Api, Events, Prompt, Server};
+pub use watch::{Act, Judged, Seen, Watch};

@@ -1,0 +1,544 @@
+//! Whole texts at the boundary: requests before they are sent, tool calls before they run, and what
+//! tools and providers give back. Hooks first, then rules, then whoever is meant to have them.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::abort::Cause;
+use super::part::{Stretch, canonical, replace};
+use super::{Guidance, Processor, State};
+use crate::harness::call::{After, Before, Gate, Target, ToolCall};
+use crate::harness::consult::{Consultation, Consulted, PAUSED, advice, blocked};
+use crate::harness::fallback::SessionEvent;
+use crate::harness::hooks::{Fault, Faults, OnHookFault, Point};
+use crate::harness::message::{Content, Message, Request, Role};
+use crate::harness::step::{End, Observation, Reason, Step};
+use crate::{Action, Channel, Checked, Decision, Header};
+
+/// Most messages of the user of which the processor remembers what rules said.
+pub(super) const CHECKED_MESSAGES: usize = 1000;
+
+/// Headers that packages set themselves, by the package's name: no rule sets them there.
+const OWN_HEADERS: [(&str, &str); 1] = [("@ai-sdk/github-copilot", "x-initiator")];
+
+/// A request as it is to be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// What is sent.
+    pub request: Request,
+    /// Messages that it has and that belong to the conversation from now on.
+    pub added: Vec<Message>,
+}
+
+/// What the rules said of messages of the user, so that one that is sent with every request is judged
+/// once a turn.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CheckedMessages {
+    known: VecDeque<(u64, Whole)>,
+}
+
+/// What is to be done to a whole text.
+#[derive(Clone, Debug, Default)]
+struct Whole {
+    before: Vec<String>,
+    after: Vec<String>,
+    stretches: Vec<Stretch>,
+    headers: Vec<Header>,
+}
+
+/// What else rules decided about it.
+#[derive(Debug, Default)]
+pub(super) struct Verdicts {
+    pub(super) injected: Vec<Guidance>,
+    pub(super) fallback: Option<Decision>,
+    pub(super) retry: Option<Cause>,
+    pub(super) abort: Option<Cause>,
+}
+
+impl Whole {
+    fn apply(&self, text: &str) -> String {
+        let stretches = self.stretches.iter().cloned();
+        let replaced = replace(text.as_bytes(), 0, stretches, &mut 0, &mut Vec::new(), 0);
+        let text = String::from_utf8_lossy(&replaced).into_owned();
+        let before = self.before.iter().map(String::as_str);
+        let after = self.after.iter().map(String::as_str);
+        let pieces = before.chain([text.as_str()]).chain(after);
+        pieces.collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+impl CheckedMessages {
+    fn get(&self, key: u64) -> Option<&Whole> {
+        let known = self.known.iter().find(|(other, _)| *other == key);
+        known.map(|(_, whole)| whole)
+    }
+
+    fn keep(&mut self, key: u64, whole: Whole) {
+        if self.known.len() >= CHECKED_MESSAGES {
+            self.known.pop_front();
+        }
+        self.known.push_back((key, whole));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+    }
+}
+
+impl Processor {
+    /// Makes the request of the last [`Step::Send`] ready to be sent: hooks see its messages, rules read
+    /// what the user wrote last, and headers are set. What changes in its messages changes for this
+    /// request only, but for what is [`added`](Prepared::added).
+    ///
+    /// None if it must not be sent: then the reply is over, and `out` says why.
+    pub fn prepare(&mut self, request: &Request, out: &mut Vec<Step>) -> Option<Prepared> {
+        let mut prepared = Prepared {
+            request: request.clone(),
+            added: Vec::new(),
+        };
+        let target = self.target(&request.model);
+        if !self.hooks.is_empty(Point::Messages) {
+            let faults = self.hooks.messages(&target, &mut prepared.request.messages);
+            self.faults_or_refuse(faults, out).ok()?;
+        }
+        self.check_prompt(&target, &mut prepared, out).ok()?;
+        if !self.hooks.is_empty(Point::Headers) {
+            let faults = self.hooks.headers(&target, &mut prepared.request.headers);
+            self.faults_or_refuse(faults, out).ok()?;
+        }
+        Some(prepared)
+    }
+
+    /// A tool call of the last reply is about to run: hooks, then rules where a hook changed its input,
+    /// then whoever wants it asked about.
+    pub fn before_tool(&mut self, call: ToolCall, out: &mut Vec<Step>) -> Gate {
+        let mut call = call;
+        let mut wanted: Vec<Consultation> = self
+            .consultations
+            .extract_if(.., |wanted| wanted.call == call.call)
+            .collect();
+        if !self.hooks.is_empty(Point::ToolBefore)
+            && let Err(why) = self.ask_before(&mut call, &mut wanted, out)
+        {
+            return self.block(call, why, out);
+        }
+        let asked = asked(&call);
+        let is_known = self.advised.contains(&asked);
+        if wanted.is_empty() || is_known {
+            // The next one is asked about again.
+            self.advised.retain(|other| *other != asked);
+            let unused = wanted.iter().filter_map(|wanted| wanted.decision);
+            unused.for_each(|decision| self.session.dropped(&decision));
+            return Gate::Run(call);
+        }
+        if self.settings.depth == 0 {
+            for wanted in &wanted {
+                out.push(Step::Observe(Observation::Consulting {
+                    call: call.call.clone(),
+                    by: wanted.by.clone(),
+                }));
+            }
+            return Gate::Ask(call, wanted);
+        }
+        let refused = Observation::ConsultRefused {
+            call: call.call.clone(),
+        };
+        out.push(Step::Observe(refused));
+        let nobody = wanted.into_iter().map(|it| (it, Consulted::Nested));
+        let (gate, _) = self.consulted(call, nobody.collect(), out);
+        gate
+    }
+
+    /// What came of asking about a call. Where somebody answered, the call does not run now: the model
+    /// has the answers, as messages for after the results of its calls, and decides; the same call again
+    /// runs. Where nobody did, it runs or is blocked as the one who wanted to know says.
+    pub fn consulted(
+        &mut self,
+        call: ToolCall,
+        said: Vec<(Consultation, Consulted)>,
+        out: &mut Vec<Step>,
+    ) -> (Gate, Vec<Message>) {
+        let mut answers = Vec::new();
+        let mut why = None;
+        for (consultation, consulted) in said {
+            if let Some(decision) = &consultation.decision {
+                self.session.delivered(decision);
+            }
+            match &consulted {
+                Consulted::Answered(text) => answers.push(advice(&consultation, text)),
+                _ if consultation.consult.blocks_on_failure => {
+                    why.get_or_insert_with(|| blocked(&consultation, &consulted));
+                }
+                _ => {}
+            }
+            out.push(Step::Observe(Observation::Consulted {
+                call: call.call.clone(),
+                by: consultation.by,
+                consulted,
+            }));
+        }
+        if let Some(why) = why {
+            return (self.block(call, why, out), answers);
+        }
+        if answers.is_empty() {
+            return (Gate::Run(call), answers);
+        }
+        self.advised.push(asked(&call));
+        (self.block(call, PAUSED.to_owned(), out), answers)
+    }
+
+    /// A tool has given something back: hooks, then rules. Gives what the model is told.
+    ///
+    /// # Errors
+    /// If a rule ends the turn here. The tool has run; what it gave back is for nobody: then
+    /// [`tool_cancelled`](Self::tool_cancelled).
+    pub fn after_tool(
+        &mut self,
+        call: &ToolCall,
+        after: After,
+        out: &mut Vec<Step>,
+    ) -> Result<After, End> {
+        let mut after = after;
+        if !self.hooks.is_empty(Point::ToolAfter) {
+            let (changed, faults) = self.hooks.tool_after(call, after);
+            after = changed;
+            if let Some((hook, fault)) = self.note_faults(faults, out) {
+                after = After::error(format!(
+                    "What the tool gave back is withheld: the hook `{hook}` {}.",
+                    fault.what()
+                ));
+            }
+        }
+        let channels: &[Channel] = match after.is_error {
+            true => &[Channel::ToolOutput, Channel::Error],
+            false => &[Channel::ToolOutput],
+        };
+        for channel in channels {
+            let (whole, verdicts) =
+                self.check_whole(*channel, Some(&call.tool), &after.output, out);
+            if let Some(cause) = verdicts.abort {
+                return Err(cause.end());
+            }
+            verdicts
+                .injected
+                .into_iter()
+                .for_each(|guidance| self.queue(guidance, out));
+            verdicts
+                .fallback
+                .iter()
+                .for_each(|decision| self.session.dropped(decision));
+            after.output = whole.apply(&after.output);
+        }
+        out.push(result(call, &after));
+        Ok(after)
+    }
+
+    /// The call was given up, or its turn ended with it. Gives what the model would be told.
+    pub fn tool_cancelled(&mut self, call: &ToolCall, out: &mut Vec<Step>) -> After {
+        let after = After::error(crate::harness::TOOL_ABORTED);
+        out.push(result(call, &after));
+        after
+    }
+
+    /// Something happened to a session: tells the hooks.
+    pub fn session_event(&mut self, event: &SessionEvent, out: &mut Vec<Step>) {
+        if !self.hooks.is_empty(Point::Event) {
+            let faults = self.hooks.event(event);
+            self.note_faults(faults, out);
+        }
+    }
+
+    /// Reads an error; says what rules decided. What they put before or behind it is in the text.
+    pub(super) fn check_error(&mut self, text: &str, out: &mut Vec<Step>) -> (String, Verdicts) {
+        let (whole, verdicts) = self.check_whole(Channel::Error, None, text, out);
+        (whole.apply(text), verdicts)
+    }
+
+    /// Counts what failed; the first of it, if the host wants the stream to end with it.
+    pub(super) fn note_faults(
+        &mut self,
+        faults: Faults,
+        out: &mut Vec<Step>,
+    ) -> Option<(String, Fault)> {
+        let first = faults.first().cloned();
+        faults
+            .into_iter()
+            .for_each(|(hook, fault)| self.note_fault(hook, fault, out));
+        first.filter(|_| self.settings.on_hook_fault == OnHookFault::Abort)
+    }
+
+    fn target(&self, model: &str) -> Target {
+        let origin = self.session.origin();
+        Target {
+            session: self.settings.session.clone(),
+            agent: origin.agent.clone(),
+            provider: origin.provider.clone(),
+            model: model.to_owned(),
+            package: self.settings.package.clone(),
+        }
+    }
+
+    /// Asks the hooks about a call; why it is blocked, if it is.
+    fn ask_before(
+        &mut self,
+        call: &mut ToolCall,
+        wanted: &mut Vec<Consultation>,
+        out: &mut Vec<Step>,
+    ) -> Result<(), String> {
+        let (mut before, faults) = self.hooks.tool_before(call);
+        if let Some((hook, fault)) = self.note_faults(faults, out) {
+            return Err(format!(
+                "The call was blocked: the hook `{hook}` {}.",
+                fault.what()
+            ));
+        }
+        if let Some(why) = before.take_block() {
+            return Err(why);
+        }
+        let Before { input, consult, .. } = before;
+        let asks = consult.into_iter();
+        wanted.extend(asks.map(|(by, consult)| Consultation::new(by, &call.call, consult)));
+        if input == call.input {
+            return Ok(());
+        }
+        call.input = input;
+        let (whole, verdicts) =
+            self.check_whole(Channel::ToolInput, Some(&call.tool), &call.input, out);
+        call.input = whole.apply(&call.input);
+        let injected = verdicts.injected.into_iter();
+        injected.for_each(|guidance| self.queue(guidance, out));
+        match verdicts.abort.or(verdicts.retry) {
+            Some(cause) => Err(format!("The call was blocked: {}", cause.why())),
+            None => Ok(()),
+        }
+    }
+
+    fn block(&mut self, call: ToolCall, why: String, out: &mut Vec<Step>) -> Gate {
+        let after = After::error(why);
+        out.push(result(&call, &after));
+        Gate::Blocked(call, after)
+    }
+
+    /// Notes what failed; ends the reply if the host wants that.
+    fn faults_or_refuse(&mut self, faults: Faults, out: &mut Vec<Step>) -> Result<(), ()> {
+        match self.note_faults(faults, out) {
+            None => Ok(()),
+            Some((hook, fault)) => {
+                self.refuse(Cause::fault(hook, fault, None), out);
+                Err(())
+            }
+        }
+    }
+
+    /// The request must not be sent.
+    fn refuse(&mut self, cause: Cause, out: &mut Vec<Step>) {
+        if self.state == State::Asking {
+            self.take_back();
+            self.give_up(cause, out);
+        }
+    }
+
+    /// Lets rules read what the user wrote last.
+    fn check_prompt(
+        &mut self,
+        target: &Target,
+        prepared: &mut Prepared,
+        out: &mut Vec<Step>,
+    ) -> Result<(), ()> {
+        let pack = self.session.pack();
+        if !pack.wants(Channel::UserInput, None) {
+            return Ok(());
+        }
+        let messages = prepared.request.messages.iter_mut().rev();
+        let Some(message) = messages.into_iter().find(|message| is_written(message)) else {
+            return Ok(());
+        };
+        let text = message.text();
+        let mut hash = DefaultHasher::new();
+        let turn = self.session.turn();
+        (&text, turn, &target.agent, &target.provider, &target.model).hash(&mut hash);
+        let key = hash.finish();
+        let whole = match self.checked.get(key) {
+            Some(whole) => whole.clone(),
+            None => {
+                let (whole, verdicts) = self.check_whole(Channel::UserInput, None, &text, out);
+                if let Some(cause) = verdicts.abort {
+                    self.refuse(cause, out);
+                    return Err(());
+                }
+                for guidance in verdicts.injected {
+                    prepared.added.push(guidance.message.clone());
+                    self.progress.added.push(guidance.message.clone());
+                    out.push(Step::Inject {
+                        decision: guidance.decision,
+                        message: guidance.message.clone(),
+                    });
+                    self.sending.push_back(guidance);
+                }
+                self.checked.keep(key, whole.clone());
+                whole
+            }
+        };
+        whole.apply_to(message);
+        for header in &whole.headers {
+            if !sets_itself(target, &header.name) {
+                set(&mut prepared.request.headers, header);
+            }
+        }
+        let added = prepared.added.iter().cloned();
+        prepared.request.messages.extend(added);
+        Ok(())
+    }
+
+    /// Lets rules read a whole text: what is to be done to it, and what else they decided.
+    fn check_whole(
+        &mut self,
+        channel: Channel,
+        tool: Option<&str>,
+        text: &str,
+        out: &mut Vec<Step>,
+    ) -> (Whole, Verdicts) {
+        let checked = self.session.check(channel, tool, text.as_bytes());
+        let mut whole = Whole::default();
+        let mut verdicts = Verdicts::default();
+        for decision in checked.decisions() {
+            out.push(Step::Observe(Observation::Decision(*decision)));
+            if !decision.is_suppressed() {
+                self.take(&checked, *decision, &mut whole, &mut verdicts, out);
+            }
+        }
+        whole.stretches.sort_by_key(|stretch| stretch.from);
+        (whole, verdicts)
+    }
+
+    fn take(
+        &mut self,
+        checked: &Checked,
+        decision: Decision,
+        whole: &mut Whole,
+        verdicts: &mut Verdicts,
+        out: &mut Vec<Step>,
+    ) {
+        let stream = checked.stream();
+        let text = stream.message(&decision);
+        match decision.action {
+            Action::Append => whole.after.push(text),
+            Action::Prepend => whole.before.push(text),
+            Action::SetHeader => {
+                let header = stream.rule(&decision).and_then(|rule| rule.header.clone());
+                whole.headers.extend(header);
+            }
+            Action::Redact => whole.stretches.extend(Stretch::of(stream, &decision)),
+            Action::Warn => out.push(Step::Notify { decision, text }),
+            Action::Handoff => {
+                self.handoffs.push((decision, text));
+                return;
+            }
+            Action::Inject => {
+                let message = Message::steering(text);
+                verdicts.injected.push(Guidance { decision, message });
+                return;
+            }
+            Action::Fallback => {
+                verdicts.fallback.get_or_insert(decision);
+                return;
+            }
+            Action::Retry => {
+                let cause = Cause::of(stream, &decision, text);
+                verdicts.retry = Some(cause.without_part());
+                return;
+            }
+            Action::Abort => {
+                let cause = Cause::of(stream, &decision, text);
+                verdicts.abort = Some(cause.without_part());
+            }
+            // The call is being changed by a hook: who wants it asked about has said so by now.
+            Action::Consult | Action::Observe => {}
+        }
+        self.session.delivered(&decision);
+    }
+}
+
+impl Whole {
+    /// Puts words before the first and behind the last text that a person wrote.
+    fn apply_to(&self, message: &mut Message) {
+        let texts = message
+            .content
+            .iter_mut()
+            .filter_map(|content| match content {
+                Content::Text {
+                    text,
+                    synthetic: false,
+                } => Some(text),
+                _ => None,
+            });
+        let mut written: Vec<&mut String> = texts.collect();
+        if let Some(last) = written.last_mut() {
+            let after = self.after.iter().map(|more| format!("\n\n{more}"));
+            last.extend(after);
+        }
+        if let Some(first) = written.first_mut() {
+            let before = self.before.iter().map(|more| format!("{more}\n\n"));
+            let before: String = before.collect();
+            first.insert_str(0, &before);
+        }
+    }
+}
+
+/// Whether a person wrote it, or some of it.
+fn is_written(message: &Message) -> bool {
+    let mut content = message.content.iter();
+    let is_own = |content: &Content| {
+        matches!(
+            content,
+            Content::Text {
+                synthetic: false,
+                ..
+            }
+        )
+    };
+    message.role == Role::User && content.any(is_own)
+}
+
+fn sets_itself(target: &Target, header: &str) -> bool {
+    let package = target.package.as_deref();
+    OWN_HEADERS
+        .iter()
+        .any(|(of, own)| package == Some(of) && header.eq_ignore_ascii_case(own))
+}
+
+fn set(headers: &mut Vec<(String, String)>, header: &Header) {
+    headers.retain(|(name, _)| !name.eq_ignore_ascii_case(&header.name));
+    headers.push((header.name.clone(), header.value.clone()));
+}
+
+/// What a call is known by where somebody was asked about it.
+fn asked(call: &ToolCall) -> (String, String) {
+    (call.tool.clone(), canonical(call.input.as_bytes()))
+}
+
+fn result(call: &ToolCall, after: &After) -> Step {
+    Step::ToolResult {
+        call: call.call.clone(),
+        tool: call.tool.clone(),
+        output: after.output.clone(),
+        is_error: after.is_error,
+    }
+}
+
+impl Fault {
+    /// What is said of the hook.
+    pub(super) fn what(self) -> &'static str {
+        match self {
+            Fault::Panicked => "panicked",
+            Fault::TimedOut => "did not return in time",
+        }
+    }
+
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Fault::Panicked => Reason::Error,
+            Fault::TimedOut => Reason::Timeout,
+        }
+    }
+}

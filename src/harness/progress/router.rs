@@ -1,0 +1,247 @@
+//! Prompts with their I/O: an agent on one side, a chat on the other.
+
+use std::future::{pending, poll_fn};
+use std::pin::Pin;
+
+use futures_core::Stream;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, sleep_until};
+
+use super::RouterSettings;
+use super::channel::{ChannelAdapter, ChannelError, Inbound, Outbound};
+use super::prompt::{AgentEvent, Do, PromptError, Prompting};
+
+/// What the server of an agent says, until it is dropped: that closes the connection.
+pub type AgentEvents = Pin<Box<dyn Stream<Item = AgentEvent> + Send>>;
+
+/// A request to an agent's server. The error is what went wrong, in words.
+pub type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+
+/// An agent behind a server of its own.
+pub trait Agent: Send {
+    /// Opens the stream of events; ready once no event can be missed any more.
+    fn subscribe(&mut self) -> Asking<'_, AgentEvents>;
+
+    /// Sends a prompt; ready once it was taken, not when it is answered.
+    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()>;
+
+    /// Tells the session to stop.
+    fn abort<'a>(&'a mut self, session: &'a str) -> Asking<'a, ()>;
+
+    /// Answers the questions of a request, one list of answers each.
+    fn answer<'a>(&'a mut self, request: &'a str, answers: Vec<Vec<String>>) -> Asking<'a, ()>;
+
+    /// Says that nobody answers a request.
+    fn reject<'a>(&'a mut self, request: &'a str) -> Asking<'a, ()>;
+}
+
+/// Where a prompt came from, and where its reply goes.
+#[derive(Debug)]
+pub struct Router<'a, A: ?Sized, C: ?Sized> {
+    /// The agent.
+    pub agent: &'a mut A,
+    /// The chat.
+    pub channel: &'a mut C,
+    /// Who is asked and answered.
+    pub peer: &'a str,
+    /// Messages that arrive meanwhile.
+    pub inbox: &'a mut UnboundedReceiver<Inbound>,
+}
+
+/// Sends a prompt and gives the whole reply, as one text. Meanwhile the user sees who works and on what,
+/// is asked what the agent wants to know, and can stop it with `/cancel`. Messages that are neither an
+/// answer nor that stay unread: they are given back, in order.
+///
+/// Typing is stopped and the events are closed in every case; where the future is dropped, the events.
+pub async fn prompt_streaming<A, C>(
+    router: Router<'_, A, C>,
+    session: &str,
+    text: &str,
+    settings: RouterSettings,
+) -> (Result<String, PromptError>, Vec<Inbound>)
+where
+    A: Agent + ?Sized,
+    C: ChannelAdapter + ?Sized,
+{
+    let mut out = Vec::new();
+    let mut running = Running {
+        prompting: Prompting::begin(session, settings, &mut out),
+        router,
+        session,
+        text,
+        events: None,
+        began: Instant::now(),
+        other: Vec::new(),
+    };
+    loop {
+        for what in std::mem::take(&mut out) {
+            if let Do::Done(result) = what {
+                return (result, running.other);
+            }
+            running.perform(what, &mut out).await;
+            if !out.is_empty() {
+                // Something failed: what it ends comes before what was planned.
+                break;
+            }
+        }
+        if out.is_empty() {
+            running.wait(&mut out).await;
+        }
+    }
+}
+
+/// Answers a message of the user: [`prompt_streaming`], and then one message with all of the reply, or with
+/// what the user is to know instead. A cancel is silent. Gives what else was written meanwhile.
+///
+/// # Errors
+/// If the answer could not be sent.
+pub async fn respond<A, C>(
+    router: Router<'_, A, C>,
+    session: &str,
+    message: &Inbound,
+    settings: RouterSettings,
+) -> Result<Vec<Inbound>, ChannelError>
+where
+    A: Agent + ?Sized,
+    C: ChannelAdapter + ?Sized,
+{
+    let Router {
+        agent,
+        channel,
+        peer,
+        inbox,
+    } = router;
+    let inner = Router {
+        agent,
+        channel: &mut *channel,
+        peer,
+        inbox,
+    };
+    let (result, other) = prompt_streaming(inner, session, &message.text, settings).await;
+    let text = match &result {
+        Ok(reply) => Some(reply.as_str()),
+        Err(error) => error.text(),
+    };
+    if let Some(text) = text {
+        let answer = Outbound {
+            text: text.to_owned(),
+            reply_to: message.id.clone(),
+        };
+        channel.send(peer, answer).await?;
+    }
+    Ok(other)
+}
+
+struct Running<'a, A: ?Sized, C: ?Sized> {
+    prompting: Prompting,
+    router: Router<'a, A, C>,
+    session: &'a str,
+    text: &'a str,
+    events: Option<AgentEvents>,
+    began: Instant,
+    other: Vec<Inbound>,
+}
+
+impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> Running<'_, A, C> {
+    async fn perform(&mut self, what: Do, out: &mut Vec<Do>) {
+        let Router {
+            agent,
+            channel,
+            peer,
+            ..
+        } = &mut self.router;
+        match what {
+            Do::Typing => skip(channel.send_typing(peer)).await,
+            Do::StopTyping => skip(channel.stop_typing(peer)).await,
+            Do::Subscribe => match agent.subscribe().await {
+                Ok(events) => self.events = Some(events),
+                Err(error) => self.prompting.failed(self.began.elapsed(), error, out),
+            },
+            Do::Prompt => {
+                if let Err(error) = agent.prompt(self.session, self.text).await {
+                    self.prompting.failed(self.began.elapsed(), error, out);
+                }
+            }
+            Do::Note(text) | Do::Ask(text) => {
+                let message = Outbound {
+                    text,
+                    reply_to: None,
+                };
+                // Progress that cannot be shown must not cost the reply.
+                let _lost = channel.send(peer, message).await;
+            }
+            // Where the server is gone its events end, and that is what counts.
+            Do::Abort => drop(agent.abort(self.session).await),
+            Do::Answer { request, answers } => {
+                if agent.answer(&request, answers).await.is_err() {
+                    drop(agent.reject(&request).await);
+                }
+            }
+            Do::Reject { request } => drop(agent.reject(&request).await),
+            Do::Unsubscribe => self.events = None,
+            Do::Done(_) => {}
+        }
+    }
+
+    async fn wait(&mut self, out: &mut Vec<Do>) {
+        let deadline = self.began.checked_add(self.prompting.deadline());
+        let is_asking = self.prompting.is_asking();
+        tokio::select! {
+            biased;
+            message = self.router.inbox.recv() => {
+                let now = self.began.elapsed();
+                match message {
+                    Some(message) if message.text.trim() == "/cancel" => {
+                        self.prompting.cancel(now, out);
+                    }
+                    Some(message) if is_asking && message.peer == self.router.peer => {
+                        self.prompting.answer(now, &message.text, out);
+                    }
+                    Some(message) => self.other.push(message),
+                    // Nobody can write any more; the reply still comes.
+                    None => self.without_inbox(deadline, out).await,
+                }
+            }
+            event = next(&mut self.events) => self.took(event, out),
+            () = until(deadline) => self.prompting.tick(self.began.elapsed(), out),
+        }
+    }
+
+    async fn without_inbox(&mut self, deadline: Option<Instant>, out: &mut Vec<Do>) {
+        tokio::select! {
+            biased;
+            event = next(&mut self.events) => self.took(event, out),
+            () = until(deadline) => self.prompting.tick(self.began.elapsed(), out),
+        }
+    }
+
+    fn took(&mut self, event: Option<AgentEvent>, out: &mut Vec<Do>) {
+        let now = self.began.elapsed();
+        match event {
+            Some(event) => self.prompting.see(now, &event, out),
+            None => self.prompting.disconnected(now, out),
+        }
+    }
+}
+
+/// What the channel cannot show is skipped.
+async fn skip(sending: Option<super::Sending<'_>>) {
+    let _shown: Option<Result<(), ChannelError>> = match sending {
+        Some(sending) => Some(sending.await),
+        None => None,
+    };
+}
+
+async fn next(events: &mut Option<AgentEvents>) -> Option<AgentEvent> {
+    match events {
+        Some(events) => poll_fn(|cx| events.as_mut().poll_next(cx)).await,
+        None => pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
+    }
+}

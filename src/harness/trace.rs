@@ -1,0 +1,217 @@
+//! What happens in a conversation, as events of `tracing`.
+//!
+//! Every event has the target `ttsr` and names its fields as follows: `ttsr.` for what is ours, `gen_ai.` for
+//! what OpenTelemetry has names for. No text of a reply, of a prompt or of a rule's message is in any of them.
+
+use std::time::Duration;
+
+use tracing::{Level, event};
+
+use super::log::{Finished, Journal, Judged, LogEvent};
+use super::step::Step;
+use crate::{Action, Pack};
+
+/// Whose conversation it is: on every event. What is empty is left out by most subscribers, and is there
+/// as an empty string all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// `gen_ai.conversation.id`
+    pub session: String,
+    /// `gen_ai.provider.name`
+    pub provider: String,
+    /// `gen_ai.request.model`
+    pub model: String,
+    /// `gen_ai.agent.name`
+    pub agent: String,
+}
+
+/// Emits what the steps of a [`Processor`](super::Processor) mean.
+///
+/// Counters are fields that a metrics layer adds up: `counter.ttsr.decisions`, `counter.ttsr.aborts`,
+/// `counter.ttsr.bytes_saved`, `counter.ttsr.unscanned_bytes`; `histogram.ttsr.first_token` and
+/// `histogram.ttsr.duration` are in milliseconds.
+///
+/// # Example: a tracer beside a loop
+/// ```
+/// use ttsr::harness::{
+///     Cancel, Context, Hooks, Message, Processor, Request, Run, Script, Scripted, Settings, Tracer,
+/// };
+/// let pack = ttsr::Pack::builtin("std/secrets")?;
+/// let mut tracer = Tracer::new(Context { model: "a-model".into(), ..Context::default() });
+/// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+/// let mut provider = Scripted::new([Script::default().text("Hello!").finish("stop")]);
+/// let request = Request::new("a-model", vec![Message::user("Hi.")]);
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// # runtime.block_on(async {
+/// let mut run = Run::begin(&mut processor, &mut provider, request, "msg_1", Cancel::default());
+/// let began = std::time::Instant::now();
+/// while let Some(step) = run.next().await {
+///     tracer.step(began.elapsed(), &step, run.session().pack());
+/// }
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Tracer {
+    context: Context,
+    journal: Journal,
+}
+
+impl Tracer {
+    /// A tracer for that conversation.
+    #[must_use]
+    pub fn new(context: Context) -> Tracer {
+        Tracer {
+            context,
+            journal: Journal::default(),
+        }
+    }
+
+    /// Emits what a step means. `now` is the time of any clock that does not go back.
+    pub fn step(&mut self, now: Duration, step: &Step, pack: &Pack) {
+        for event in self.journal.note(now, step, pack) {
+            self.emit(&event);
+        }
+    }
+
+    fn emit(&self, event: &LogEvent) {
+        let Context {
+            session,
+            provider,
+            model,
+            agent,
+        } = &self.context;
+        // One place for what every event says.
+        macro_rules! emit {
+            ($level:expr, $name:literal, $($fields:tt)*) => {
+                event!(target: "ttsr", $level,
+                    gen_ai.conversation.id = session.as_str(), gen_ai.provider.name = provider.as_str(),
+                    gen_ai.request.model = model.as_str(), gen_ai.agent.name = agent.as_str(),
+                    $($fields)* $name)
+            };
+        }
+        match event {
+            LogEvent::Send {
+                attempt, messages, ..
+            } => {
+                emit!(
+                    Level::DEBUG,
+                    "request",
+                    ttsr.attempt = attempt,
+                    ttsr.messages = messages,
+                );
+            }
+            LogEvent::FirstToken { after } => {
+                emit!(
+                    Level::DEBUG,
+                    "first token",
+                    histogram.ttsr.first_token = after,
+                );
+            }
+            LogEvent::Decision(judged) => {
+                let Judged {
+                    rule,
+                    limit,
+                    channel,
+                    tool,
+                    end,
+                    suppressed,
+                    ..
+                } = judged;
+                let rule = rule.as_deref().or(limit.as_deref()).unwrap_or_default();
+                let channel = channel.map_or("", crate::Channel::name);
+                let counted = u64::from(suppressed.is_none());
+                macro_rules! decided {
+                    ($level:expr) => {
+                        emit!($level, "decision", ttsr.rule.id = rule,
+                            ttsr.action = judged.action.name(),
+                            ttsr.match.offset = end.unwrap_or(judged.decided),
+                            ttsr.decided = judged.decided, ttsr.turn = judged.turn,
+                            ttsr.attempt = judged.attempt, ttsr.part = judged.part.as_str(),
+                            ttsr.channel = channel,
+                            gen_ai.tool.name = tool.as_deref().unwrap_or_default(),
+                            ttsr.suppressed = suppressed.as_deref().unwrap_or_default(),
+                            counter.ttsr.decisions = counted,)
+                    };
+                }
+                // Levels are part of where an event is made, so there is a place for each.
+                match (suppressed, judged.action) {
+                    (Some(_), _) | (_, Action::Observe) => decided!(Level::DEBUG),
+                    (None, action) if action.cuts() => decided!(Level::WARN),
+                    (None, _) => decided!(Level::INFO),
+                }
+            }
+            LogEvent::Aborted {
+                reason,
+                source,
+                by,
+                attempt,
+                bytes,
+                calls,
+                retry,
+            } => emit!(
+                Level::WARN,
+                "aborted",
+                ttsr.reason = reason.as_str(),
+                ttsr.source = source.as_str(),
+                ttsr.by = by.as_deref().unwrap_or_default(),
+                ttsr.attempt = attempt,
+                ttsr.bytes = bytes,
+                ttsr.calls = calls,
+                ttsr.retry = retry,
+                counter.ttsr.aborts = 1_u64,
+            ),
+            LogEvent::ToolCall { tool, call } => emit!(
+                Level::DEBUG,
+                "tool call",
+                gen_ai.tool.name = tool.as_deref().unwrap_or_default(),
+                gen_ai.tool.call.id = call.as_deref().unwrap_or_default(),
+            ),
+            LogEvent::DoomLoop { tool, times } => emit!(
+                Level::WARN,
+                "doom loop",
+                gen_ai.tool.name = tool.as_deref().unwrap_or_default(),
+                ttsr.times = times,
+            ),
+            LogEvent::Usage { input, output } => emit!(
+                Level::DEBUG,
+                "usage",
+                gen_ai.usage.input_tokens = input,
+                gen_ai.usage.output_tokens = output,
+            ),
+            LogEvent::Unscanned { bytes, of } => emit!(
+                Level::WARN,
+                "unscanned",
+                ttsr.kind = of.as_str(),
+                counter.ttsr.unscanned_bytes = bytes,
+            ),
+            LogEvent::Note { what, by } => emit!(
+                Level::INFO,
+                "note",
+                ttsr.what = what.as_str(),
+                ttsr.by = by.as_deref().unwrap_or_default(),
+            ),
+            LogEvent::Finish(finished) => {
+                let Finished {
+                    reason,
+                    first_token,
+                    token_rate,
+                    ..
+                } = finished;
+                emit!(
+                    Level::INFO,
+                    "finish",
+                    ttsr.complete = finished.complete,
+                    gen_ai.response.finish_reasons = reason.as_str(),
+                    ttsr.attempts = finished.attempts,
+                    ttsr.bytes = finished.bytes,
+                    ttsr.first_token = first_token.unwrap_or_default(),
+                    ttsr.tokens_per_second = token_rate.unwrap_or_default() as f64 / 1000.0,
+                    histogram.ttsr.duration = finished.millis,
+                    counter.ttsr.bytes_saved = finished.saved,
+                );
+            }
+            LogEvent::Unknown => {}
+        }
+    }
+}

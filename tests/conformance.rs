@@ -1,0 +1,765 @@
+//! The behaviour of the loop as data: `tests/conformance/*.toml`, in the format of `docs/conformance.md`.
+//!
+//! Each case runs as written and with its deltas cut into single bytes; what is published joined must be
+//! the same. `UPDATE_GOLDEN=1` writes the steps that were given into the files: look at the difference.
+#![cfg(feature = "harness")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ttsr::harness::consult::{Consultation, Consulted};
+use ttsr::harness::fallback::Chains;
+use ttsr::harness::{
+    After, Content, End, Failure, Gate, Hooks, Input, Message, Observation, Processor, Replay,
+    Request, Role, Settings, Source, Step, ToolCall,
+};
+use ttsr::{Channel, Event, Origin, Pack, PartId};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// The version of the format.
+    format: u32,
+    /// Rules of the cases that have none of their own.
+    #[serde(default)]
+    rules: String,
+    case: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Case {
+    name: String,
+    #[allow(dead_code, reason = "for who reads the file")]
+    why: String,
+    rules: Option<String>,
+    pack: Option<String>,
+    #[serde(default)]
+    settings: CaseSettings,
+    #[serde(default)]
+    hooks: Vec<CaseHook>,
+    /// Kinds of steps to look at besides those that always count.
+    #[serde(default)]
+    also: Vec<String>,
+    /// Whether the case is about where deltas are cut.
+    #[serde(default)]
+    as_written: bool,
+    r#in: Vec<toml::Table>,
+    #[serde(default)]
+    out: Vec<Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct CaseSettings {
+    session: String,
+    agent: Option<String>,
+    model: Option<String>,
+    provider: Option<String>,
+    package: Option<String>,
+    depth: u32,
+    stall_ms: Option<u64>,
+    attempt_ms: Option<u64>,
+    reply_ms: Option<u64>,
+    hook_retries: Option<u32>,
+    signs_reasoning: bool,
+    fallback: Vec<String>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct CaseHook {
+    name: String,
+    at: String,
+    /// The hook does nothing unless this is in the text so far.
+    #[serde(default)]
+    when: String,
+    #[serde(default)]
+    abort: bool,
+    rewrite: Option<String>,
+    #[serde(default)]
+    retry: bool,
+    inject: Option<String>,
+    block: Option<String>,
+}
+
+/// One step in the words of the format, keys in order.
+type Shown = Vec<(&'static str, Value)>;
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries
+        .filter(|path| path.extension().is_some_and(|it| it == "toml"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_case_gives_its_steps() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut cases = 0;
+    for path in files() {
+        let mut text = fs::read_to_string(&path).unwrap();
+        let file: File = toml::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        assert_eq!(file.format, 1, "{path:?}");
+        for case in &file.case {
+            let given = run(case, &file.rules, usize::MAX);
+            cases += 1;
+            if update {
+                text = with_steps(&text, case, &given);
+                continue;
+            }
+            let is_same = given.len() == case.out.len()
+                && given
+                    .iter()
+                    .zip(&case.out)
+                    .all(|(given, wanted)| fits(&object(given), wanted));
+            assert!(
+                is_same,
+                "{}: {}\ngave\n{}",
+                path.display(),
+                case.name,
+                lines(&given)
+            );
+            if !case.as_written {
+                let bytewise = run(case, &file.rules, 1);
+                assert_eq!(
+                    joined(&bytewise),
+                    joined(&given),
+                    "{} in single bytes",
+                    case.name
+                );
+            }
+        }
+        if update {
+            fs::write(&path, text).unwrap();
+        }
+    }
+    assert!(cases > 30, "{cases} cases");
+}
+
+/// Whether all that is wanted is there; lists must be of one length.
+fn fits(given: &Value, wanted: &Value) -> bool {
+    match (given, wanted) {
+        (Value::Object(given), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, wanted)| given.get(key).is_some_and(|given| fits(given, wanted))),
+        (Value::Array(given), Value::Array(wanted)) => {
+            given.len() == wanted.len() && given.iter().zip(wanted).all(|(a, b)| fits(a, b))
+        }
+        (given, wanted) => given == wanted,
+    }
+}
+
+fn object(shown: &Shown) -> Value {
+    let pairs = shown
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.clone()));
+    Value::Object(pairs.collect())
+}
+
+/// The steps, with what is forwarded of a part in a row as one, and without what only says where deltas end.
+/// What an attempt came to before it was cut does depend on that.
+fn joined(steps: &[Shown]) -> Vec<Value> {
+    let mut joined: Vec<Value> = Vec::new();
+    // Words about the text stand before the delta that brought them, wherever that begins.
+    let mut words: Vec<Value> = Vec::new();
+    let is_cut = steps.iter().any(|step| step[0].0 == "aborted");
+    for step in steps {
+        let (kind, step) = (step[0].0, object(step));
+        let is_of_attempt = ["open", "forward", "close", "aborted", "retract"].contains(&kind);
+        if kind == "hold" || (is_cut && is_of_attempt) {
+            continue;
+        }
+        if ["inject", "notify"].contains(&kind) {
+            words.push(step);
+            continue;
+        }
+        if let (Some(last), Some(part)) = (joined.last_mut(), step.get("forward"))
+            && last.get("forward") == Some(part)
+        {
+            let text = format!(
+                "{}{}",
+                last["text"].as_str().unwrap(),
+                step["text"].as_str().unwrap()
+            );
+            last["text"] = Value::from(text);
+            continue;
+        }
+        joined.push(step);
+    }
+    joined.append(&mut words);
+    joined
+}
+
+fn lines(steps: &[Shown]) -> String {
+    let lines = steps.iter().map(|step| {
+        let pairs = step
+            .iter()
+            .map(|(key, value)| format!("{key} = {}", in_toml(value)));
+        format!("    {{ {} }},\n", pairs.collect::<Vec<_>>().join(", "))
+    });
+    lines.collect()
+}
+
+fn in_toml(value: &Value) -> String {
+    match value {
+        Value::Object(pairs) => {
+            let pairs = pairs
+                .iter()
+                .map(|(key, value)| format!("{key} = {}", in_toml(value)));
+            format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => {
+            format!(
+                "[{}]",
+                items.iter().map(in_toml).collect::<Vec<_>>().join(", ")
+            )
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The file with the steps of that case in it.
+fn with_steps(file: &str, case: &Case, steps: &[Shown]) -> String {
+    let name = file.find(&format!("name = \"{}\"", case.name)).unwrap();
+    let start = name + file[name..].find("\nout = [").expect("each case has `out`") + 1;
+    let end = start + file[start..].find("]\n").unwrap() + 2;
+    let end = match file[start..].starts_with("out = []") {
+        true => end,
+        false => start + file[start..].find("\n]\n").unwrap() + 3,
+    };
+    format!(
+        "{}out = [\n{}]\n{}",
+        &file[..start],
+        lines(steps),
+        &file[end..]
+    )
+}
+
+fn hooks(case: &Case) -> Hooks {
+    let mut hooks = Hooks::default();
+    for hook in case.hooks.iter().cloned() {
+        let name = hook.name.clone();
+        match &*hook.at {
+            "stream.delta" => hooks.on_delta(name, move |at, delta| {
+                let so_far = String::from_utf8_lossy(at.so_far).into_owned() + &delta.text();
+                if so_far.contains(&hook.when) {
+                    if let Some(text) = &hook.rewrite {
+                        delta.rewrite(text.as_bytes());
+                    }
+                    if hook.abort {
+                        delta.abort();
+                    }
+                }
+            }),
+            "stream.aborted" => hooks.on_aborted(name, move |_, answer| {
+                answer.retry = hook.retry;
+                answer.inject_message = hook.inject.clone();
+            }),
+            "tool.execute.before" => hooks.on_tool_before(name, move |call, before| {
+                if call.input.contains(&hook.when) {
+                    if let Some(input) = &hook.rewrite {
+                        before.input = input.clone();
+                    }
+                    if let Some(why) = &hook.block {
+                        before.block(why.clone());
+                    }
+                }
+            }),
+            "tool.execute.after" => hooks.on_tool_after(name, move |_, after| {
+                if let Some(text) = hook
+                    .rewrite
+                    .as_ref()
+                    .filter(|_| after.output.contains(&hook.when))
+                {
+                    after.output = text.clone();
+                }
+            }),
+            other => panic!("{}: no hook point `{other}`", case.name),
+        }
+    }
+    hooks
+}
+
+fn processor(case: &Case, rules: &str) -> Processor {
+    let rules = case.rules.as_deref().unwrap_or(rules);
+    let pack = match &case.pack {
+        Some(name) => Pack::builtin(name),
+        None if rules.is_empty() => Pack::builder().build(),
+        None => Pack::from_toml(&format!("schema = 1\n[pack]\nname = \"t\"\n{rules}")),
+    };
+    let pack = pack.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+    let CaseSettings {
+        session,
+        package,
+        depth,
+        signs_reasoning,
+        ..
+    } = &case.settings;
+    let millis = |ms: Option<u64>| ms.map(Duration::from_millis);
+    let plain = Settings::default();
+    let settings = Settings {
+        session: session.clone(),
+        package: package.clone(),
+        depth: *depth,
+        signs_reasoning: *signs_reasoning,
+        stall: millis(case.settings.stall_ms),
+        attempt: millis(case.settings.attempt_ms),
+        reply: millis(case.settings.reply_ms),
+        hook_retries: case.settings.hook_retries.unwrap_or(plain.hook_retries),
+        fallback: Chains::default().any(case.settings.fallback.iter().cloned()),
+        ..plain
+    };
+    let mut processor = Processor::new(pack.session(), hooks(case), settings);
+    processor.set_origin(Origin {
+        agent: case.settings.agent.clone(),
+        model: case.settings.model.clone(),
+        provider: case.settings.provider.clone(),
+    });
+    processor
+}
+
+/// Feeds the inputs, deltas cut into pieces of that size; gives the steps.
+fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
+    let mut run = Run {
+        processor: processor(case, rules),
+        consultations: Vec::new(),
+        also: &case.also,
+        shown: Vec::new(),
+        now: Duration::ZERO,
+    };
+    for input in &case.r#in {
+        let input = Given {
+            table: input,
+            case: &case.name,
+        };
+        if let Some(at) = input.number("at") {
+            run.now = Duration::from_millis(at);
+        }
+        run.take(&input, size);
+    }
+    run.shown
+}
+
+struct Run<'a> {
+    processor: Processor,
+    consultations: Vec<Consultation>,
+    also: &'a [String],
+    shown: Vec<Shown>,
+    now: Duration,
+}
+
+/// One input in the words of the format.
+struct Given<'a> {
+    table: &'a toml::Table,
+    case: &'a str,
+}
+
+impl Given<'_> {
+    fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        let value = self.table.get(key)?.as_str();
+        Some(
+            value
+                .unwrap_or_else(|| panic!("{}: `{key}` is no text", self.case))
+                .to_owned(),
+        )
+    }
+
+    fn words(&self, key: &str) -> String {
+        self.text(key).unwrap_or_default()
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        self.table
+            .get(key)?
+            .as_integer()
+            .map(|number| number as u64)
+    }
+
+    fn part(&self, key: &str) -> PartId {
+        PartId(self.number(key).unwrap() as u32)
+    }
+
+    fn call(&self, key: &str) -> ToolCall {
+        ToolCall {
+            session: String::new(),
+            tool: self.words(key),
+            call: self.words("call"),
+            input: self.words("input"),
+        }
+    }
+
+    /// The provider's event that it is, or several.
+    fn events(&self, size: usize) -> Option<Vec<Event>> {
+        let event = if self.has("delta") {
+            let text = self.words("text").into_bytes();
+            let pieces = text.chunks(size.min(text.len().max(1)));
+            let part = self.part("delta");
+            return Some(
+                pieces
+                    .map(|bytes| Event::Delta {
+                        part,
+                        bytes: bytes.to_vec(),
+                    })
+                    .collect(),
+            );
+        } else if self.has("open") {
+            let channel = self.words("channel");
+            Event::PartStart {
+                part: self.part("open"),
+                name: self.words("name"),
+                channel: Channel::from_name(&channel)
+                    .unwrap_or_else(|| panic!("{}: {channel}", self.case)),
+                tool: self.text("tool"),
+                call: self.text("call"),
+            }
+        } else if self.has("named") {
+            let (part, tool, call) = (self.part("named"), self.words("tool"), self.text("call"));
+            Event::Tool { part, tool, call }
+        } else if self.has("close") {
+            Event::PartEnd {
+                part: self.part("close"),
+            }
+        } else if self.has("snapshot") {
+            Event::Snapshot {
+                part: self.part("snapshot"),
+                bytes: self.words("text").into(),
+            }
+        } else if self.has("finish") {
+            Event::Finish {
+                reason: self.words("finish"),
+            }
+        } else if self.has("restart") {
+            Event::Restart
+        } else if self.has("error") {
+            Event::Error {
+                kind: self.words("error"),
+                message: self.words("message"),
+            }
+        } else {
+            return None;
+        };
+        Some(vec![event])
+    }
+
+    fn input(&self) -> Input {
+        match () {
+            () if self.has("sent") => Input::Sent,
+            () if self.has("end") => Input::End,
+            () if self.has("cancel") => Input::Cancel,
+            () if self.has("tick") => Input::Tick,
+            () if self.has("failed") => {
+                Input::Failed(Failure::new(self.words("failed"), self.words("message")))
+            }
+            () => panic!("{}: no such input: {:?}", self.case, self.table),
+        }
+    }
+
+    fn messages(&self) -> Vec<Message> {
+        let messages = self.table["prepare"].as_array().unwrap().iter();
+        messages
+            .map(|text| Message::user(text.as_str().unwrap()))
+            .collect()
+    }
+}
+
+impl Run<'_> {
+    fn take(&mut self, input: &Given<'_>, size: usize) {
+        let mut out = Vec::new();
+        let processor = &mut self.processor;
+        if let Some(message) = input.text("begin") {
+            processor.begin(message, &mut out);
+        } else if let Some(message) = input.text("proceed") {
+            processor.proceed(message, &mut out);
+        } else if input.has("prepare") {
+            let request = Request::new("m", input.messages());
+            let prepared = processor.prepare(&request, &mut out);
+            self.steps(out);
+            if let Some(prepared) = prepared {
+                let texts: Vec<String> = prepared
+                    .request
+                    .messages
+                    .iter()
+                    .map(Message::text)
+                    .collect();
+                let headers = prepared.request.headers.iter();
+                let headers =
+                    headers.map(|(name, value)| (name.clone(), Value::from(value.clone())));
+                self.show(vec![
+                    ("request", json!(texts)),
+                    ("headers", Value::Object(headers.collect())),
+                ]);
+            }
+            return;
+        } else if input.has("before") {
+            let gate = processor.before_tool(input.call("before"), &mut out);
+            self.steps(out);
+            return self.gate(gate);
+        } else if input.has("consulted") {
+            let consulted = match (input.text("answer"), &*input.words("failed")) {
+                (Some(answer), _) => Consulted::Answered(answer),
+                (None, "timeout") => Consulted::TimedOut,
+                (None, "cancelled") => Consulted::Cancelled,
+                (None, reason) => Consulted::Refused {
+                    reason: reason.to_owned(),
+                },
+            };
+            let asked = std::mem::take(&mut self.consultations).into_iter();
+            let said = asked.map(|asked| (asked, consulted.clone())).collect();
+            let (gate, advice) = processor.consulted(input.call("consulted"), said, &mut out);
+            self.steps(out);
+            self.gate(gate);
+            for message in advice {
+                self.show(vec![("advice", Value::from(message.text()))]);
+            }
+            return;
+        } else if input.has("after") {
+            let mut after = After::output(input.words("output"));
+            after.is_error = input.has("is-error");
+            let told = processor.after_tool(&input.call("after"), after, &mut out);
+            self.steps(out);
+            if let Err(end) = told {
+                let ended = shown_end(&end);
+                self.show(ended);
+            }
+            return;
+        } else if let Some(events) = input.events(size) {
+            for event in events {
+                processor.step(self.now, Input::Event(event), &mut out);
+            }
+        } else {
+            processor.step(self.now, input.input(), &mut out);
+        }
+        self.steps(out);
+    }
+
+    fn gate(&mut self, gate: Gate) {
+        match gate {
+            Gate::Run(call) => self.show(vec![
+                ("run", Value::from(call.call)),
+                ("input", Value::from(call.input)),
+            ]),
+            Gate::Blocked(call, _) => self.show(vec![("blocked", Value::from(call.call))]),
+            Gate::Ask(_, consultations) => {
+                for asked in &consultations {
+                    self.show(vec![
+                        ("ask", Value::from(asked.consult.prompt.clone())),
+                        ("by", Value::from(asked.by.clone())),
+                        ("model", json!(asked.consult.model)),
+                        ("timeout-ms", Value::from(asked.consult.timeout_millis)),
+                        ("tools", json!(asked.consult.tools)),
+                    ]);
+                }
+                self.consultations = consultations;
+            }
+        }
+    }
+
+    fn steps(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            if let Some(shown) = shown(&step, &self.processor) {
+                let is_extra = ["decision", "step-started", "step-finished"].contains(&shown[0].0);
+                if !is_extra || self.also.iter().any(|also| also == shown[0].0) {
+                    self.show(shown);
+                }
+            }
+        }
+    }
+
+    fn show(&mut self, shown: Shown) {
+        let known = shown.into_iter().filter(|(_, value)| !value.is_null());
+        self.shown.push(known.collect());
+    }
+}
+
+fn text(bytes: &[u8]) -> Value {
+    Value::from(String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Assistant => "assistant",
+        Role::User => "user",
+        Role::Tool => "tool",
+        _ => "system",
+    }
+}
+
+fn message(message: &Message) -> Value {
+    let content = message.content.iter().map(|content| match content {
+        Content::Text { text, .. } => text.clone(),
+        Content::Reasoning { text } => format!("({text})"),
+        other => format!("{other:?}"),
+    });
+    Value::from(format!(
+        "{}: {}",
+        role(message.role),
+        content.collect::<Vec<_>>().join(" ")
+    ))
+}
+
+fn source(source: &Source) -> String {
+    match source {
+        Source::Rule { id, .. } => format!("rule {id}"),
+        Source::Hook(name) => format!("hook {name}"),
+        Source::Limit(name) => format!("limit {name}"),
+        Source::Provider => "provider".to_owned(),
+        Source::User => "user".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn shown_end(end: &End) -> Shown {
+    match end {
+        End::Complete { reason } => vec![("end", json!("complete")), ("reason", json!(reason))],
+        End::Aborted {
+            reason,
+            source: by,
+            detail,
+        } => vec![
+            ("end", json!("aborted")),
+            ("reason", json!(reason.name())),
+            ("source", Value::from(source(by))),
+            ("detail", json!(detail)),
+        ],
+        other => panic!("{other:?}"),
+    }
+}
+
+fn shown(step: &Step, processor: &Processor) -> Option<Shown> {
+    Some(match step {
+        Step::Send {
+            attempt,
+            messages,
+            model,
+            temperature,
+        } => vec![
+            ("send", json!(attempt)),
+            ("messages", messages.iter().map(message).collect()),
+            ("model", json!(model)),
+            ("temperature", json!(temperature)),
+        ],
+        Step::Open {
+            part,
+            channel,
+            tool,
+            call,
+            ..
+        } => vec![
+            ("open", json!(part.0)),
+            ("channel", json!(channel.name())),
+            ("tool", json!(tool)),
+            ("call", json!(call)),
+        ],
+        Step::Named { part, tool, call } => {
+            vec![
+                ("named", json!(part.0)),
+                ("tool", json!(tool)),
+                ("call", json!(call)),
+            ]
+        }
+        Step::Forward { part, bytes } => vec![("forward", json!(part.0)), ("text", text(bytes))],
+        Step::Hold { part, bytes } => vec![("hold", json!(part.0)), ("bytes", json!(bytes))],
+        Step::Close { part, replaced } => vec![
+            ("close", json!(part.0)),
+            (
+                "replaced",
+                replaced.as_ref().map_or(Value::Null, |bytes| text(bytes)),
+            ),
+        ],
+        Step::ToolAborted { part, call } => {
+            vec![("tool-aborted", json!(part.0)), ("call", json!(call))]
+        }
+        Step::Retract { part, from } => vec![("retract", json!(part.0)), ("from", json!(from))],
+        Step::CancelUpstream => vec![("cancel-upstream", json!(true))],
+        Step::Inject { message, .. } => vec![("inject", Value::from(message.text()))],
+        Step::Notify { text, .. } => vec![("notify", json!(text))],
+        Step::ToolResult {
+            call,
+            output,
+            is_error,
+            ..
+        } => vec![
+            ("tool-result", json!(call)),
+            ("output", json!(output)),
+            ("is-error", json!(is_error)),
+        ],
+        Step::Handoff { handoff, .. } => vec![("handoff", Value::from(handoff.prompt()))],
+        Step::Aborted(aborted) => {
+            let of = |channel| Value::from(aborted.partial.text(channel));
+            let blamed = aborted.calls.iter().filter(|call| call.is_blamed);
+            let blamed: Vec<_> = blamed
+                .map(|call| call.call.clone().unwrap_or_default())
+                .collect();
+            let replay = aborted.blocks.iter().map(|block| match block.replay {
+                Replay::UpTo(bytes) => json!(bytes),
+                Replay::Unsigned(bytes) => json!(format!("{bytes} unsigned")),
+                _ => json!("never"),
+            });
+            vec![
+                ("aborted", json!(aborted.reason.name())),
+                ("source", Value::from(source(&aborted.source))),
+                ("text", of(Channel::Text)),
+                ("reasoning", of(Channel::Reasoning)),
+                ("tool-input", of(Channel::ToolInput)),
+                ("blamed", json!(blamed)),
+                ("replay", replay.collect()),
+                ("retry", json!(aborted.retry)),
+            ]
+        }
+        Step::Finish(outcome) => {
+            let mut shown = shown_end(&outcome.end);
+            shown.push(("text", Value::from(outcome.reply.text(Channel::Text))));
+            shown
+        }
+        Step::Observe(observation) => observed(observation, processor)?,
+        other => panic!("{other:?}"),
+    })
+}
+
+fn observed(observation: &Observation, processor: &Processor) -> Option<Shown> {
+    Some(match observation {
+        Observation::Decision(decision) => vec![
+            (
+                "decision",
+                json!(
+                    decision
+                        .rule()
+                        .map(|rule| processor.pack().rule(rule).id.clone())
+                ),
+            ),
+            ("action", json!(decision.action.name())),
+            ("end", json!(decision.hit().map(|hit| hit.end))),
+            (
+                "suppressed",
+                json!(decision.suppression.map(|why| why.name())),
+            ),
+        ],
+        Observation::StepStarted => vec![("step-started", json!(true))],
+        Observation::StepFinished { reason } => vec![("step-finished", json!(reason))],
+        Observation::ToolCall { part } => vec![("tool-call", json!(part.0))],
+        Observation::DoomLoop { part, times } => {
+            vec![("doom-loop", json!(part.0)), ("times", json!(times))]
+        }
+        Observation::Late { part, bytes } => vec![("late", json!(part.0)), ("bytes", json!(bytes))],
+        Observation::Mismatch { part } => vec![("mismatch", json!(part.0))],
+        Observation::Restarted => vec![("restarted", json!(true))],
+        Observation::RetryRefused { hook } => vec![("retry-refused", json!(hook))],
+        Observation::MessageIgnored { hook } => vec![("message-ignored", json!(hook))],
+        Observation::NoFallback => vec![("no-fallback", json!(true))],
+        Observation::ConsultRefused { call } => vec![("consult-refused", json!(call))],
+        _ => return None,
+    })
+}

@@ -1,0 +1,353 @@
+//! The packs of `rules/opencode`, each at the hook point that it is made for. Names that begin with `c2_` to
+//! `c7_` are of the corresponding row of the behaviour they are modelled on.
+
+use std::time::Duration;
+
+use ttsr::harness::fallback::{Chains, Foreground, MAX_SESSIONS, SessionEvent};
+use ttsr::harness::{
+    After, Hooks, Input, Message, Observation, Processor, Request, Settings, Step,
+};
+use ttsr::{Origin, Pack};
+
+use super::boundary::call;
+
+const MARKER: &str = "<!-- SLIM_INTERNAL_INITIATOR -->";
+
+fn processor(pack: &str, origin: Origin, package: Option<&str>) -> Processor {
+    let settings = Settings {
+        package: package.map(str::to_owned),
+        ..Settings::default()
+    };
+    let pack = Pack::builtin(pack).unwrap();
+    let mut processor = Processor::new(pack.session(), Hooks::default(), settings);
+    processor.set_origin(origin);
+    processor
+}
+
+fn agent(name: &str) -> Origin {
+    Origin {
+        agent: Some(name.into()),
+        ..Origin::default()
+    }
+}
+
+fn provider(name: &str) -> Origin {
+    Origin {
+        provider: Some(name.into()),
+        ..Origin::default()
+    }
+}
+
+/// The request of the next turn as it is sent, and how many decisions it took.
+fn sent(processor: &mut Processor, messages: Vec<Message>) -> (Request, usize) {
+    let mut out = Vec::new();
+    processor.begin("msg", &mut out);
+    let request = again(processor, messages, &mut out);
+    let is_decision = |step: &&Step| matches!(step, Step::Observe(Observation::Decision(_)));
+    (request, out.iter().filter(is_decision).count())
+}
+
+fn again(processor: &mut Processor, messages: Vec<Message>, out: &mut Vec<Step>) -> Request {
+    let prepared = processor
+        .prepare(&Request::new("m", messages), out)
+        .unwrap();
+    processor.step(Duration::ZERO, Input::Sent, out);
+    prepared.request
+}
+
+fn told(processor: &mut Processor, tool: &str, output: &str) -> String {
+    let told = processor.after_tool(&call(tool, "{}"), After::output(output), &mut Vec::new());
+    told.unwrap().output
+}
+
+#[test]
+fn c2_the_reminder_stands_before_the_last_message_of_the_user() {
+    let mut processor = processor("opencode/phase-reminder", agent("orchestrator"), None);
+    let messages = vec![Message::user("First."), Message::user("fix the login")];
+    let (request, _) = sent(&mut processor, messages.clone());
+    let texts: Vec<String> = request.messages.iter().map(Message::text).collect();
+    assert_eq!(texts[0], "First.");
+    assert!(texts[1].starts_with("Reminder of the order of work"));
+    assert!(texts[1].ends_with("\n\nfix the login"));
+    // The next turn has it again.
+    let (request, _) = sent(&mut processor, messages);
+    assert!(request.messages[1].text().starts_with("Reminder"));
+}
+
+#[test]
+fn c2_only_the_orchestrator_is_reminded() {
+    for origin in [agent("explorer"), Origin::default()] {
+        let mut processor = processor("opencode/phase-reminder", origin, None);
+        let (request, _) = sent(&mut processor, vec![Message::user("fix the login")]);
+        assert_eq!(request.messages[0].text(), "fix the login");
+    }
+}
+
+#[test]
+fn c2_messages_of_the_system_are_left_alone() {
+    let mut processor = processor("opencode/phase-reminder", agent("orchestrator"), None);
+    let text = format!("The task is done.\n{MARKER}");
+    let (request, _) = sent(&mut processor, vec![Message::user(&text)]);
+    assert_eq!(request.messages[0].text(), text);
+}
+
+#[test]
+fn c3_the_nudge_stands_behind_what_read_gave_back() {
+    let mut processor = processor("opencode/post-read-nudge", Origin::default(), None);
+    for tool in ["Read", "read"] {
+        let told = told(&mut processor, tool, "00001| fn main() {}");
+        let rest = told.strip_prefix("00001| fn main() {}\n\n").unwrap();
+        assert!(rest.starts_with("Before the next step"), "{tool}: {told}");
+    }
+    for tool in ["bash", "glob", "read_session"] {
+        assert_eq!(told(&mut processor, tool, "a file"), "a file");
+    }
+}
+
+const COPILOT: &str = "github-copilot";
+
+fn initiator(request: &Request) -> Option<&str> {
+    let mut headers = request.headers.iter();
+    let found = headers.find(|(name, _)| name == "x-initiator");
+    found.map(|(_, value)| value.as_str())
+}
+
+#[test]
+fn c4_a_request_of_the_system_says_so() {
+    let marked = || vec![Message::user(format!("Go on.\n{MARKER}"))];
+    let pack = "opencode/chat-headers";
+    let cases = [
+        (
+            COPILOT,
+            Some("@ai-sdk/openai-compatible"),
+            marked(),
+            Some("agent"),
+        ),
+        (COPILOT, None, marked(), Some("agent")),
+        // This package sets the header itself.
+        (COPILOT, Some("@ai-sdk/github-copilot"), marked(), None),
+        ("anthropic", None, marked(), None),
+        (COPILOT, None, vec![Message::user("Go on.")], None),
+    ];
+    for (name, package, messages, expected) in cases {
+        let mut processor = processor(pack, provider(name), package);
+        let (request, _) = sent(&mut processor, messages);
+        assert_eq!(initiator(&request), expected, "{name} {package:?}");
+    }
+}
+
+#[test]
+fn c4_a_message_is_checked_once_a_turn_and_the_memory_of_it_is_bounded() {
+    let mut processor = processor("opencode/chat-headers", provider(COPILOT), None);
+    let message = |number: u32| vec![Message::user(format!("{number} {MARKER}"))];
+    let (_, decisions) = sent(&mut processor, message(0));
+    assert_eq!(decisions, 1);
+    let mut out = Vec::new();
+    for number in 0..1001 {
+        processor.proceed("msg", &mut out);
+        out.clear();
+        let request = again(&mut processor, message(number), &mut out);
+        assert_eq!(initiator(&request), Some("agent"));
+        let is_decision = |step: &Step| matches!(step, Step::Observe(Observation::Decision(_)));
+        assert_eq!(out.iter().any(is_decision), number > 0, "message {number}");
+    }
+    // A thousand others came since: the first one is forgotten, and checked anew.
+    processor.proceed("msg", &mut out);
+    out.clear();
+    again(&mut processor, message(0), &mut out);
+    assert!(matches!(out[0], Step::Observe(Observation::Decision(_))));
+}
+
+#[test]
+fn c5_eight_kinds_of_refused_delegation_get_their_hint() {
+    let kinds = [
+        (
+            "Error: missing required parameter run_in_background",
+            "`run_in_background`",
+        ),
+        ("load_skills is required", "load_skills"),
+        ("Provide category or subagent_type, not both", "category"),
+        ("Must provide either category or subagent_type", "category"),
+        (
+            "Unknown category: fast. Available: quick, deep",
+            "categories",
+        ),
+        (
+            "Unknown agent: foo. Available agents: explore, oracle",
+            "agents",
+        ),
+        ("Skills not found: a. Available: c", "skills"),
+        ("Cannot call primary agent \"build\" via task", "sub-agent"),
+    ];
+    let mut processor = processor("opencode/delegate-task-retry", Origin::default(), None);
+    assert_eq!(processor.pack().rules().len(), kinds.len());
+    for (output, hint) in kinds {
+        let told = told(&mut processor, "task", output);
+        let rest = told
+            .strip_prefix(output)
+            .unwrap_or_else(|| panic!("{told}"));
+        assert!(rest.starts_with("\n\nThe task was not started"), "{told}");
+        assert!(
+            rest.contains(hint) && rest.ends_with("Then send the call again."),
+            "{told}"
+        );
+    }
+    assert_eq!(
+        told(&mut processor, "task", "started: bg_1"),
+        "started: bg_1"
+    );
+    assert_eq!(told(&mut processor, "bash", kinds[0].0), kinds[0].0);
+}
+
+#[test]
+fn c5_the_hint_names_what_is_available() {
+    let mut processor = processor("opencode/delegate-task-retry", Origin::default(), None);
+    for (output, options) in [
+        (
+            "Unknown category: \"fast\". Available: quick, deep",
+            "Available: quick, deep",
+        ),
+        (
+            "Unknown agent: foo. Available agents: explore, oracle\nNothing was started.",
+            "explore, oracle",
+        ),
+        ("Skills not found: a, b. Available: c", "Available: c"),
+    ] {
+        let told = told(&mut processor, "delegate_task", output);
+        assert!(told[output.len()..].contains(options), "{told}");
+    }
+}
+
+fn refused(session: &str) -> SessionEvent {
+    SessionEvent::Error {
+        session: session.into(),
+        error: "AI_APICallError: Too Many Requests".into(),
+    }
+}
+
+fn foreground() -> Foreground {
+    let rules = Pack::builtin("opencode/foreground-fallback").unwrap();
+    let chains = Chains::default()
+        .chain(
+            "orchestrator",
+            ["anthropic/claude-opus-4-5", "openai/gpt-4o"],
+        )
+        .chain("explorer", ["small/a", "small/b"]);
+    Foreground::new(rules.session(), chains)
+}
+
+fn updated(session: &str, error: Option<&str>) -> SessionEvent {
+    SessionEvent::MessageUpdated {
+        session: session.into(),
+        agent: Some("orchestrator".into()),
+        model: Some("anthropic/claude-opus-4-5".into()),
+        error: error.map(str::to_owned),
+    }
+}
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn c6_each_of_the_four_events_can_bring_the_next_model() {
+    let status = SessionEvent::Status {
+        session: "s".into(),
+        message: "retrying: rate limit reached for requests".into(),
+    };
+    for event in [refused("s"), status, updated("s", Some("status: 529"))] {
+        let mut foreground = foreground();
+        assert_eq!(foreground.see(at(0), &updated("s", None)), None);
+        let switch = foreground.see(at(1), &event).unwrap();
+        assert_eq!((&*switch.session, &*switch.model), ("s", "openai/gpt-4o"));
+    }
+    let mut foreground = foreground();
+    let created = SessionEvent::SubagentCreated {
+        session: "child".into(),
+        agent: "explorer".into(),
+    };
+    assert_eq!(foreground.see(at(0), &created), None);
+    assert_eq!(
+        foreground.see(at(1), &refused("child")).unwrap().model,
+        "small/a"
+    );
+}
+
+#[test]
+fn c6_triggers_within_five_seconds_count_once_and_sessions_do_not_share() {
+    let mut foreground = foreground();
+    foreground.see(at(0), &updated("s", None));
+    foreground.see(at(0), &updated("t", None));
+    assert!(foreground.see(at(10), &refused("s")).is_some());
+    assert_eq!(foreground.see(at(14), &refused("s")), None);
+    assert!(foreground.see(at(14), &refused("t")).is_some());
+    assert_eq!(
+        foreground.see(at(15), &refused("s")),
+        None,
+        "both models were tried"
+    );
+}
+
+#[test]
+fn c6_the_state_goes_with_its_session_and_is_bounded() {
+    let mut foreground = foreground();
+    foreground.see(at(0), &updated("s", None));
+    assert!(foreground.see(at(1), &refused("s")).is_some());
+    let deleted = SessionEvent::Deleted {
+        session: "s".into(),
+    };
+    assert_eq!(foreground.see(at(2), &deleted), None);
+    assert!(foreground.is_empty());
+    foreground.see(at(3), &updated("s", None));
+    assert!(
+        foreground.see(at(3), &refused("s")).is_some(),
+        "it begins anew"
+    );
+    for number in 0..MAX_SESSIONS + 3 {
+        foreground.see(
+            at(4),
+            &SessionEvent::Idle {
+                session: number.to_string(),
+            },
+        );
+    }
+    assert_eq!(foreground.len(), MAX_SESSIONS);
+}
+
+#[test]
+fn c6_what_is_no_refusal_changes_nothing() {
+    let mut foreground = foreground();
+    let other = SessionEvent::Error {
+        session: "s".into(),
+        error: "context too long".into(),
+    };
+    assert_eq!(foreground.see(at(0), &other), None);
+    assert_eq!(foreground.see(at(0), &updated("s", None)), None);
+}
+
+#[test]
+fn c7_eight_json_errors_get_a_reminder() {
+    let errors = [
+        "JSON Parse error: bad",
+        "Invalid JSON in arguments",
+        "Unexpected token } in JSON at position 4",
+        "Unexpected end of JSON input",
+        "Unterminated string in JSON at position 9",
+        "Expected ',' or '}' after property value in JSON",
+        "Expected property name or '}' in JSON",
+        "Bad control character in string literal in JSON",
+    ];
+    let mut processor = processor("opencode/json-error-recovery", Origin::default(), None);
+    assert_eq!(processor.pack().rules().len(), errors.len());
+    for error in errors {
+        let told = told(&mut processor, "edit", error);
+        assert!(told.starts_with(error), "{told}");
+        assert!(
+            told.contains("Do not send the same call again"),
+            "{error}: {told}"
+        );
+    }
+    for tool in ["bash", "read", "glob", "grep", "webfetch"] {
+        assert_eq!(told(&mut processor, tool, errors[0]), errors[0], "{tool}");
+    }
+}

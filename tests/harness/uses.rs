@@ -1,0 +1,152 @@
+//! What hooks and rules in the loop are for: the hooks of `examples/hooks.rs`, and detectors of waste.
+
+#[path = "../../examples/hooks.rs"]
+mod hooks;
+
+use std::time::Duration;
+
+use ttsr::harness::{Cancel, Hooks, Input, Processor, Reason, Script, Settings, Source};
+use ttsr::{Channel, Pack, PartId};
+
+use super::{Played, delta, pack, play, play_with, processor, text};
+
+#[test]
+fn a8_a_token_budget_ends_a_reply_that_is_too_long() {
+    let mut own = Hooks::default();
+    hooks::token_budget(&mut own, 2);
+    let played = play(own, vec![text("12345678, and more").cut(4)]);
+    assert_eq!(played.published(), "12345678");
+    assert_eq!(
+        played.aborted()[0].source,
+        Source::Hook("token-budget".into())
+    );
+}
+
+#[test]
+fn a8_tool_input_is_drawn_as_it_is_written() {
+    let mut own = Hooks::default();
+    let shown = hooks::tool_inputs(&mut own);
+    let script = Script::default()
+        .tool("read", "c1", r#"{"path":"a"}"#)
+        .cut(5);
+    let played = play(own, vec![script]);
+    assert_eq!(played.aborted().len(), 1, "the stream just ends");
+    assert_eq!(shown.lock().unwrap()[&PartId(0)], r#"read {"path":"a"}"#);
+}
+
+#[test]
+fn a8_time_to_first_token_and_throughput_are_measured() {
+    let mut own = Hooks::default();
+    let pace = hooks::pace(&mut own);
+    let mut processor = processor(own);
+    let mut out = Vec::new();
+    processor.begin("m", &mut out);
+    for (millis, input) in [
+        (100, Input::Sent),
+        (250, Input::Event(delta(0, "abcd"))),
+        (1250, Input::Event(delta(0, "efgh"))),
+    ] {
+        processor.step(Duration::from_millis(millis), input, &mut out);
+    }
+    let pace = *pace.lock().unwrap();
+    assert_eq!(pace.first, Some(Duration::from_millis(250)));
+    assert_eq!(pace.throughput(), Some(8.0));
+}
+
+#[test]
+fn a8_aborts_are_counted_by_reason_and_source() {
+    let mut own = Hooks::default();
+    let counts = hooks::abort_counts(&mut own);
+    play(own, vec![text("x: any"), text("var x"), text("good")]);
+    let counts = counts.lock().unwrap();
+    let sources: Vec<&String> = counts.keys().collect();
+    assert_eq!(sources.len(), 2);
+    assert!(
+        sources
+            .iter()
+            .all(|source| source.starts_with("plugin Rule")),
+        "{sources:?}"
+    );
+}
+
+#[test]
+fn a8_a_timeout_is_steered_to_a_shorter_answer() {
+    let mut own = Hooks::default();
+    hooks::concise_on_timeout(&mut own);
+    let settings = Settings {
+        stall: Some(Duration::from_millis(30)),
+        ..Settings::default()
+    };
+    let processor = Processor::new(pack().session(), own, settings);
+    let scripts = vec![
+        Script::default().event(delta(0, "Well, ")).hang(),
+        text("Yes."),
+    ];
+    let played = play_with(processor, scripts, &Cancel::default(), |_| {});
+    assert_eq!(played.aborted()[0].reason, Reason::Timeout);
+    assert_eq!(played.sent()[1], ["Please be more concise."]);
+    assert_eq!(played.outcome.reply.text(Channel::Text), "Yes.");
+}
+
+/// A reply that is good after one that a rule cuts.
+fn wasted(rule: &str, bad: &str) -> Played {
+    let rules = format!(
+        "schema = 1\n[pack]\nname = \"t\"\n[rule.waste]\ndescription = \"Waste\"\nseverity = \"error\"\n{rule}"
+    );
+    let pack = Pack::from_toml(&rules).unwrap_or_else(|error| panic!("{error}"));
+    let processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let scripts = vec![text(bad).cut(7), text("It is fixed.")];
+    let played = play_with(processor, scripts, &Cancel::default(), |_| {});
+    assert_eq!(played.outcome.reply.text(Channel::Text), "It is fixed.");
+    assert_eq!(played.outcome.attempts, 2);
+    played
+}
+
+#[test]
+fn a9_the_wrong_language_is_cut() {
+    wasted(
+        "on = [\"text\"]\nmatch.script = { expect = [\"latin\", \"en\"] }",
+        "Вот исправленная функция, она теперь работает как надо. А вот ещё много текста.",
+    );
+}
+
+#[test]
+fn a9_an_import_that_nobody_knows_is_cut() {
+    wasted(
+        "on = [\"text\"]\nmatch.unknown-name = { known = [\"std\"] }",
+        "Like this:\n```rust\nuse std::fmt;\nuse no_such_crate::Thing;\nfn main() {}\n```\n",
+    );
+}
+
+#[test]
+fn a9_a_reply_that_goes_round_in_circles_is_cut() {
+    let bad = "I will now look at the file once more. ".repeat(50);
+    let played = wasted(
+        "on = [\"text\"]\nmatch.repetition = { unit-chars = [20, 400], times = 4 }",
+        &bad,
+    );
+    let wasted = played.aborted()[0].partial.text(Channel::Text).len();
+    assert!(
+        wasted < bad.len() / 5,
+        "{wasted} of {} bytes came",
+        bad.len()
+    );
+}
+
+#[test]
+fn a9_a_rule_about_time_is_asked_while_nothing_arrives() {
+    let rules = "schema = 1\n[pack]\nname = \"t\"\n[rule.slow]\ndescription = \"Slow\"\n\
+        severity = \"error\"\non = [\"text\"]\nmatch.limit = { stall = 5 }";
+    let pack = Pack::from_toml(rules).unwrap();
+    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut out = Vec::new();
+    let seconds = Duration::from_secs;
+    processor.begin("m", &mut out);
+    processor.step(seconds(0), Input::Sent, &mut out);
+    processor.step(seconds(1), Input::Event(delta(0, "Well,")), &mut out);
+    assert_eq!(processor.wait(seconds(1)), Some(seconds(2)));
+    processor.step(seconds(5), Input::Tick, &mut out);
+    assert!(processor.stream().attempt() == 1 && !processor.is_idle());
+    processor.step(seconds(7), Input::Tick, &mut out);
+    assert_eq!(processor.stream().attempt(), 2, "cut, and asked for again");
+}

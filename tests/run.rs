@@ -1,0 +1,268 @@
+//! `ttsr run` against a server on this machine.
+#![cfg(feature = "cli")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::thread::{self, JoinHandle};
+
+const KEY: &str = "sk-canary-0123456789abcdef";
+
+/// Answers one connection after the other; gives the requests. After its answer a connection stays open
+/// until the other side closes it.
+fn serve(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}/v1", listener.local_addr().unwrap());
+    let serving = thread::spawn(move || {
+        let answer = |answer: &String| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let request = heard(&mut stream);
+            stream.write_all(answer.as_bytes()).unwrap();
+            stream.flush().unwrap();
+            // It may be closed before all of it was read.
+            stream.read_to_end(&mut Vec::new()).ok();
+            request
+        };
+        answers.iter().map(answer).collect()
+    });
+    (base, serving)
+}
+
+fn heard(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                line.to_ascii_lowercase()
+                    .strip_prefix("content-length: ")?
+                    .parse()
+                    .ok()
+            });
+            if body.len() >= length.unwrap_or(0) {
+                return text;
+            }
+        }
+        let mut more = [0; 4096];
+        let count = stream.read(&mut more).unwrap();
+        assert!(count > 0, "the request is whole");
+        bytes.extend_from_slice(&more[..count]);
+    }
+}
+
+fn sse(body: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn chunk(delta: &str, reason: &str) -> String {
+    format!(
+        "data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{reason}}}]}}\n\n"
+    )
+}
+
+fn ttsr(base: &str, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttsr"));
+    command
+        .args([
+            "run",
+            "--provider",
+            "openai-chat",
+            "--model",
+            "m",
+            "--base-url",
+            base,
+            "--key-env",
+            "TEST_KEY",
+        ])
+        .args(more)
+        .env("TEST_KEY", KEY)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli"))
+        .stdin(Stdio::null());
+    let output = command.output().unwrap();
+    for bytes in [&output.stdout, &output.stderr] {
+        assert!(
+            !String::from_utf8_lossy(bytes).contains(KEY),
+            "the key was printed"
+        );
+    }
+    output
+}
+
+fn events(output: &Output) -> Vec<serde_json::Value> {
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("each line is JSON"));
+    lines.collect()
+}
+
+fn of_kind<'a>(events: &'a [serde_json::Value], kind: &str) -> Vec<&'a serde_json::Value> {
+    events
+        .iter()
+        .filter(|event| event["event"] == kind)
+        .collect()
+}
+
+#[test]
+fn a_turn_with_a_tool_and_a_verdict() {
+    let call = |id: &str, input: &str| {
+        let input = serde_json::to_string(input).unwrap();
+        format!(
+            r#"{{"tool_calls":[{{"index":0,"id":"{id}","type":"function","function":{{"name":"bash","arguments":{input}}}}}]}}"#
+        )
+    };
+    let bad =
+        sse(&(chunk(&call("c1", r#"{"command":"git push --force"}"#), "null") + &" ".repeat(9)));
+    let good = sse(&(chunk(
+        &call("c2", r#"{"command":"echo $((2+3))"}"#),
+        "\"tool_calls\"",
+    ) + "data: [DONE]\n\n"));
+    let end = sse(&(chunk(r#"{"content":"It is 5."}"#, "\"stop\"") + "data: [DONE]\n\n"));
+    let (base, serving) = serve(vec![bad, good, end]);
+    let output = ttsr(
+        &base,
+        &[
+            "--pack",
+            "scripts/run.toml",
+            "--tools",
+            "files",
+            "--format",
+            "json",
+            "Add.",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let events = events(&output);
+    assert_eq!(of_kind(&events, "verdict")[0]["rule"], "run/no-force-push");
+    assert_eq!(of_kind(&events, "tool-result")[0]["output"], "5\n");
+    let answer = of_kind(&events, "answer")[0];
+    assert_eq!(
+        (&answer["complete"], &answer["text"]),
+        (&true.into(), &"It is 5.".into())
+    );
+    let requests = serving.join().unwrap();
+    assert_eq!(requests.len(), 3);
+    for request in &requests {
+        assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"));
+        assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")));
+    }
+    assert!(
+        requests[1].contains("Push without --force."),
+        "{}",
+        requests[1]
+    );
+    assert!(
+        requests[2].contains(r#""tool_call_id":"c2""#),
+        "{}",
+        requests[2]
+    );
+}
+
+#[test]
+fn the_next_model_is_asked_and_said_to_be() {
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n"
+        .to_owned();
+    let good = sse(&(chunk(r#"{"content":"Hello."}"#, "\"stop\"") + "data: [DONE]\n\n"));
+    let (base, serving) = serve(vec![busy, good]);
+    let output = ttsr(
+        &base,
+        &[
+            "--model",
+            "other",
+            "--pack",
+            "scripts/run.toml",
+            "--format",
+            "json",
+            "Hi.",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let fallback = of_kind(&events(&output), "falling-back")[0].clone();
+    assert_eq!(
+        (&fallback["from"], &fallback["to"]),
+        (&"m".into(), &"other".into())
+    );
+    assert!(serving.join().unwrap()[1].contains(r#""model":"other""#));
+}
+
+#[test]
+fn a_provider_that_refuses_ends_with_2_and_its_words() {
+    let body =
+        format!(r#"{{"error":{{"message":"no such key: {KEY}","code":"invalid_api_key"}}}}"#);
+    let refused = format!(
+        "HTTP/1.1 401 Unauthorized\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let (base, serving) = serve(vec![refused]);
+    let output = ttsr(&base, &["--pack", "scripts/run.toml", "Hi."]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("invalid_api_key: 401 Unauthorized: no such key: [key]"),
+        "{said}"
+    );
+    assert_eq!(serving.join().unwrap().len(), 1);
+}
+
+/// A turn that is at work: the server has begun a reply and waits until the connection is closed.
+#[cfg(unix)]
+fn signalled(signal: &str) -> Output {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}/v1", listener.local_addr().unwrap());
+    let child = Command::new(env!("CARGO_BIN_EXE_ttsr"))
+        .args(["run", "--provider", "openai-chat", "--model", "m"])
+        .args(["--base-url", &base, "--format", "json", "Go."])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    heard(&mut stream);
+    let begun = chunk(r#"{"content":"It is"}"#, "null");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    stream
+        .write_all(format!("{head}{begun}").as_bytes())
+        .unwrap();
+    let sent = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).ok();
+    assert!(rest.is_empty(), "nothing is sent after the signal");
+    child.wait_with_output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn g110_an_interrupt_ends_the_turn_once_and_closes_the_connection() {
+    let output = signalled("-INT");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("there is no answer: interrupted"),
+        "{output:?}"
+    );
+    let answers = events(&output);
+    let answers = of_kind(&answers, "answer");
+    assert!(
+        answers.iter().all(|answer| answer["complete"] == false),
+        "{answers:?}"
+    );
+    assert!(answers.len() <= 1, "{answers:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn g110_a_termination_ends_the_process_and_closes_the_connection() {
+    use std::os::unix::process::ExitStatusExt;
+    let output = signalled("-TERM");
+    assert_eq!(output.status.signal(), Some(15), "{output:?}");
+    // What was printed is whole lines.
+    assert!(of_kind(&events(&output), "answer").is_empty());
+}

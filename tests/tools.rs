@@ -1,0 +1,503 @@
+//! The tools of a folder: what they do, what they refuse, and what they leave behind.
+#![cfg(all(unix, feature = "tools"))]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ttsr::harness::tools::{Bounds, Folder};
+use ttsr::harness::{
+    After, Cancel, Content, End, Hooks, Message, Processor, Request, Script, Scripted, Settings,
+    Step, Tools, Turn,
+};
+use ttsr::{Channel, Pack};
+
+/// A folder of its own for each test, with something outside of it.
+struct Scratch {
+    outside: PathBuf,
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let outside = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tools-{name}"));
+        if outside.exists() {
+            fs::remove_dir_all(&outside).unwrap();
+        }
+        let path = outside.join("folder");
+        fs::create_dir_all(&path).unwrap();
+        fs::write(outside.join("secret"), "outside").unwrap();
+        Scratch { outside, path }
+    }
+
+    fn open(&self) -> Folder {
+        Folder::open(&self.path).unwrap()
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path.join(name)).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.outside).ok();
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn call(folder: &Folder, tool: &str, input: Value) -> After {
+    runtime().block_on(folder.run(tool, &input.to_string()))
+}
+
+/// What went wrong.
+fn refused(folder: &Folder, tool: &str, input: Value) -> String {
+    let after = call(folder, tool, input.clone());
+    assert!(after.is_error, "{tool} {input}: {}", after.output);
+    after.output
+}
+
+fn done(folder: &Folder, tool: &str, input: Value) -> String {
+    let after = call(folder, tool, input.clone());
+    assert!(!after.is_error, "{tool} {input}: {}", after.output);
+    after.output
+}
+
+#[test]
+fn a_file_is_written_read_and_edited() {
+    let scratch = Scratch::new("files");
+    let folder = scratch.open();
+    done(
+        &folder,
+        "write",
+        json!({"path": "a/b/c.txt", "content": "one\ntwo\nthree\n"}),
+    );
+    assert_eq!(
+        done(&folder, "read", json!({"path": "a/b/c.txt"})),
+        "one\ntwo\nthree\n"
+    );
+    let second = json!({"path": "./a/../a/b/c.txt", "offset": 2, "limit": 1});
+    assert_eq!(
+        done(&folder, "read", second),
+        "two\n[more follows: read on with offset 3]"
+    );
+    done(
+        &folder,
+        "edit",
+        json!({"path": "a/b/c.txt", "old_string": "two", "new_string": "2"}),
+    );
+    assert_eq!(scratch.text("a/b/c.txt"), "one\n2\nthree\n");
+    let absolute = scratch.path.canonicalize().unwrap().join("a/b/c.txt");
+    assert_eq!(
+        done(&folder, "read", json!({"path": absolute})),
+        "one\n2\nthree\n"
+    );
+}
+
+#[test]
+fn an_edit_must_know_what_it_replaces() {
+    let scratch = Scratch::new("edit");
+    let folder = scratch.open();
+    done(&folder, "write", json!({"path": "f", "content": "a b a"}));
+    let edit = |old: &str, new: &str| json!({"path": "f", "old_string": old, "new_string": new});
+    assert!(refused(&folder, "edit", edit("a", "x")).contains("2 times"));
+    assert!(refused(&folder, "edit", edit("z", "x")).contains("is not in"));
+    assert!(refused(&folder, "edit", edit("", "x")).contains("empty"));
+    assert!(refused(&folder, "edit", edit("a", "a")).contains("the same"));
+    let mut all = edit("a", "x");
+    all["replace_all"] = json!(true);
+    assert_eq!(done(&folder, "edit", all), "Edited f in 2 places.");
+    assert_eq!(scratch.text("f"), "x b x");
+}
+
+#[test]
+fn paths_that_leave_the_folder_are_refused() {
+    let scratch = Scratch::new("paths");
+    let folder = scratch.open();
+    let secret = scratch.outside.join("secret");
+    for path in [
+        "../secret",
+        "a/../../secret",
+        "/etc/passwd",
+        secret.to_str().unwrap(),
+        "..",
+        "/",
+        ".",
+        "",
+        "a\0b",
+    ] {
+        for (tool, input) in [
+            ("read", json!({"path": path})),
+            ("write", json!({"path": path, "content": "x"})),
+            (
+                "edit",
+                json!({"path": path, "old_string": "outside", "new_string": "x"}),
+            ),
+        ] {
+            refused(&folder, tool, input);
+        }
+    }
+    assert_eq!(fs::read_to_string(secret).unwrap(), "outside");
+}
+
+#[test]
+fn symbolic_links_are_not_followed_wherever_they_stand() {
+    let scratch = Scratch::new("links");
+    let folder = scratch.open();
+    fs::create_dir(scratch.path.join("real")).unwrap();
+    fs::write(scratch.path.join("real/file"), "inside").unwrap();
+    symlink(scratch.outside.join("secret"), scratch.path.join("file")).unwrap();
+    symlink("..", scratch.path.join("up")).unwrap();
+    symlink("/", scratch.path.join("root")).unwrap();
+    symlink("real", scratch.path.join("within")).unwrap();
+    symlink("nowhere", scratch.path.join("dangling")).unwrap();
+    symlink("loop", scratch.path.join("loop")).unwrap();
+    for path in [
+        "file",
+        "up/secret",
+        "root/etc/passwd",
+        "within/file",
+        "dangling",
+        "loop",
+        "loop/x",
+    ] {
+        for (tool, input) in [
+            ("read", json!({"path": path})),
+            ("write", json!({"path": path, "content": "x"})),
+            (
+                "edit",
+                json!({"path": path, "old_string": "outside", "new_string": "x"}),
+            ),
+        ] {
+            let problem = refused(&folder, tool, input);
+            assert!(
+                problem.contains("symbolic link"),
+                "{tool} {path}: {problem}"
+            );
+        }
+    }
+    assert_eq!(
+        fs::read_to_string(scratch.outside.join("secret")).unwrap(),
+        "outside"
+    );
+    assert_eq!(scratch.text("real/file"), "inside");
+    assert!(!scratch.path.join("nowhere").exists());
+}
+
+/// Opening must not wait, and nothing but files is read.
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let scratch = Scratch::new("kinds");
+    let folder = scratch.open();
+    done(
+        &folder,
+        "bash",
+        json!({"command": "mkfifo pipe && mkdir folder && printf 'a\\0b' > zero && printf '\\xff' > odd"}),
+    );
+    for path in [
+        "pipe",
+        "folder",
+        "zero",
+        "odd",
+        "missing",
+        "missing/too",
+        "zero/x",
+    ] {
+        refused(&folder, "read", json!({"path": path}));
+    }
+    for path in ["pipe", "folder", "zero/x"] {
+        refused(&folder, "write", json!({"path": path, "content": "x"}));
+    }
+}
+
+#[test]
+fn sizes_are_bounded_and_said_to_be() {
+    let scratch = Scratch::new("sizes");
+    let bounds = Bounds {
+        output: 100,
+        file: 1_000,
+        ..Bounds::default()
+    };
+    let folder = scratch.open().bounds(bounds);
+    assert!(
+        refused(
+            &folder,
+            "write",
+            json!({"path": "f", "content": "x".repeat(1_001)})
+        )
+        .contains("limit is 1000")
+    );
+    assert!(!scratch.path.join("f").exists());
+    fs::write(scratch.path.join("big"), "x".repeat(2_000)).unwrap();
+    assert!(refused(&folder, "read", json!({"path": "big"})).contains("limit is 1000"));
+    let lines: String = (0..50).map(|line| format!("line {line}\n")).collect();
+    done(&folder, "write", json!({"path": "lines", "content": lines}));
+    let first = done(&folder, "read", json!({"path": "lines"}));
+    assert!(
+        first.ends_with("[more follows: read on with offset 14]"),
+        "{first}"
+    );
+    fs::write(scratch.path.join("long"), "é".repeat(400)).unwrap();
+    assert!(done(&folder, "read", json!({"path": "long"})).contains("longer than what fits"));
+    let grow = json!({"path": "lines", "old_string": "line", "new_string": "x".repeat(500), "replace_all": true});
+    assert!(refused(&folder, "edit", grow).contains("limit is 1000"));
+    let said = done(&folder, "bash", json!({"command": "seq 1 100000"}));
+    assert!(
+        said.starts_with("1\n2\n") && said.ends_with("100000\n") && said.contains("bytes left out"),
+        "{said}"
+    );
+    assert!(said.len() < 200);
+}
+
+#[test]
+fn a_file_keeps_its_mode_and_leaves_nothing_else_behind() {
+    let scratch = Scratch::new("mode");
+    let folder = scratch.open();
+    fs::write(scratch.path.join("run.sh"), "echo a\n").unwrap();
+    fs::set_permissions(
+        scratch.path.join("run.sh"),
+        fs::Permissions::from_mode(0o750),
+    )
+    .unwrap();
+    done(
+        &folder,
+        "edit",
+        json!({"path": "run.sh", "old_string": "a", "new_string": "b"}),
+    );
+    let mode = fs::metadata(scratch.path.join("run.sh"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o750);
+    let names: Vec<_> = fs::read_dir(&scratch.path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["run.sh"]);
+}
+
+#[test]
+fn wrong_inputs_and_unknown_tools_are_results() {
+    let scratch = Scratch::new("inputs");
+    let folder = scratch.open();
+    let raw = |tool: &str, input: &str| runtime().block_on(folder.run(tool, input));
+    for (tool, input) in [
+        ("read", ""),
+        ("read", "{"),
+        ("read", "[]"),
+        ("read", r#"{"path": 7}"#),
+        ("read", r#"{"path": "a", "pth": "b"}"#),
+        ("write", r#"{"path": "a"}"#),
+        ("bash", r#"{"command": null}"#),
+        ("fly", "{}"),
+    ] {
+        let after = raw(tool, input);
+        assert!(after.is_error, "{tool} {input}");
+    }
+}
+
+#[test]
+fn a_command_tells_what_it_wrote_and_how_it_ended() {
+    let scratch = Scratch::new("bash");
+    let folder = scratch.open();
+    let both = json!({"command": "echo one; echo two >&2; echo three; pwd; cat; echo $HOME"});
+    let here = scratch.path.canonicalize().unwrap();
+    let here = here.display();
+    assert_eq!(
+        done(&folder, "bash", both),
+        format!("one\ntwo\nthree\n{here}\n{here}\n")
+    );
+    assert_eq!(
+        refused(&folder, "bash", json!({"command": "printf half; exit 3"})),
+        "half\n[exit code 3]"
+    );
+    assert_eq!(
+        refused(&folder, "bash", json!({"command": "kill -TERM $$"})),
+        "[ended by signal 15]"
+    );
+    assert_eq!(done(&folder, "bash", json!({"command": "true"})), "");
+}
+
+/// The environment of a harness holds keys.
+#[test]
+fn a_command_sees_little_of_the_environment() {
+    let scratch = Scratch::new("environment");
+    let said = done(&scratch.open(), "bash", json!({"command": "env"}));
+    for line in said.lines() {
+        let (name, _) = line.split_once('=').unwrap();
+        let known = [
+            "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "HOME", "TERM", "PWD",
+            "SHLVL", "_", "OLDPWD",
+        ];
+        assert!(known.contains(&name), "{name}");
+    }
+}
+
+/// Whether a process of that number is there. One that nobody has reaped does not count.
+fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+/// Waits, within reason, until the processes whose numbers are in that file are gone.
+fn ends(pids: &str) -> bool {
+    let pids: Vec<&str> = pids.split_whitespace().collect();
+    assert!(!pids.is_empty());
+    for _ in 0..500 {
+        if pids.iter().all(|pid| !is_alive(pid)) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_takes_too_long_is_killed_with_all_it_started() {
+    let scratch = Scratch::new("timeout");
+    let bounds = Bounds {
+        command: Duration::from_millis(400),
+        ..Bounds::default()
+    };
+    let folder = scratch.open().bounds(bounds);
+    let command = "trap '' TERM INT HUP; sleep 100 & (trap '' TERM; sleep 100) & echo $$ $! > pids; echo begun; wait";
+    let said = refused(&folder, "bash", json!({"command": command, "timeout": 50}));
+    assert!(
+        said.starts_with("begun\n[the command did not end within 400ms"),
+        "{said}"
+    );
+    assert!(ends(&scratch.text("pids")), "something outlived its time");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_command_leaves_running_is_ended_with_it() {
+    let scratch = Scratch::new("background");
+    let said = done(
+        &scratch.open(),
+        "bash",
+        json!({"command": "sleep 100 & echo $! > pids; echo over"}),
+    );
+    assert_eq!(said, "over\n");
+    assert!(
+        ends(&scratch.text("pids")),
+        "something outlived the command"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn dropping_a_call_ends_its_command() {
+    let scratch = Scratch::new("drop");
+    let folder = scratch.open();
+    runtime().block_on(async {
+        let input = json!({"command": "sleep 100 & echo $$ $! > pids; wait"}).to_string();
+        let mut running = Box::pin(folder.run("bash", &input));
+        let written = async {
+            while !fs::read_to_string(scratch.path.join("pids"))
+                .is_ok_and(|text| text.ends_with('\n'))
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            _ = &mut running => panic!("it sleeps"),
+            () = written => {}
+        }
+        drop(running);
+    });
+    assert!(ends(&scratch.text("pids")), "the command outlived the call");
+}
+
+/// The whole of it: a model that reads, edits and tests under rules, one of which keeps a call from running.
+#[test]
+fn a_turn_runs_from_the_prompt_to_the_answer() {
+    let scratch = Scratch::new("turn");
+    fs::write(scratch.path.join("sum.sh"), "echo $(( $1 - $2 ))\n").unwrap();
+    let script = |tool: &str, call: &str, input: Value| {
+        Script::default()
+            .tool(tool, call, input.to_string())
+            .finish("tool_use")
+            .cut(7)
+    };
+    let mut provider = Scripted::new([
+        script("read", "c1", json!({"path": "sum.sh"})),
+        script("bash", "c2", json!({"command": "git push --force"})),
+        script(
+            "edit",
+            "c3",
+            json!({"path": "sum.sh", "old_string": "-", "new_string": "+"}),
+        ),
+        script("bash", "c4", json!({"command": "bash sum.sh 2 3"})),
+        Script::default().text("It adds now.").finish("end_turn"),
+    ]);
+    let pack = Pack::from_toml(
+        r#"
+        schema = 1
+        [pack]
+        name = "demo"
+        [rule.no-force]
+        description = "Never push by force"
+        severity = "error"
+        on = ["tool-input"]
+        tools = ["bash"]
+        args = ["command"]
+        match.any = [{ literal = "push --force" }]
+        examples.match = ["git push --force"]
+        "#,
+    );
+    let mut processor = Processor::new(
+        pack.unwrap().session(),
+        Hooks::default(),
+        Settings::default(),
+    );
+    let mut tools: Box<dyn Tools> = Box::new(scratch.open());
+    let mut cuts = 0;
+    let turn = Turn::new(
+        &mut processor,
+        &mut provider,
+        &mut *tools,
+        Cancel::default(),
+    );
+    let request = Request::new("a-model", vec![Message::user("Mend sum.sh.")]);
+    let outcome = runtime().block_on(turn.run(request, "m", &mut |step: &Step| {
+        cuts += usize::from(matches!(step, Step::Aborted(_)));
+    }));
+    assert!(
+        matches!(outcome.end, End::Complete { .. }),
+        "{:?}",
+        outcome.end
+    );
+    assert_eq!(outcome.reply.text(Channel::Text), "It adds now.");
+    assert_eq!(cuts, 1);
+    let results = outcome.added.iter().flat_map(|message| &message.content);
+    let results: Vec<&str> = results
+        .filter_map(|content| match content {
+            Content::ToolResult { output, .. } => Some(output.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        results,
+        ["echo $(( $1 - $2 ))\n", "Edited sum.sh in 1 place.", "5\n"]
+    );
+    let requests = provider.requests();
+    assert_eq!(
+        requests[0]
+            .tools
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect::<Vec<_>>(),
+        ["read", "write", "edit", "bash"]
+    );
+}
