@@ -88,6 +88,14 @@ fn cases_give_what_they_gave() {
     let cases = files(&folder().join("cases"));
     assert!(cases.len() > 30, "the cases are gone");
     for path in cases {
+        let stem = path.file_stem().unwrap_or_default();
+        if stem.to_string_lossy().ends_with("-ast") && !cfg!(feature = "ast") {
+            println!(
+                "note: without the feature `ast` {} is skipped",
+                path.display()
+            );
+            continue;
+        }
         let case = fs::read_to_string(&path).unwrap();
         let found = run(&case);
         if found == case {
@@ -569,6 +577,102 @@ fn gitleaks_is_imported_whole() {
     assert!(ids.contains(&"imported/github-pat"), "{ids:?}");
 }
 
+/// What breaks each of the 22 rules of these shapes that have a condition on text.
+const BREAKS: [(&str, &str); 22] = [
+    ("go-add-cleanup", "runtime.SetFinalizer(a, b)"),
+    ("go-exp-promoted", "import \"golang.org/x/exp/maps\""),
+    ("go-ioutil", "import \"io/ioutil\""),
+    ("go-join-hostport", "fmt.Sprintf(\"%s:%d\", host, port)"),
+    ("go-rand-v2", "import \"math/rand\""),
+    ("rs-box-leak", "Box::leak(a)"),
+    ("rs-future-prelude", "use std::future::Future;"),
+    ("rs-lazylock", "once_cell::sync::Lazy"),
+    ("rs-match-ergonomics", "Some(ref mut a)"),
+    ("rs-parking-lot", "a.write().unwrap()"),
+    (
+        "rs-result-type",
+        "type Result<T> = std::result::Result<T, E>;",
+    ),
+    ("ts-bare-catch", "try {} catch (_) {}"),
+    ("ts-import-type", "let a: import('b').C"),
+    ("ts-no-any", "let a: any"),
+    ("ts-no-deprecated-leftovers", "/** @deprecated */"),
+    ("ts-no-dynamic-import", "await import('b')"),
+    (
+        "ts-no-local-is-record",
+        "function isRecord(a: unknown): a is Record<string, unknown> {",
+    ),
+    ("ts-no-return-type", "type A = ReturnType<typeof b>"),
+    ("ts-no-test-timers", "setTimeout(a, 10)"),
+    ("ts-no-tiny-functions", "function a() { return b; }"),
+    ("ts-promise-with-resolvers", "new Promise((a) => a())"),
+    ("ts-set-map", "new Map()"),
+];
+
+/// What breaks the others: their condition is on the syntax tree of code.
+const BREAKS_SHAPES: [(&str, &str); 5] = [
+    (
+        "go-bench-loop",
+        "func BenchmarkF(b *testing.B) {\n\tfor i := 0; i < b.N; i++ {\n\t\tf()\n\t}\n}\n",
+    ),
+    ("go-new-expr", "func ptr[T any](v T) *T {\n\treturn &v\n}\n"),
+    (
+        "go-range-int",
+        "func f(n int) {\n\tfor i := 0; i < n; i++ {\n\t\tg(i)\n\t}\n}\n",
+    ),
+    (
+        "ts-no-inline-cast-access",
+        "const a = (b as { c: string })[\"c\"];\n",
+    ),
+    (
+        "ts-redundant-clear-guard",
+        "if (this.timer) {\n  clearTimeout(this.timer);\n}\n",
+    ),
+];
+
+/// With the feature `ast` all 27 are carried over; a build without it lists those that need it.
+#[test]
+fn every_shape_of_oh_my_pis_rules_is_imported() {
+    let shapes = files(&folder().join("foreign/oh-my-pi"));
+    assert_eq!(shapes.len(), 27);
+    let out = scratch("oh-my-pi").join("pack.toml");
+    let mut import = ttsr(["import", "--from", "oh-my-pi", "--format", "json", "--out"]);
+    let output = import.arg(&out).args(&shapes).output().unwrap();
+    let left = events(&output, "left-out");
+    let mut breaks = BREAKS.to_vec();
+    if cfg!(feature = "ast") {
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(left.is_empty(), "{left:?}");
+        breaks.extend(BREAKS_SHAPES);
+    } else {
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        assert_eq!(left.len(), BREAKS_SHAPES.len(), "{left:?}");
+        assert!(left.iter().all(|line| line.contains("feature `ast`")));
+    }
+    let pack = ttsr::Pack::load(&out).unwrap();
+    assert_eq!(pack.rules().len(), breaks.len());
+    for (name, broken) in breaks {
+        let file = match name.split_once('-') {
+            Some(("go", _)) => "a.go",
+            Some(("rs", _)) => "a.rs",
+            _ if name.contains("test") => "a.test.ts",
+            _ => "a.ts",
+        };
+        let hits = |file: &str| {
+            let input = serde_json::json!({ "path": file, "content": broken }).to_string();
+            let mut stream = pack.stream();
+            stream.open(ttsr::PartId(0), ttsr::Channel::ToolInput);
+            let mut hits = stream.tool(ttsr::PartId(0), "write", "call").to_vec();
+            hits.extend_from_slice(&stream.push(ttsr::PartId(0), input.as_bytes()));
+            hits.extend_from_slice(&stream.finish());
+            let id = pack.find(&format!("imported/{name}")).expect(name);
+            hits.iter().any(|hit| hit.rule == id)
+        };
+        assert!(hits(file), "{name} in {file}");
+        assert!(!hits("notes.txt"), "{name} in another file");
+    }
+}
+
 #[test]
 fn a_new_pack_passes_check_and_test_and_is_not_written_over() {
     let folder = scratch("new");
@@ -655,4 +759,213 @@ fn a_tree_is_scanned_without_what_is_ignored() {
     assert_eq!(summary["counters"]["unread"]["binary"], 5);
     assert!(text(&output.stderr).contains("1 binary file not scanned"));
     assert_eq!(events(&scan(&["--no-ignore"]), "hit").len(), 151);
+}
+
+/// A document whose commands are run in a folder of their own: `toml` and `json` blocks with a name are files,
+/// each line of a `console` block that begins with `$` is a command, and what follows is what it writes, to
+/// either output. Gives the document as it should be.
+#[cfg(unix)]
+fn follow(document: &str, folder: &Path) -> String {
+    let programs = Path::new(env!("CARGO_BIN_EXE_ttsr")).parent().unwrap();
+    let path = format!(
+        "{}:{}",
+        programs.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let shell = |line: &str| {
+        let output = Command::new("sh")
+            .args(["-c", &format!("{{ {line}\n}} 2>&1")])
+            .current_dir(folder)
+            .env("PATH", &path)
+            .env("LC_ALL", "C")
+            .env_remove("CLICOLOR_FORCE")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        stdout(&output).to_owned()
+    };
+    let mut out = String::new();
+    let mut lines = document.split_inclusive('\n');
+    while let Some(line) = lines.next() {
+        out.push_str(line);
+        let Some(info) = line
+            .trim_end()
+            .strip_prefix("```")
+            .filter(|it| !it.is_empty())
+        else {
+            continue;
+        };
+        let block: String = lines
+            .by_ref()
+            .take_while(|line| line.trim_end() != "```")
+            .collect();
+        match info.split_once(' ') {
+            Some((_, file)) => {
+                let file = folder.join(file);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, &block).unwrap();
+            }
+            None if info == "console" => {
+                for command in block.lines().filter(|line| line.starts_with("$ ")) {
+                    writeln!(out, "{command}").unwrap();
+                    let told = shell(&command[2..]);
+                    out.push_str(&told);
+                    if !told.is_empty() && !told.ends_with('\n') {
+                        out.push('\n');
+                    }
+                }
+                out.push_str("```\n");
+                continue;
+            }
+            None => {}
+        }
+        out.push_str(&block);
+        out.push_str("```\n");
+    }
+    out
+}
+
+#[cfg(unix)]
+#[test]
+fn every_command_of_the_guide_and_the_readme_writes_what_is_shown() {
+    for (name, least) in [("docs/authoring.md", 20), ("README.md", 3)] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let document = fs::read_to_string(&path).unwrap();
+        let commands = document.lines().filter(|line| line.starts_with("$ ttsr"));
+        assert!(commands.count() >= least, "{name} has lost its commands");
+        let found = follow(&document, &scratch(&name.replace('/', "-")));
+        if found == document {
+            continue;
+        }
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, found).unwrap();
+            continue;
+        }
+        let line = found
+            .lines()
+            .zip(document.lines())
+            .position(|(a, b)| a != b);
+        let line = line.unwrap_or_else(|| found.lines().count().min(document.lines().count()));
+        let after = |text: &str| {
+            text.lines()
+                .skip(line)
+                .take(5)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        panic!(
+            "{name}:{}: shown\n{}\nfound\n{}",
+            line + 1,
+            after(&document),
+            after(&found)
+        );
+    }
+}
+
+#[test]
+fn what_is_measured_is_written_into_cases_and_nothing_else_changes() {
+    let path = scratch("update").join("cases.toml");
+    fs::copy(folder().join("packs/cases.toml"), &path).unwrap();
+    let before = fs::read_to_string(&path).unwrap();
+    let test = |more: &[&str]| {
+        let args = ["test"].into_iter().chain(more.iter().copied());
+        ttsr(args).arg(&path).output().unwrap()
+    };
+    let failed = test(&[]);
+    assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
+    let updated = test(&["--update"]);
+    assert!(
+        text(&updated.stderr).contains("updated: "),
+        "{}",
+        text(&updated.stderr)
+    );
+    let after = fs::read_to_string(&path).unwrap();
+    assert_ne!(after, before);
+    let rest = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with("by-byte") && !line.starts_with("expect"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(rest(&after), rest(&before), "only what is measured changes");
+    let again = test(&["--update"]);
+    assert!(
+        text(&again.stderr).contains("0 values updated"),
+        "{}",
+        text(&again.stderr)
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), after);
+    let found = test(&["--format", "json"]);
+    assert!(
+        !stdout(&found).contains("\"result\":\"late\""),
+        "{}",
+        stdout(&found)
+    );
+}
+
+/// The most memory that a process had, in bytes, as the system counts it.
+#[cfg(target_os = "linux")]
+fn peak(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kilobytes << 10
+}
+
+/// Feeds `block` to the command `few` times, and then `many` times; the memory that the latter took.
+#[cfg(target_os = "linux")]
+fn growth(args: &[&str], block: &[u8], (few, many): (usize, usize)) -> u64 {
+    let mut command = ttsr(args.iter().copied());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut feed = |times: usize| (0..times).for_each(|_| stdin.write_all(block).unwrap());
+    feed(few);
+    let before = peak(child.id());
+    feed(many);
+    // A pipe holds less than a block: nearly all of it was read by now.
+    let after = peak(child.id());
+    drop(stdin);
+    child.wait().unwrap();
+    after - before
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn inputs_of_any_size_are_read_in_pieces() {
+    const MIB: u64 = 1 << 20;
+    let text = "Some text of a file, line by line, and nothing in it is wrong.\n".repeat(1 << 14);
+    let delta = r#"{"t":1,"ch":"text","part":"0","tool":null,"d":"Some more text of a reply. "}"#;
+    let recording = format!("{delta}\n").repeat(1 << 13);
+    for (args, block) in [
+        (&["scan", "--pack", "packs/demo.toml", "-"][..], &text),
+        (&["replay", "--pack", "packs/demo.toml", "-"], &recording),
+        (
+            &[
+                "diff",
+                "packs/demo.toml",
+                "packs/busy.toml",
+                "--corpus",
+                "-",
+            ],
+            &recording,
+        ),
+    ] {
+        let times = (4, 24);
+        let read = (block.len() * times.1) as u64;
+        let grew = growth(args, block.as_bytes(), times);
+        println!(
+            "{}: {} MiB more read, {} KiB more kept",
+            args[0],
+            read / MIB,
+            grew >> 10
+        );
+        assert!(grew < read / 4, "{}: {grew} bytes more for {read}", args[0]);
+    }
 }

@@ -1,23 +1,25 @@
 //! `ttsr check`: every problem of rule files.
 
-use std::io::Write as _;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use ttsr::{Diagnostic, Level, Limits, Pack};
+use serde::Serialize;
+use ttsr::{Diagnostic, Level, Limits, Pack, Pattern, Rule};
 
 use crate::args::ReportArg;
 use crate::explain::Cost;
 use crate::fix::fix;
 use crate::input::Problems;
-use crate::output::{DiagnosticRecord, Escaped, tell};
+use crate::output::{DiagnosticRecord, Escaped, Record, tell};
 use crate::report::{Finding, Place, Report, Wrong};
 use crate::tally::Count;
 use crate::{Outcome, Stop};
 
 /// Check rule files: every problem of all of them, in one run
 ///
-/// The files are checked as one pack, so that an id used in two of them is found.
+/// The files are checked as one pack, so that an id used in two of them is found. Of rules that keep more of a
+/// reply than an excerpt it says how much that is at most.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Rule files, and folders of them
@@ -59,9 +61,14 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         report.add(&DiagnosticRecord::new(diagnostic), || finding(diagnostic))?;
     }
     let is_human = report.is_human();
-    report.end()?;
-    if options.costs && is_human {
-        costs(&paths)?;
+    if let Some(pack) = loaded(&paths) {
+        report.note_each(pack.rules().iter().filter_map(|rule| Kept::of(rule, &pack)))?;
+        report.end()?;
+        if options.costs && is_human {
+            costs(&pack)?;
+        }
+    } else {
+        report.end()?;
     }
     let errors = count(&diagnostics, Level::Error);
     tell(&format_args!(
@@ -108,14 +115,44 @@ fn finding(diagnostic: &Diagnostic) -> Finding {
     }
 }
 
-/// What each rule costs by itself. Rules that do not load have no cost: why is told above.
-fn costs(paths: &[PathBuf]) -> Result<(), Stop> {
+/// The rules, if all of them load: of others nothing can be said that is not told above.
+fn loaded(paths: &[PathBuf]) -> Option<Pack> {
     let files = paths
         .iter()
         .fold(Pack::builder(), |builder, path| builder.file(path));
-    let Ok(pack) = files.build() else {
-        return Ok(());
-    };
+    files.build().ok()
+}
+
+/// How much text of a part a rule keeps, where that is more than the excerpt that any rule keeps.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "kept")]
+struct Kept<'a> {
+    rule: &'a str,
+    retained_bytes: u64,
+}
+
+impl<'a> Kept<'a> {
+    fn of(rule: &'a Rule, pack: &Pack) -> Option<Kept<'a>> {
+        let mut plain = Rule::new("a/plain", vec![Pattern::literal("x")]);
+        plain.on.clone_from(&rule.on);
+        let of = |rule: &Rule| rule.retained_bytes(pack.limits());
+        (of(rule) > of(&plain)).then(|| Kept {
+            rule: &rule.id,
+            retained_bytes: of(rule),
+        })
+    }
+}
+
+impl Record for Kept<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let rule = Escaped(self.rule);
+        let bytes = self.retained_bytes;
+        writeln!(out, "keeps: {rule}: at most {bytes} bytes of a part")
+    }
+}
+
+/// What each rule costs by itself.
+fn costs(pack: &Pack) -> Result<(), Stop> {
     let mut out = anstream::stdout().lock();
     for rule in pack.rules() {
         let cost = Cost::of(rule)?.shown();

@@ -3,7 +3,9 @@
 //! The provider is scripted (`demo/*.ndjson`, recordings in our own format), everything else is what a
 //! harness would use: a pack, a session, the processor, the driver.
 
+use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -53,8 +55,9 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let pace = if is_watched { PACE } else { Duration::ZERO };
     let scripts = ATTEMPTS.map(|recording| Script::from(events(recording)).every(pace));
     let mut provider = Scripted::new(scripts);
-    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
-    let mut screen = Screen::new(pack);
+    let arrived = Arrived::default();
+    let mut processor = Processor::new(pack.session(), arrived.hooks(), Settings::default());
+    let mut screen = Screen::new(pack, arrived);
     screen.begin()?;
     let mut trouble = None;
     let request = Request::new("demo-model", vec![Message::user(PROMPT)]);
@@ -93,9 +96,40 @@ fn events(recording: &str) -> Vec<Event> {
     events
 }
 
+/// What the provider delivered of each part of the attempt. The loop's steps have only what left.
+#[derive(Clone, Default)]
+struct Arrived(Arc<Mutex<HashMap<PartId, Vec<u8>>>>);
+
+impl Arrived {
+    fn hooks(&self) -> Hooks {
+        let Arrived(parts) = self.clone();
+        let mut hooks = Hooks::default();
+        hooks.on_delta("arrived", move |at, delta| {
+            let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+            let part = parts.entry(at.part).or_default();
+            part.extend_from_slice(delta.bytes());
+        });
+        hooks
+    }
+
+    fn clear(&self) {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.clear();
+    }
+
+    /// That many bytes of a part behind the first ones.
+    fn text(&self, part: PartId, behind: usize, bytes: u64) -> String {
+        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = parts.get(&part).map_or(&[][..], Vec::as_slice);
+        let end = (behind + bytes as usize).min(all.len());
+        String::from_utf8_lossy(&all[behind.min(end)..end]).into_owned()
+    }
+}
+
 /// Shows the loop's steps to a person.
 struct Screen {
     pack: Pack,
+    arrived: Arrived,
     out: Box<dyn Write>,
     /// The parts of this attempt, with what is forwarded of each.
     parts: Vec<Shown>,
@@ -109,13 +143,16 @@ struct Shown {
     label: String,
     style: Style,
     forwarded: usize,
+    /// Bytes that came and wait for a rule.
+    held: u64,
 }
 
 impl Screen {
-    fn new(pack: Pack) -> Screen {
+    fn new(pack: Pack, arrived: Arrived) -> Screen {
         let out = Box::new(anstream::stdout().lock());
         Screen {
             pack,
+            arrived,
             out,
             parts: Vec::new(),
             current: None,
@@ -146,6 +183,12 @@ impl Screen {
                 ..
             } => self.open(*part, *channel, tool.as_deref()),
             Step::Forward { part, bytes } => self.forward(*part, bytes),
+            Step::Hold { part, bytes } => {
+                if let Some(shown) = self.parts.get_mut(part.0 as usize) {
+                    shown.held = *bytes;
+                }
+                Ok(())
+            }
             Step::Inject { decision, message } => self.remark(
                 STEER,
                 "waits for the next request",
@@ -166,6 +209,7 @@ impl Screen {
     fn send(&mut self, attempt: u32, messages: &[Message]) -> io::Result<()> {
         self.attempt = attempt;
         self.parts.clear();
+        self.arrived.clear();
         for message in messages {
             writeln!(
                 self.out,
@@ -188,6 +232,7 @@ impl Screen {
             label,
             style,
             forwarded: 0,
+            held: 0,
         });
         Ok(())
     }
@@ -202,6 +247,7 @@ impl Screen {
             self.current = Some(part);
         }
         shown.forwarded += bytes.len();
+        shown.held = 0;
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end_matches('\n');
         write!(
@@ -252,22 +298,34 @@ impl Screen {
     }
 
     fn aborted(&mut self, aborted: &Aborted) -> io::Result<()> {
+        let id = aborted.part.unwrap_or(PartId(0));
+        let part = self.parts.get(id.0 as usize);
+        let (label, forwarded, held) = part.map_or((String::new(), 0, 0), |shown| {
+            (shown.label.clone(), shown.forwarded, shown.held)
+        });
+        if self.current == Some(id) {
+            let waits = self.arrived.text(id, forwarded, held);
+            write!(self.out, "{FAINT}{}{FAINT:#}", Escaped(&waits))?;
+        }
         self.new_line()?;
         let by = match &aborted.source {
             Source::Rule { id, .. } => id.clone(),
             other => format!("{other:?}"),
         };
-        let part = aborted
-            .part
-            .and_then(|part| self.parts.get(part.0 as usize));
-        let (label, forwarded) =
-            part.map_or(("", 0), |shown| (shown.label.as_str(), shown.forwarded));
+        let waited = match held {
+            0 => String::new(),
+            held => format!("the last {held} bytes waited, "),
+        };
         writeln!(
             self.out,
-            "{CUT}✂ cut{CUT:#}       {CUT}{by}{CUT:#} after byte {forwarded} of `{}`: the next delta never left",
+            "{CUT}✂ cut{CUT:#}       {CUT}{by}{CUT:#} after byte {} of `{}`: {waited}the next delta never left",
+            forwarded as u64 + held,
             label.trim_start_matches("→ ")
         )?;
-        let said: usize = self.parts.iter().map(|shown| shown.forwarded).sum();
+        let said = self.parts.iter();
+        let said: usize = said
+            .map(|shown| shown.forwarded + shown.held as usize)
+            .sum();
         let would_be = total(ATTEMPTS[(self.attempt as usize - 1).min(ATTEMPTS.len() - 1)]);
         self.saved += would_be.saturating_sub(said);
         writeln!(

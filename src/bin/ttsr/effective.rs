@@ -158,6 +158,7 @@ fn condition(condition: &Condition) -> Value {
         json!({
             "group": capture.group.as_deref().map(group),
             "entropy": capture.entropy.map(thousandths),
+            "random": capture.random,
             "not-in": capture.not_in,
         })
     });
@@ -186,11 +187,19 @@ fn condition(condition: &Condition) -> Value {
         "repetition": condition.repetition.map(|it| json!({
             "unit-chars": [it.unit_chars.0, it.unit_chars.1],
             "times": it.times,
+            "near": it.near,
+            "turns": it.turns,
         })),
         "leak": condition.leak,
         "limit": limit,
         "script": condition.script.as_ref().map(|script| json!({ "expect": script.expect })),
         "unknown-name": condition.unknown_name.as_ref().map(|it| json!({ "known": it.known })),
+        "ast": condition.ast.as_ref().map(|ast| json!({
+            "languages": ast.languages,
+            "any": ast.any,
+            "inside": ast.inside,
+            "not": ast.not,
+        })),
         "doom-loop": condition.doom_loop.map(|it| json!({
             "times": it.times,
             "differing": it.differing,

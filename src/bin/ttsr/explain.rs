@@ -270,8 +270,8 @@ pub(crate) struct Cost {
     states: usize,
     /// Whether each of its patterns has text in it that must be there.
     literal: bool,
-    /// Most bytes of a reply that are kept to decide it; none: as much as the reply has.
-    retained_bytes: Option<u64>,
+    /// Most bytes of the text of a part that a stream keeps for it.
+    retained_bytes: u64,
 }
 
 impl Cost {
@@ -281,7 +281,7 @@ impl Cost {
         Ok(Cost {
             states: automata.map(|automaton| automaton.nfa_states).sum(),
             literal: rule.condition.patterns().all(has_literal),
-            retained_bytes: rule.condition.retained_bytes(),
+            retained_bytes: rule.retained_bytes(pack.limits()),
         })
     }
 
@@ -291,12 +291,11 @@ impl Cost {
             true => "literal text in every pattern",
             false => "a pattern without literal text",
         };
-        let kept = match self.retained_bytes {
-            Some(bytes) => format!("keeps at most {bytes} bytes of a reply"),
-            None => "keeps as much of a reply as its window holds, without a bound in characters"
-                .to_owned(),
-        };
-        format!("{} automaton states, {literal}; {kept}", self.states)
+        let kept = self.retained_bytes;
+        format!(
+            "{} automaton states, {literal}; keeps at most {kept} bytes of a part",
+            self.states
+        )
     }
 }
 

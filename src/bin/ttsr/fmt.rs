@@ -9,10 +9,12 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table, Value};
 
+use crate::args::FormatArg;
 use crate::input::{Problems, inputs};
-use crate::output::{Escaped, tell};
+use crate::output::{Escaped, Out, Record, tell};
 use crate::tally::Count;
 use crate::{Outcome, Stop};
 
@@ -22,14 +24,33 @@ pub(crate) struct Options {
     /// Write nothing; exit with 1 if a file would change
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    format: FormatArg,
     /// Rule files, folders of them, or `-`: from the standard input to the standard output
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
 
+/// A file that is not, or was not, in form.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "formatted")]
+struct Formatted<'a> {
+    file: &'a str,
+    /// Whether it was written.
+    written: bool,
+}
+
+impl Record for Formatted<'_> {
+    fn show(&self, _: &mut dyn Write) -> io::Result<()> {
+        tell(&Escaped(self.file));
+        Ok(())
+    }
+}
+
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let mut problems = Problems::default();
     let mut changed = 0;
+    let mut out = Out::new(options.format.format);
     for input in inputs(&options.paths, &mut problems) {
         let is_rules = Path::new(&input.name)
             .extension()
@@ -38,11 +59,22 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
             continue;
         }
         match one(&input.name, options.check) {
-            Ok(is_changed) => changed += u64::from(is_changed),
+            Ok(false) => {}
+            Ok(true) => {
+                changed += 1;
+                // What comes from the standard input goes to the standard output: nothing else may.
+                if input.name != "-" || options.check {
+                    out.write(&Formatted {
+                        file: &input.name,
+                        written: !options.check,
+                    })?;
+                }
+            }
             Err(Failed::Output(error)) => return Err(error.into()),
             Err(Failed::File(error)) => problems.tell(&input.name, &error),
         }
     }
+    out.flush()?;
     let verb = if options.check {
         "would change"
     } else {
@@ -76,17 +108,14 @@ fn one(name: &str, check: bool) -> Result<bool, Failed> {
         io::stdout()
             .write_all(after.as_bytes())
             .map_err(Failed::Output)?;
-    } else if is_changed {
-        tell(&Escaped(name));
-        if !check {
-            replace(Path::new(name), &after).map_err(file)?;
-        }
+    } else if is_changed && !check {
+        replace(Path::new(name), &after).map_err(file)?;
     }
     Ok(is_changed)
 }
 
 /// Writes beside the file and then takes its place, so that nothing is lost half way.
-fn replace(path: &Path, content: &str) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, content: &str) -> io::Result<()> {
     // A link stays a link: what it leads to is written.
     let path = path.canonicalize()?;
     let mut beside = path.clone().into_os_string();

@@ -1,13 +1,16 @@
 //! `ttsr import`: rules of other tools become a pack.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde::Serialize;
 use ttsr::import::{Foreign, Format, import};
 
-use crate::output::{Escaped, tell};
+use crate::args::FormatArg;
+use crate::output::{Escaped, Out, Record, tell};
 use crate::tally::Count;
 use crate::{Outcome, Stop};
 
@@ -26,6 +29,8 @@ pub(crate) struct Options {
     /// Where the pack is written [default: the standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    output: FormatArg,
     /// A format, if it is named here, and the files
     #[arg(required = true, value_name = "[FORMAT] FILE")]
     files: Vec<PathBuf>,
@@ -48,19 +53,72 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let foreign: Vec<Foreign<'_>> = foreign.collect::<Result<_, Stop>>()?;
     let imported = import(&options.name, &foreign)
         .map_err(|error| Stop::Because(Escaped(&error).to_string()))?;
-    crate::new::write(options.out.as_deref(), &imported.toml)?;
-    for left_out in &imported.left_out {
-        tell(&Escaped(&left_out.to_string()));
+    if let Some(path) = &options.out {
+        crate::new::write(path, &imported.toml)?;
     }
-    tell(&format_args!(
-        "{}, {} left out or changed",
-        Count(imported.rules as u64, "rule"),
-        Count(imported.left_out.len() as u64, "thing")
-    ));
+    let mut out = Out::new(options.output.format);
+    let shown = options.out.as_ref().map(|path| path.display().to_string());
+    for left_out in &imported.left_out {
+        out.write(&Left {
+            place: &left_out.place,
+            what: &left_out.what,
+        })?;
+    }
+    out.write(&Pack {
+        pack: &options.name,
+        file: shown.as_deref(),
+        toml: shown.is_none().then_some(&imported.toml),
+        rules: imported.rules as u64,
+        left_out: imported.left_out.len() as u64,
+    })?;
+    out.flush()?;
     Ok(match imported.left_out.is_empty() {
         true => Outcome::Clean,
         false => Outcome::Findings,
     })
+}
+
+/// Something that could not be carried over.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "left-out")]
+struct Left<'a> {
+    place: &'a str,
+    what: &'a str,
+}
+
+impl Record for Left<'_> {
+    fn show(&self, _: &mut dyn Write) -> io::Result<()> {
+        let Left { place, what } = self;
+        tell(&Escaped(&format!("{place}: {what}")));
+        Ok(())
+    }
+}
+
+/// The pack that came of it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "imported")]
+struct Pack<'a> {
+    pack: &'a str,
+    /// None: it was not written, and is in `toml`.
+    file: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    toml: Option<&'a String>,
+    rules: u64,
+    left_out: u64,
+}
+
+impl Record for Pack<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(toml) = self.toml {
+            out.write_all(toml.as_bytes())?;
+        }
+        tell(&format_args!(
+            "{}, {} left out or changed",
+            Count(self.rules, "rule"),
+            Count(self.left_out, "thing")
+        ));
+        Ok(())
+    }
 }
 
 /// The format, and the files behind it. A file that is called like a format is read as `./name`.

@@ -17,6 +17,7 @@ mod fmt;
 mod import;
 mod input;
 mod list;
+mod log;
 mod new;
 mod output;
 mod packs;
@@ -24,10 +25,12 @@ mod places;
 mod replay;
 mod reply;
 mod report;
+mod run;
 mod scan;
 mod schema;
 mod tally;
 mod test;
+mod watch;
 mod written;
 
 use std::io;
@@ -52,6 +55,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Options),
+    Run(run::Options),
     Replay(replay::Options),
     Scan(scan::Options),
     Check(check::Options),
@@ -65,6 +69,8 @@ enum Command {
     New(new::Options),
     Fmt(fmt::Options),
     Diff(diff::Options),
+    Log(log::Options),
+    Watch(watch::Options),
 }
 
 /// How a command that ran to its end ended.
@@ -97,6 +103,7 @@ impl From<io::Error> for Stop {
 fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Demo(options) => demo::run(&options),
+        Command::Run(options) => run::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Scan(options) => scan::run(&options),
         Command::Check(options) => check::run(&options),
@@ -110,6 +117,8 @@ fn main() -> ExitCode {
         Command::New(options) => new::run(&options),
         Command::Fmt(options) => fmt::run(&options),
         Command::Diff(options) => diff::run(&options),
+        Command::Log(options) => log::run(&options),
+        Command::Watch(options) => watch::run(&options),
     };
     ExitCode::from(match ended {
         Ok(Outcome::Clean) => 0,

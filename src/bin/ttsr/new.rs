@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 
-use crate::output::{Escaped, tell};
+use crate::args::FormatArg;
+use crate::output::{Escaped, Out, Record, tell};
 use crate::{Outcome, Stop};
 
 /// Begin a pack: a file with a rule that works, and comments that say what to change
@@ -24,6 +26,34 @@ pub(crate) struct Options {
     /// Where it is written, or `-` for the standard output [default: the last part of the name, and `.toml`]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+/// A rule file that was begun.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "new")]
+struct Begun<'a> {
+    pack: &'a str,
+    /// None: it was not written, and is in `toml`.
+    file: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    toml: Option<&'a str>,
+}
+
+impl Record for Begun<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        if let Some(toml) = self.toml {
+            out.write_all(toml.as_bytes())?;
+        }
+        if let Some(file) = self.file {
+            tell(&format_args!(
+                "wrote {0}: edit it, then `ttsr check {0}` and `ttsr test {0}`",
+                Escaped(file)
+            ));
+        }
+        Ok(())
+    }
 }
 
 const TEMPLATE: &str = include_str!("new/template.toml");
@@ -44,26 +74,23 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         let reason = first.map_or_else(|| error.to_string(), |first| first.message().to_owned());
         return Err(Stop::Because(Escaped(&reason).to_string()));
     }
-    if path.as_os_str() == "-" {
-        write(None, &toml)?;
-        return Ok(Outcome::Clean);
-    }
-    write(Some(&path), &toml)?;
     let shown = path.display().to_string();
-    tell(&format_args!(
-        "wrote {0}: edit it, then `ttsr check {0}` and `ttsr test {0}`",
-        Escaped(&shown)
-    ));
+    let is_file = path.as_os_str() != "-";
+    if is_file {
+        write(&path, &toml)?;
+    }
+    let mut out = Out::new(options.format.format);
+    out.write(&Begun {
+        pack: &options.pack,
+        file: is_file.then_some(&shown),
+        toml: (!is_file).then_some(&toml),
+    })?;
+    out.flush()?;
     Ok(Outcome::Clean)
 }
 
-/// Writes a new file, or the standard output. What is there already is never written over.
-pub(crate) fn write(path: Option<&Path>, content: &str) -> Result<(), Stop> {
-    let Some(path) = path else {
-        let mut out = io::stdout().lock();
-        out.write_all(content.as_bytes())?;
-        return Ok(out.flush()?);
-    };
+/// Writes a new file. What is there already is never written over.
+pub(crate) fn write(path: &Path, content: &str) -> Result<(), Stop> {
     OpenOptions::new()
         .write(true)
         .create_new(true)

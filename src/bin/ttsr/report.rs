@@ -79,6 +79,19 @@ impl Report {
         Ok(())
     }
 
+    /// What is no finding: only for the formats that are written record by record.
+    pub(crate) fn note_each(
+        &mut self,
+        records: impl Iterator<Item = impl Record>,
+    ) -> io::Result<()> {
+        if matches!(self.format, ReportFormat::Human | ReportFormat::Json) {
+            for record in records {
+                self.out.write(&record)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes what waits for the end.
     pub(crate) fn end(mut self) -> io::Result<()> {
         self.out.flush()?;

@@ -1,10 +1,12 @@
 //! `ttsr test`: the examples and cases of rules, under every split.
 //!
-//! Owns what is run and how it is judged: `part` makes a part of an example, `split` says where it is cut.
+//! Owns what is run and how it is judged: `part` makes a part of an example, `split` says where it is cut,
+//! `update` writes what was measured.
 //! What hits is the library's business.
 
 pub(crate) mod part;
 mod split;
+mod update;
 
 use std::io::{self, Write};
 
@@ -21,6 +23,7 @@ use crate::written::{Item, Written};
 use crate::{Outcome, Stop, packs};
 use part::{Call, Part, instance};
 use split::{Split, splits};
+use update::{Update, Updates};
 
 /// Run the examples and cases of rules: what must hit hits, what must not does not, however it is cut
 ///
@@ -37,6 +40,10 @@ pub(crate) struct Options {
     /// Cut only like this: `original` or `whole`, `bytes`, a number of bytes, or `random:SEED`; may be repeated
     #[arg(long = "chunk", value_name = "CHUNK")]
     chunks: Vec<Chunk>,
+    /// Write what is measured into the cases of the files: `expect`, where a case does something else, and
+    /// `by-byte`, where it becomes certain. Comments and everything else stay
+    #[arg(long)]
+    update: bool,
     #[command(flatten)]
     format: ReportArg,
     /// Rule files, folders of them, and names of built-in packs
@@ -54,12 +61,22 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         written: Written::read(&options.paths),
         report: Report::new(options.format.format),
         sums: Sums::default(),
+        updates: options.update.then(Updates::default),
     };
     for index in 0..pack.rules().len() {
         run.rule(index)?;
     }
-    let Run { report, sums, .. } = run;
+    let Run {
+        report,
+        sums,
+        updates,
+        ..
+    } = run;
     report.end()?;
+    if let Some(updates) = updates {
+        let changed = updates.write()?;
+        tell(&format_args!("{} updated", Count(changed, "value")));
+    }
     sums.tell(pack.rules().len());
     Ok(match sums.failed {
         0 => Outcome::Clean,
@@ -102,6 +119,8 @@ struct Run<'a> {
     written: Written,
     report: Report,
     sums: Sums,
+    /// What is to be written, if anything is.
+    updates: Option<Updates>,
 }
 
 impl Run<'_> {
@@ -161,9 +180,35 @@ impl Run<'_> {
                 judged.kept = Kept::Missing;
             }
         }
+        self.measure(index, case, number, &mut judged);
         let name = format!("case {number} on {}", case.channel.name());
         let record = TestRecord::new(rule, name, &case.text, &part, judged, case.by_byte);
         self.add(&record, Item::Case(number))
+    }
+
+    /// Notes what the case should say, if it is to be written; then it is kept.
+    fn measure(&mut self, index: usize, case: &Case, number: u64, judged: &mut Judged) {
+        let rule = &self.pack.rules()[index];
+        let place = self.written.exactly(&rule.id, Item::Case(number));
+        let (Some(updates), Some(place)) = (&mut self.updates, place) else {
+            return;
+        };
+        if judged.kept == Kept::SplitDependent {
+            return;
+        }
+        let does = match judged.kept {
+            Kept::Ok | Kept::Late => case.expect,
+            _ => Some(rule.action),
+        };
+        let id = rule.id.rsplit_once('/').map_or(&*rule.id, |(_, id)| id);
+        let update = Update {
+            rule: id.to_owned(),
+            case: number,
+            expect: judged.decided.and(does),
+            by_byte: judged.decided,
+        };
+        updates.add(&place.file, update);
+        judged.kept = Kept::Ok;
     }
 
     /// The rules to run a case with, and the place of its own among them, if it applies at all. Where only

@@ -43,6 +43,11 @@ impl Written {
         of(item).or_else(|| of(Item::Rule))
     }
 
+    /// Where it is, if it is in one of the files itself.
+    pub(crate) fn exactly(&self, rule: &str, item: Item) -> Option<&Place> {
+        self.0.get(&(rule.to_owned(), item))
+    }
+
     fn add(&mut self, file: &str, text: &str) {
         let Ok(table) = DeTable::parse(text) else {
             return;

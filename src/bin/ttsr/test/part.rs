@@ -21,7 +21,7 @@ impl Part {
         let call = (channel == Channel::ToolInput).then(|| Call::new(rule));
         let bytes = match &call {
             Some(call) => call.input(text).into_bytes(),
-            None => text.into(),
+            None => fenced(rule, text).into_bytes(),
         };
         Part {
             channel,
@@ -59,6 +59,19 @@ impl Part {
             call,
             bytes: case.text.clone().into_bytes(),
         }
+    }
+}
+
+/// The text in a block of code, where the rule looks for shapes of code and it holds no block itself.
+fn fenced(rule: &Rule, text: &str) -> String {
+    let language = rule
+        .condition
+        .ast
+        .as_ref()
+        .and_then(|ast| ast.languages.first());
+    match language {
+        Some(language) if !text.contains("```") => format!("```{language}\n{text}\n```\n"),
+        _ => text.to_owned(),
     }
 }
 
@@ -145,9 +158,19 @@ impl Regions {
             "content"
         };
         let is_of_code = has(&[Region::Comment, Region::String, Region::CodeOnly]);
+        let ast = rule.condition.ast.as_ref();
+        let language = ast.and_then(|ast| ast.languages.first());
+        let extension = language.map(|language| match language.as_str() {
+            "rust" => "rs",
+            "python" => "py",
+            "javascript" => "js",
+            "typescript" => "ts",
+            other => other,
+        });
+        let extension = extension.or(is_of_code.then_some("rs"));
         Regions {
             arg,
-            file: is_of_code.then(|| "x.rs".to_owned()),
+            file: extension.map(|extension| format!("x.{extension}")),
         }
     }
 }

@@ -1,0 +1,595 @@
+//! What a turn looks like while it runs: lines for a person, or one object a line.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use ttsr::harness::providers::Notice;
+use ttsr::harness::{Aborted, End, Message, Observation, Source, Step, TurnOutcome};
+use ttsr::{Action, Channel, Decision, Pack, PartId};
+
+use super::Shown;
+use crate::args::Format;
+use crate::output::{Escaped, style};
+use crate::tally::Count;
+
+const STRONG: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+const TOOL: Style = AnsiColor::Cyan.on_default();
+const STEER: Style = AnsiColor::Yellow.on_default();
+const CUT: Style = AnsiColor::Red.on_default().bold();
+const GOOD: Style = AnsiColor::Green.on_default().bold();
+
+/// Most characters of a tool's result that are shown to a person.
+const RESULT: usize = 600;
+
+/// One object of the JSON form. Its members are documented in docs/run.md.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Line<'a> {
+    Request {
+        attempt: u32,
+        model: Option<&'a str>,
+        /// What was added since the request before.
+        messages: Vec<String>,
+    },
+    Retrying {
+        kind: &'a str,
+        message: &'a str,
+        times: u32,
+        wait_ms: u64,
+    },
+    FallingBack {
+        kind: &'a str,
+        message: &'a str,
+        from: &'a str,
+        to: &'a str,
+    },
+    Open {
+        part: u32,
+        channel: Channel,
+        tool: Option<&'a str>,
+        call: Option<&'a str>,
+    },
+    Named {
+        part: u32,
+        tool: &'a str,
+        call: Option<&'a str>,
+    },
+    Delta {
+        part: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        d: Option<&'a str>,
+        /// Base64, where the bytes are not UTF-8.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        b: Option<String>,
+    },
+    Hold {
+        part: u32,
+        bytes: u64,
+    },
+    Close {
+        part: u32,
+    },
+    Retract {
+        part: u32,
+        from: u64,
+    },
+    Verdict {
+        rule: Option<&'a str>,
+        part: u32,
+        action: Action,
+        end: Option<u64>,
+        decided: u64,
+        attempt: u32,
+        suppressed: bool,
+    },
+    Inject {
+        rule: Option<&'a str>,
+        message: String,
+    },
+    Notify {
+        rule: Option<&'a str>,
+        message: &'a str,
+    },
+    Aborted {
+        attempt: u32,
+        reason: &'a str,
+        source: String,
+        detail: &'a str,
+        retry: bool,
+    },
+    ToolAborted {
+        part: u32,
+        call: Option<&'a str>,
+    },
+    ToolResult {
+        call: &'a str,
+        tool: &'a str,
+        output: &'a str,
+        is_error: bool,
+    },
+    Usage {
+        input: u64,
+        output: u64,
+    },
+    Answer {
+        complete: bool,
+        reason: &'a str,
+        source: Option<String>,
+        detail: &'a str,
+        text: String,
+        requests: u64,
+        verdicts: u64,
+    },
+}
+
+/// Shows a turn.
+pub(super) struct Screen {
+    pack: Pack,
+    format: Format,
+    out: Box<dyn Write>,
+    parts: HashMap<PartId, Part>,
+    /// The part whose text is on the last line.
+    current: Option<PartId>,
+    requests: u64,
+    /// Decisions that were not suppressed.
+    verdicts: u64,
+}
+
+/// A part of the current attempt.
+struct Part {
+    label: String,
+    style: Style,
+    forwarded: usize,
+    /// The beginning of a character whose rest has not come.
+    pending: Vec<u8>,
+}
+
+impl Screen {
+    pub(super) fn new(pack: Pack, format: Format) -> Screen {
+        let out: Box<dyn Write> = match format {
+            Format::Human => Box::new(anstream::stdout().lock()),
+            Format::Json => Box::new(io::stdout().lock()),
+        };
+        Screen {
+            pack,
+            format,
+            out,
+            parts: HashMap::new(),
+            current: None,
+            requests: 0,
+            verdicts: 0,
+        }
+    }
+
+    /// Whether a rule did anything.
+    pub(super) fn has_acted(&self) -> bool {
+        self.verdicts > 0
+    }
+
+    pub(super) fn begin(&mut self, prompt: &str) -> io::Result<()> {
+        if self.format == Format::Human {
+            let rules = Count(self.pack.rules().len() as u64, "rule");
+            writeln!(self.out, "{FAINT}The turn is read with {rules}.{FAINT:#}\n")?;
+            let prompt = prompt.trim_end();
+            self.row(STRONG, "user", prompt)?;
+        }
+        self.out.flush()
+    }
+
+    pub(super) fn show(&mut self, what: &Shown) -> io::Result<()> {
+        match what {
+            Shown::Step(Step::Send { .. }) => self.requests += 1,
+            Shown::Step(Step::Observe(Observation::Decision(decision))) => {
+                self.verdicts += u64::from(!decision.is_suppressed());
+            }
+            _ => {}
+        }
+        match (self.format, what) {
+            (Format::Json, Shown::Step(step)) => self.step_as_json(step)?,
+            (Format::Json, Shown::Notice(notice)) => self.notice_as_json(notice)?,
+            (Format::Human, Shown::Step(step)) => self.step(step)?,
+            (Format::Human, Shown::Notice(notice)) => self.notice(notice)?,
+        }
+        // Text is shown as it is released, not when a buffer is full.
+        self.out.flush()
+    }
+
+    pub(super) fn end(&mut self, outcome: &TurnOutcome) -> io::Result<()> {
+        match self.format {
+            Format::Json => self.answer_as_json(outcome)?,
+            Format::Human => self.answer(outcome)?,
+        }
+        self.out.flush()
+    }
+
+    fn rule(&self, decision: &Decision) -> Option<&str> {
+        Some(self.pack.rule(decision.rule()?).id.as_str())
+    }
+
+    fn line(&mut self, line: &Line<'_>) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, line)?;
+        self.out.write_all(b"\n")
+    }
+
+    fn step_as_json(&mut self, step: &Step) -> io::Result<()> {
+        let rule = |decision: &Decision| self.rule(decision).map(str::to_owned);
+        match step {
+            Step::Send {
+                attempt,
+                messages,
+                model,
+                ..
+            } => self.line(&Line::Request {
+                attempt: *attempt,
+                model: model.as_deref(),
+                messages: messages.iter().map(Message::text).collect(),
+            }),
+            Step::Open {
+                part,
+                channel,
+                tool,
+                call,
+                ..
+            } => self.line(&Line::Open {
+                part: part.0,
+                channel: *channel,
+                tool: tool.as_deref(),
+                call: call.as_deref(),
+            }),
+            Step::Named { part, tool, call } => self.line(&Line::Named {
+                part: part.0,
+                tool,
+                call: call.as_deref(),
+            }),
+            Step::Forward { part, bytes } => {
+                let d = std::str::from_utf8(bytes).ok();
+                let b = d.is_none().then(|| STANDARD.encode(bytes));
+                self.line(&Line::Delta { part: part.0, d, b })
+            }
+            Step::Hold { part, bytes } => self.line(&Line::Hold {
+                part: part.0,
+                bytes: *bytes,
+            }),
+            Step::Close { part, .. } => self.line(&Line::Close { part: part.0 }),
+            Step::Retract { part, from } => self.line(&Line::Retract {
+                part: part.0,
+                from: *from,
+            }),
+            Step::Inject { decision, message } => {
+                let rule = rule(decision);
+                self.line(&Line::Inject {
+                    rule: rule.as_deref(),
+                    message: message.text(),
+                })
+            }
+            Step::Notify { decision, text } => {
+                let rule = rule(decision);
+                self.line(&Line::Notify {
+                    rule: rule.as_deref(),
+                    message: text,
+                })
+            }
+            Step::Aborted(aborted) => self.line(&Line::Aborted {
+                attempt: aborted.attempt,
+                reason: aborted.reason.name(),
+                source: source(&aborted.source),
+                detail: &aborted.detail,
+                retry: aborted.retry,
+            }),
+            Step::ToolAborted { part, call } => self.line(&Line::ToolAborted {
+                part: part.0,
+                call: call.as_deref(),
+            }),
+            Step::ToolResult {
+                call,
+                tool,
+                output,
+                is_error,
+            } => self.line(&Line::ToolResult {
+                call,
+                tool,
+                output,
+                is_error: *is_error,
+            }),
+            Step::Observe(Observation::Usage { input, output }) => self.line(&Line::Usage {
+                input: *input,
+                output: *output,
+            }),
+            Step::Observe(Observation::Decision(decision)) => {
+                let rule = rule(decision);
+                self.line(&Line::Verdict {
+                    rule: rule.as_deref(),
+                    part: decision.part().0,
+                    action: decision.action,
+                    end: decision.hit().map(|hit| hit.end),
+                    decided: decision.decided(),
+                    attempt: decision.attempt,
+                    suppressed: decision.is_suppressed(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn notice_as_json(&mut self, notice: &Notice) -> io::Result<()> {
+        match notice {
+            Notice::Retrying {
+                failure,
+                wait,
+                times,
+            } => self.line(&Line::Retrying {
+                kind: failure.kind(),
+                message: failure.message(),
+                times: *times,
+                wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            }),
+            Notice::FallingBack { failure, from, to } => self.line(&Line::FallingBack {
+                kind: failure.kind(),
+                message: failure.message(),
+                from,
+                to,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn answer_as_json(&mut self, outcome: &TurnOutcome) -> io::Result<()> {
+        let (complete, reason, by, detail) = match &outcome.end {
+            End::Complete { reason } => (true, reason.as_str(), None, ""),
+            End::Aborted {
+                reason,
+                source: by,
+                detail,
+            } => (false, reason.name(), Some(source(by)), detail.as_str()),
+            _ => (false, "", None, ""),
+        };
+        let (requests, verdicts) = (self.requests, self.verdicts);
+        self.line(&Line::Answer {
+            complete,
+            reason,
+            source: by,
+            detail,
+            text: outcome.reply.text(Channel::Text),
+            requests,
+            verdicts,
+        })
+    }
+
+    fn step(&mut self, step: &Step) -> io::Result<()> {
+        match step {
+            Step::Send {
+                messages, attempt, ..
+            } => self.send(*attempt, messages),
+            Step::Open {
+                part,
+                channel,
+                tool,
+                ..
+            } => {
+                let shown = Part::new(*channel, tool.as_deref());
+                self.parts.insert(*part, shown);
+                Ok(())
+            }
+            Step::Named { part, tool, .. } => {
+                if let Some(shown) = self.parts.get_mut(part) {
+                    shown.label = format!("→ {}", Escaped(tool));
+                }
+                Ok(())
+            }
+            Step::Forward { part, bytes } => self.forward(*part, bytes),
+            Step::Inject { decision, message } => {
+                self.remark(decision, "waits for the next request", &message.text())
+            }
+            Step::Notify { decision, text } => self.remark(decision, "for the user", text),
+            Step::Observe(Observation::Decision(decision))
+                if decision.action == Action::Observe =>
+            {
+                self.remark(decision, "noted", "")
+            }
+            Step::Observe(Observation::DoomLoop { times, .. }) => {
+                self.new_line()?;
+                self.row(
+                    STEER,
+                    "loop",
+                    &format!("the same call {times} times in a row"),
+                )
+            }
+            Step::Aborted(aborted) => self.aborted(aborted),
+            Step::ToolResult {
+                tool,
+                output,
+                is_error,
+                ..
+            } => self.result(tool, output, *is_error),
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&mut self, attempt: u32, messages: &[Message]) -> io::Result<()> {
+        self.new_line()?;
+        self.parts.clear();
+        for message in messages {
+            self.row(STEER, "injected", &message.text())?;
+        }
+        writeln!(self.out, "\n{FAINT}── request {attempt} ──{FAINT:#}")
+    }
+
+    fn forward(&mut self, part: PartId, bytes: &[u8]) -> io::Result<()> {
+        let Some(shown) = self.parts.get_mut(&part) else {
+            return Ok(());
+        };
+        let (text, style) = (shown.take(bytes), shown.style);
+        if self.current != Some(part) {
+            let start = if self.current.is_some() { "\n" } else { "" };
+            write!(self.out, "{start}{:<12}", shown.label)?;
+            self.current = Some(part);
+        }
+        let mut lines = text.split('\n');
+        write!(
+            self.out,
+            "{style}{}{style:#}",
+            Escaped(lines.next().unwrap_or_default())
+        )?;
+        for line in lines {
+            write!(self.out, "\n            {style}{}{style:#}", Escaped(line))?;
+        }
+        Ok(())
+    }
+
+    fn remark(&mut self, decision: &Decision, what: &str, text: &str) -> io::Result<()> {
+        self.new_line()?;
+        let style = style(decision.action);
+        let (name, place) = (decision.action.name(), decision.decided());
+        let rule = self.rule(decision).unwrap_or("a limit").to_owned();
+        writeln!(
+            self.out,
+            "{style}{name:<12}{rule}, at byte {place} of this part: {what}{style:#}"
+        )?;
+        match text {
+            "" => Ok(()),
+            text => self.row(Style::new(), "", text),
+        }
+    }
+
+    fn aborted(&mut self, aborted: &Aborted) -> io::Result<()> {
+        self.new_line()?;
+        let by = source(&aborted.source);
+        let part = aborted.part.and_then(|part| self.parts.get(&part));
+        let place = part.map(|part| {
+            let label = part.label.trim_start_matches("→ ");
+            format!(" after byte {} of `{label}`", part.forwarded)
+        });
+        let place = place.unwrap_or_default();
+        let rest = match aborted.source {
+            Source::Rule { .. } | Source::Hook(_) => ": the rest never left",
+            _ => "",
+        };
+        writeln!(
+            self.out,
+            "{CUT}✂ cut{CUT:#}       {CUT}{by}{CUT:#}{place}{rest}"
+        )?;
+        match aborted.detail.as_str() {
+            "" => Ok(()),
+            detail => self.row(FAINT, "", detail),
+        }
+    }
+
+    fn result(&mut self, tool: &str, output: &str, is_error: bool) -> io::Result<()> {
+        self.new_line()?;
+        let shown: String = output.chars().take(RESULT).collect();
+        let rest = output.chars().count().saturating_sub(RESULT);
+        let more = if rest > 0 {
+            format!(" … and {rest} characters more")
+        } else {
+            String::new()
+        };
+        let style = if is_error { CUT } else { TOOL };
+        let label = format!("← {tool}");
+        self.row(style, &label, &format!("{}{more}", shown.trim_end()))
+    }
+
+    fn notice(&mut self, notice: &Notice) -> io::Result<()> {
+        self.new_line()?;
+        match notice {
+            Notice::Retrying { failure, wait, .. } => {
+                self.row(STEER, "again", &format!("in {wait:?}: {failure}"))
+            }
+            Notice::FallingBack { failure, from, to } => self.row(
+                STEER,
+                "fallback",
+                &format!("from {from} to {to}: {failure}"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn answer(&mut self, outcome: &TurnOutcome) -> io::Result<()> {
+        self.new_line()?;
+        writeln!(self.out)?;
+        let (requests, verdicts) = (
+            Count(self.requests, "request"),
+            Count(self.verdicts, "verdict"),
+        );
+        match &outcome.end {
+            End::Complete { .. } => writeln!(
+                self.out,
+                "{GOOD}✓ answered{GOOD:#}  {requests} to the model, {verdicts}"
+            ),
+            End::Aborted { source: by, .. } => {
+                writeln!(
+                    self.out,
+                    "{CUT}✗ no answer{CUT:#} {}; {requests} to the model, {verdicts}",
+                    source(by)
+                )
+            }
+            other => writeln!(self.out, "{other:?}"),
+        }
+    }
+
+    /// A label and a text, whose further lines are set under its first.
+    fn row(&mut self, style: Style, label: &str, text: &str) -> io::Result<()> {
+        let mut label = label;
+        for line in text.split('\n') {
+            writeln!(
+                self.out,
+                "{style}{:<12}{style:#}{}",
+                Escaped(label).to_string(),
+                Escaped(line)
+            )?;
+            label = "";
+        }
+        Ok(())
+    }
+
+    fn new_line(&mut self) -> io::Result<()> {
+        match self.current.take() {
+            Some(_) => writeln!(self.out),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Part {
+    fn new(channel: Channel, tool: Option<&str>) -> Part {
+        let (label, style) = match (channel, tool) {
+            (Channel::Reasoning, _) => ("reasoning".to_owned(), FAINT),
+            (Channel::ToolInput, tool) => (format!("→ {}", Escaped(tool.unwrap_or("tool"))), TOOL),
+            _ => ("text".to_owned(), Style::new()),
+        };
+        Part {
+            label,
+            style,
+            forwarded: 0,
+            pending: Vec::new(),
+        }
+    }
+
+    /// The next characters: a character that is cut in two is shown when it is whole.
+    fn take(&mut self, bytes: &[u8]) -> String {
+        self.forwarded += bytes.len();
+        self.pending.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.pending) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.pending.len(),
+        };
+        let text: Vec<u8> = self.pending.drain(..whole).collect();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// Who is behind an abort, in a word.
+fn source(source: &Source) -> String {
+    match source {
+        Source::Rule { id, .. } => id.clone(),
+        Source::Hook(name) => format!("hook {name}"),
+        Source::Limit(name) => format!("limit {name}"),
+        Source::Provider => "provider".to_owned(),
+        Source::User => "user".to_owned(),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,216 @@
+//! `ttsr test --update`: what was measured, written into the cases of rule files.
+//!
+//! Only `expect` and `by-byte` change, and only where they differ; comments, spaces and everything else stay.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use toml_edit::{DocumentMut, Item, TableLike, Value};
+use ttsr::Action;
+
+use crate::Stop;
+use crate::fmt::replace;
+use crate::output::{Escaped, tell};
+
+/// What is to be written, by file.
+#[derive(Debug, Default)]
+pub(super) struct Updates(BTreeMap<String, Vec<Update>>);
+
+/// A case as it should be written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Update {
+    /// The rule's id in its pack.
+    pub(super) rule: String,
+    /// From 1.
+    pub(super) case: u64,
+    /// None: nothing.
+    pub(super) expect: Option<Action>,
+    pub(super) by_byte: Option<u64>,
+}
+
+impl Updates {
+    pub(super) fn add(&mut self, file: &str, update: Update) {
+        self.0.entry(file.to_owned()).or_default().push(update);
+    }
+
+    /// Writes the files; gives the number of cases that changed.
+    pub(super) fn write(&self) -> Result<u64, Stop> {
+        let mut changed = 0;
+        for (file, updates) in &self.0 {
+            let failed = |what: &dyn std::fmt::Display| {
+                Stop::Because(format!("{}: cannot be updated: {what}", Escaped(file)))
+            };
+            let before = fs::read_to_string(file).map_err(|error| failed(&error))?;
+            let (after, told) = updated(&before, updates).map_err(|error| failed(&error))?;
+            if !told.is_empty() {
+                replace(Path::new(file), &after).map_err(|error| failed(&error))?;
+            }
+            for line in &told {
+                tell(&format_args!(
+                    "updated: {}: {}",
+                    Escaped(file),
+                    Escaped(line)
+                ));
+            }
+            changed += told.len() as u64;
+        }
+        Ok(changed)
+    }
+}
+
+/// The text with the updates made, and what they are in words.
+fn updated(text: &str, updates: &[Update]) -> Result<(String, Vec<String>), String> {
+    let mut document: DocumentMut = text
+        .parse()
+        .map_err(|error: toml_edit::TomlError| error.to_string())?;
+    let mut told = Vec::new();
+    for update in updates {
+        let case = case_of(&mut document, &update.rule, update.case).ok_or_else(|| {
+            format!(
+                "case {} of rule {} is not written there",
+                update.case, update.rule
+            )
+        })?;
+        let expect = update.expect.map_or("nothing", Action::name);
+        let words = [
+            set(case, "expect", Some(expect.into())),
+            set(
+                case,
+                "by-byte",
+                update.by_byte.map(|byte| byte.cast_signed().into()),
+            ),
+        ];
+        for words in words.into_iter().flatten() {
+            told.push(format!("{} case {}: {words}", update.rule, update.case));
+        }
+    }
+    Ok((document.to_string(), told))
+}
+
+fn case_of<'d>(
+    document: &'d mut DocumentMut,
+    rule: &str,
+    number: u64,
+) -> Option<&'d mut dyn TableLike> {
+    let rules = document
+        .as_table_mut()
+        .get_mut("rule")?
+        .as_table_like_mut()?;
+    let cases = rules.get_mut(rule)?.as_table_like_mut()?.get_mut("case")?;
+    let index = usize::try_from(number).ok()?.checked_sub(1)?;
+    match cases {
+        Item::ArrayOfTables(tables) => tables
+            .get_mut(index)
+            .map(|table| table as &mut dyn TableLike),
+        Item::Value(Value::Array(tables)) => {
+            let table = tables.get_mut(index)?.as_inline_table_mut()?;
+            Some(table as &mut dyn TableLike)
+        }
+        _ => None,
+    }
+}
+
+/// Sets the key, or takes it away; what stands around the value stays. Says what changed.
+fn set(table: &mut dyn TableLike, key: &str, new: Option<Value>) -> Option<String> {
+    let shown = |value: &Value| value.clone().decorated("", "").to_string();
+    let old = table.get(key).and_then(Item::as_value).map(shown);
+    let wanted = new.as_ref().map(shown);
+    if meaning(old.as_deref()) == meaning(wanted.as_deref()) {
+        return None;
+    }
+    match (new, table.get_mut(key).and_then(Item::as_value_mut)) {
+        (Some(new), Some(value)) => {
+            let decor = value.decor().clone();
+            *value = new;
+            *value.decor_mut() = decor;
+        }
+        (Some(new), None) => {
+            let space = take_space(table);
+            table.insert(key, Item::Value(new.decorated(" ", space)));
+        }
+        (None, _) => {
+            table.remove(key);
+        }
+    }
+    let before = old.unwrap_or_else(|| "not given".to_owned());
+    let after = wanted.unwrap_or_else(|| "gone".to_owned());
+    Some(format!("`{key}`: {before} → {after}"))
+}
+
+/// The space behind the last value, which comes behind the one that is added: in `{ a = 1 }` before the brace.
+fn take_space(table: &mut dyn TableLike) -> String {
+    let last = table.iter_mut().last();
+    let Some(value) = last.and_then(|(_, item)| item.as_value_mut()) else {
+        return String::new();
+    };
+    let suffix = value.decor().suffix().and_then(|suffix| suffix.as_str());
+    let space = suffix.filter(|suffix| suffix.chars().all(|char| char == ' '));
+    let space = space.unwrap_or_default().to_owned();
+    if !space.is_empty() {
+        value.decor_mut().set_suffix("");
+    }
+    space
+}
+
+/// A value whatever its quotes.
+fn meaning(value: Option<&str>) -> Option<String> {
+    Some(value?.trim_matches(['"', '\'']).replace('_', ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# a pack\n[rule.b]  # the rule\n\n# the first\n[[rule.b.case]]\ntext = 'x' # as it is\nexpect = 'retry'  # not yet\nby-byte = 1_0\n\n[[rule.b.case]]\ntext = \"y\"\nexpect = \"nothing\"\n\n[rule.c]\ncase = [ { text = 'z', expect = 'warn' } ] # inline\n";
+
+    fn update(rule: &str, case: u64, expect: Option<Action>, by_byte: Option<u64>) -> Update {
+        Update {
+            rule: rule.to_owned(),
+            case,
+            expect,
+            by_byte,
+        }
+    }
+
+    #[test]
+    fn what_was_measured_is_written_and_comments_stay() {
+        let updates = [
+            update("b", 1, Some(Action::Retry), Some(12)),
+            update("b", 2, Some(Action::Retry), Some(3)),
+            update("c", 1, Some(Action::Warn), Some(7)),
+        ];
+        let (after, told) = updated(TEXT, &updates).unwrap();
+        let expected = TEXT
+            .replace("by-byte = 1_0", "by-byte = 12")
+            .replace(
+                "expect = \"nothing\"\n",
+                "expect = \"retry\"\nby-byte = 3\n",
+            )
+            .replace("expect = 'warn' }", "expect = 'warn', by-byte = 7 }");
+        assert_eq!(after, expected);
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert_eq!(told[0], "b case 1: `by-byte`: 1_0 → 12");
+        assert_eq!(
+            updated(&after, &updates).unwrap(),
+            (after, Vec::new()),
+            "again changes nothing"
+        );
+    }
+
+    #[test]
+    fn a_case_that_does_not_hit_expects_nothing_by_no_byte() {
+        let (after, _) = updated(TEXT, &[update("b", 1, None, None)]).unwrap();
+        let expected = TEXT.replace(
+            "expect = 'retry'  # not yet\nby-byte = 1_0\n",
+            "expect = \"nothing\"  # not yet\n",
+        );
+        assert_eq!(after, expected);
+    }
+
+    #[test]
+    fn a_case_that_is_not_in_the_file_is_an_error() {
+        assert!(updated(TEXT, &[update("b", 3, None, None)]).is_err());
+        assert!(updated("not toml", &[]).is_err());
+    }
+}
