@@ -251,6 +251,124 @@ fn d53_patterns_that_make_backtrackers_hang_are_linear() {
     }
 }
 
+/// Texts that visit many states of the pattern, from a small generator with a fixed beginning.
+fn bits(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        b"0001111x"[(state >> 61) as usize]
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+fn scaled(full: usize) -> usize {
+    let percent = std::env::var("TTSR_TEST_SCALE").ok();
+    let percent = percent.and_then(|text| text.parse().ok());
+    (full * percent.unwrap_or(100) / 100).max(1)
+}
+
+const EXPONENTIAL: &str = "[01]*1[01]{20}";
+
+#[test]
+fn d56_an_exponential_pattern_hits_where_regex_does_whatever_its_budget() {
+    let regex = regex::bytes::Regex::new(EXPONENTIAL).unwrap();
+    for table_bytes in [1, 64 << 10, 64 << 20] {
+        let limits = Limits {
+            table_bytes,
+            ..Limits::default()
+        };
+        let rule = Rule::new("t/r", vec![Pattern::regex(EXPONENTIAL)]);
+        let pack = pack_with(rule, limits);
+        for seed in 0..scaled(100) as u64 {
+            let text = bits(seed, 400);
+            let first = (0..=text.len()).find(|end| regex.is_match(&text[..*end]));
+            for size in [1, 400] {
+                let (hits, _) = read(&pack, Channel::Text, &text, size);
+                let found = hits.first().map(|hit| hit.end as usize);
+                assert_eq!(found, first, "{table_bytes} bytes, seed {seed}, {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn g107_threads_that_share_rules_and_reload_them_find_what_one_finds() {
+    let limits = Limits {
+        // So small that tables are worn and replaced under the threads.
+        table_bytes: 64 << 10,
+        ..Limits::default()
+    };
+    let packs = [EXPONENTIAL, "x[01]{3}x"].map(|pattern| {
+        let rule = Rule::new("t/r", vec![Pattern::regex(pattern)]);
+        pack_with(rule, limits.clone())
+    });
+    let texts: Vec<Vec<u8>> = (0..16).map(|seed| bits(seed, 300)).collect();
+    // What a session decides of each text when its pack is exchanged before every reply.
+    let decide = |turn: usize| {
+        let mut session = packs[turn % 2].session();
+        let ends = texts.iter().enumerate().map(|(number, text)| {
+            let _ = session.reload(packs[(turn + number) % 2].clone());
+            session.begin_turn();
+            let mut stream = session.stream();
+            let _ = session.open(&mut stream, PART, Channel::Text);
+            let mut decided = None;
+            for delta in text.chunks(5) {
+                let _ = session.push(&mut stream, PART, delta);
+                decided = decided.or(session.decisions().first().map(|one| one.decided()));
+            }
+            decided
+        });
+        ends.collect::<Vec<_>>()
+    };
+    let alone = [decide(0), decide(1)];
+    assert!(alone.iter().flatten().any(Option::is_some));
+    std::thread::scope(|scope| {
+        for thread in 0..16 {
+            let (decide, alone) = (&decide, &alone);
+            scope.spawn(move || {
+                for turn in thread..thread + scaled(30) {
+                    assert_eq!(decide(turn), alone[turn % 2], "thread {thread}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn g109_what_is_forgotten_or_dropped_in_any_order_hangs_nobody() {
+    let rules = pack(literal("rm -rf"));
+    let mut session = rules.session();
+    let mut forgotten = session.stream();
+    let mut kept = session.stream();
+    for stream in [&mut forgotten, &mut kept] {
+        let _ = session.push(stream, PART, b"rm -");
+    }
+    std::mem::forget(forgotten);
+    // The pack and the session go first; a stream owns what it needs, on any thread.
+    let other = rules.clone();
+    drop((rules, session));
+    let hits = std::thread::spawn(move || kept.push(PART, b"rf").to_vec());
+    assert_eq!(only(&hits.join().unwrap()), (6, 6));
+    let (hits, _) = read(&other, Channel::Text, b"rm -rf", 1);
+    assert_eq!(only(&hits), (6, 6));
+}
+
+#[cfg(unix)]
+#[test]
+fn g110_a_process_that_is_started_between_two_deltas_changes_nothing() {
+    let pack = pack(literal("rm -rf"));
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::Text);
+    for delta in ["r", "m ", "-"] {
+        assert!(stream.push(PART, delta.as_bytes()).is_empty());
+        let status = std::process::Command::new("true").status().unwrap();
+        assert!(status.success());
+    }
+    assert_eq!(only(&stream.push(PART, b"rf")), (6, 6));
+}
+
 #[test]
 fn offsets_of_an_unwatched_part_pass_32_bits() {
     let mut rule = literal("x");
