@@ -5,8 +5,11 @@ use ttsr::{Pattern, Rule, Within};
 use super::first_hit;
 use crate::test::part::Part;
 
-/// What a key asks for, and the rule without it.
-const KEYS: [(&str, fn(&mut Rule)); 9] = [
+/// Takes a key out of a rule.
+type Without = fn(&mut Rule);
+
+/// What a key asks for, and how the rule is without it.
+const KEYS: [(&str, Without); 9] = [
     ("an exception of `none` stands beside it", without_none),
     ("what it captures is not what `capture` asks for", |rule| {
         rule.condition.capture = None;
@@ -38,7 +41,7 @@ const KEYS: [(&str, fn(&mut Rule)); 9] = [
 
 /// The first key without which the rule would hit the part.
 pub(super) fn not(rule: &Rule, part: &Part) -> Option<&'static str> {
-    let would_hit = |without: &fn(&mut Rule)| {
+    let would_hit = |without: &Without| {
         let mut lifted = rule.clone();
         without(&mut lifted);
         // A rule that makes no sense without the key says nothing about it.
