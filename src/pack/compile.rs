@@ -432,6 +432,13 @@ impl ChannelRules {
             || watches.any(|watched| watched.what.source(is_tool_input) == Some(source))
     }
 
+    /// Whether any rule here is about comments, strings, or what is neither.
+    pub(crate) fn tells_code_apart(&self) -> bool {
+        let kinds = Regions::COMMENT | Regions::STRING | Regions::CODE_ONLY;
+        let mut views = self.views.iter();
+        views.any(|view| view.sight.regions.meets(kinds))
+    }
+
     /// Whether any rule reads text as it is.
     pub(crate) fn is_raw_only(&self) -> bool {
         self.views.is_empty()
