@@ -504,10 +504,12 @@ impl What {
             })
         }));
         all.extend(condition.doom_loop.map(|doom| {
+            let near_times = LoopLimits::default().near_times;
             What::DoomLoop(LoopLimits {
                 times: doom.times,
+                // What is nearly the same is never sooner a loop than what is the same.
+                near_times: near_times.max(doom.times),
                 differing: doom.differing as usize,
-                ..LoopLimits::default()
             })
         }));
         all
