@@ -25,8 +25,8 @@ pub(crate) struct Options {
     /// Rule files, and folders of them
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Mend what is certain, in the files: a key or a value that is one typing error away, an example that
-    /// stands twice
+    /// Mend what is certain, in the files: a key, a value or a name that is one typing error away, a text that
+    /// wants brackets, a number that wants no quotes, an example that stands twice, a missing `schema = 1`
     #[arg(long)]
     fix: bool,
     /// Also show what each rule costs: automaton states, and bytes of a reply that are kept

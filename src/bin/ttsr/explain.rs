@@ -19,7 +19,7 @@ use crate::{Outcome, Stop, effective, packs};
 /// text is given, whether it would fire there and why not. Without RULE: every rule that is live at
 /// the place, and why the others are not.
 ///
-///     ttsr explain lang/rust/no-box-leak --path src/a.rs --text 'Box::leak(b)'
+///     ttsr explain lang/rust/box-leak --path src/a.rs --text 'Box::leak(b)'
 ///
 ///     ttsr explain --channel tool-input --tool bash
 #[derive(Debug, Args)]
@@ -85,12 +85,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
 fn find<'p>(pack: &'p Pack, id: &str) -> Result<&'p Rule, Stop> {
     let found = pack.find(id).map(|id| pack.rule(id));
     found.ok_or_else(|| {
-        let end = format!("/{id}");
-        let mut alike = pack.rules().iter().filter(|rule| rule.id.ends_with(&end));
-        let hint = alike.next().map_or_else(
-            || "`ttsr list` shows all".to_owned(),
-            |rule| format!("its full id may be `{}`", rule.id),
-        );
+        let hint = match pack.nearest(id) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`ttsr list` shows all".to_owned(),
+        };
         Stop::Because(format!("there is no rule `{}`; {hint}", Escaped(id)))
     })
 }
