@@ -121,7 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let mut tools = tools(options)?;
     let (kept, mut recorder) = taken_up(options)?;
     let (session, lost) = kept.session(&pack);
-    lost.iter().for_each(|lost| tell_lost(lost));
+    lost.iter().for_each(tell_lost);
     let mut processor = Processor::new(session, Hooks::default(), settings(options));
     processor.set_origin(Origin {
         model: options.models.first().cloned(),
