@@ -13,6 +13,8 @@ use crate::output::{Escaped, Out, Record, STRONG, tell};
 use crate::test::part::Part;
 use crate::{Outcome, Stop, effective, packs};
 
+mod why;
+
 /// Explain a rule, or say which rules are live at a place
 ///
 /// With RULE: the rule with defaults and lists filled in, what it costs, and, where a place or a
@@ -347,6 +349,8 @@ struct Live<'a> {
 #[derive(Serialize)]
 struct Tried {
     hits: bool,
+    /// Why it does not hit, where one key keeps it from that.
+    because: Option<&'static str>,
     /// The end of the match, and where it became certain, in bytes of the part.
     end: Option<u64>,
     decided: Option<u64>,
@@ -392,8 +396,13 @@ impl Tried {
             Some((end, decided, matched)) => (Some(end), Some(decided), Some(matched)),
             None => (None, None, None),
         };
+        let because = match end {
+            Some(_) => None,
+            None => why::not(rule, &part),
+        };
         Ok(Tried {
             hits: end.is_some(),
+            because,
             end,
             decided,
             matched,
@@ -435,7 +444,10 @@ impl Record for Live<'_> {
                 "    it hits: {:?}, certain after {decided} bytes of the part",
                 Escaped(matched).to_string()
             )?,
-            _ => writeln!(out, "    it does not hit")?,
+            _ => match tried.because {
+                Some(because) => writeln!(out, "    it does not hit: {because}")?,
+                None => writeln!(out, "    it does not hit")?,
+            },
         }
         for (pattern, matches) in &tried.patterns {
             let matches = if *matches {
