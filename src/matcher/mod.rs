@@ -4,7 +4,7 @@
 //! `gap` says where it is cut, and `plan` which patterns share an automaton; `tree` shares common
 //! beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it through the `table` that
 //! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `tails`), while `build` adds the states
-//! that are met, each known by its `code`. `decode` turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
+//! that are met, each known by its `code`, and `generations` says when a full table is replaced. `decode` turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
 //! `lookaround`): the automaton finds where they may end, and `confirm` decides.
 
 mod alphabet;
@@ -20,6 +20,7 @@ mod filter;
 #[cfg(test)]
 mod forced;
 pub(crate) mod gap;
+mod generations;
 pub(crate) mod lanes;
 mod lazy;
 mod look;
@@ -30,6 +31,7 @@ pub(crate) mod plan;
 mod sample;
 mod simplify;
 mod span;
+mod sync;
 pub(crate) mod table;
 mod tails;
 mod tree;

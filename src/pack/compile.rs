@@ -432,6 +432,13 @@ impl ChannelRules {
             || watches.any(|watched| watched.what.source(is_tool_input) == Some(source))
     }
 
+    /// Whether any rule here is about comments, strings, or what is neither.
+    pub(crate) fn tells_code_apart(&self) -> bool {
+        let kinds = Regions::COMMENT | Regions::STRING | Regions::CODE_ONLY;
+        let mut views = self.views.iter();
+        views.any(|view| view.sight.regions.meets(kinds))
+    }
+
     /// Whether any rule reads text as it is.
     pub(crate) fn is_raw_only(&self) -> bool {
         self.views.is_empty()
@@ -497,10 +504,12 @@ impl What {
             })
         }));
         all.extend(condition.doom_loop.map(|doom| {
+            let near_times = LoopLimits::default().near_times;
             What::DoomLoop(LoopLimits {
                 times: doom.times,
+                // What is nearly the same is never sooner a loop than what is the same.
+                near_times: near_times.max(doom.times),
                 differing: doom.differing as usize,
-                ..LoopLimits::default()
             })
         }));
         all

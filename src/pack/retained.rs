@@ -22,9 +22,10 @@ impl Rule {
     ///
     /// # Example: one match is quoted; an exception makes matches wait
     /// ```
-    /// use ttsr::{Condition, Limits, Pattern, Rule};
+    /// use ttsr::{Channel, Limits, Pattern, Rule};
     /// let limits = Limits::default();
     /// let mut rule = Rule::new("a/b", vec![Pattern::literal("x")]);
+    /// rule.on = vec![Channel::Text];
     /// let plain = rule.retained_bytes(&limits);
     /// assert!(plain < 2048);
     /// rule.condition.none = vec![Pattern::literal("y")];

@@ -754,7 +754,7 @@ const DOOM_LOOP: Keys = &[
     Key::new(
         "match.doom-loop.differing",
         Shape::Whole(0, 999),
-        "How many of them may differ.",
+        "In how many arguments a call may differ from the one before, fewer than half of them; such calls are a loop from 20 in a row on, or from `times` if that is more.",
     )
     .or("0"),
 ];

@@ -394,9 +394,10 @@ impl Ast {
 /// The same tool call again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DoomLoop {
-    /// How often in a row.
+    /// How often in a row the same call, or the same two or three in turn.
     pub times: u32,
-    /// How many of them may differ.
+    /// In how many arguments a call may differ from the one before, fewer than half of them. Such calls are
+    /// a loop from 20 in a row on, or from `times` if that is more.
     pub differing: u32,
 }
 

@@ -259,7 +259,7 @@ impl Part {
             View::Unwatched => {}
             View::Text(haystack) => haystack.run(&mut judge, None, bytes, at),
             View::Whole(whole) => whole.push(&mut judge, bytes, at),
-            View::Json(json) => json.push(judge, bytes),
+            View::Json(json) => json.push(&mut judge, bytes),
             View::Closed => judge.found.counters.unscanned_bytes += bytes.len() as u64,
         }
     }
@@ -284,7 +284,7 @@ impl Part {
             match &mut view {
                 View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
                 View::Whole(whole) => whole.finish(&mut judge, at),
-                View::Json(json) => json.finish(judge, at),
+                View::Json(json) => json.finish(&mut judge, at),
                 View::Unwatched | View::Closed => {}
             }
         }
@@ -305,7 +305,7 @@ impl Whole {
         let piece = Piece::verbatim(bytes, at);
         self.reader.take(judge, None, piece);
         if let Some(views) = &mut self.views {
-            views.take(judge, None, piece);
+            views.take(judge, None, &piece);
         }
         judge.settle();
     }

@@ -49,12 +49,12 @@ impl JsonSink for (&mut Shell, &mut Recorder) {
     }
 
     fn run(&mut self, bytes: &[u8], at: u64) {
-        self.0.take(Piece::verbatim(bytes, at), self.1);
+        self.0.take(&Piece::verbatim(bytes, at), self.1);
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.0
-            .take(Piece::stand_in(utf8, start, end, decided), self.1);
+            .take(&Piece::stand_in(utf8, start, end, decided), self.1);
     }
 
     fn close(&mut self, end: u64, decided: u64) {

@@ -1,6 +1,8 @@
 //! `match`: what breaks a rule. Each key is read on its own here; whether they make sense together is
 //! judged in `sense`, on the whole rule.
 
+use std::mem::take;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -27,6 +29,7 @@ impl Walk<'_> {
         condition.all = self.patterns(table, "all");
         condition.sequence = self.patterns(table, "sequence");
         condition.none = self.patterns(table, "none");
+        draft.texts = take(&mut self.texts);
         condition.within = self.within(table);
         condition.first = self.count(table, "match.first");
         condition.last = self.count(table, "match.last");
