@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     conclude(Ok(()), &done)
 }
 
-fn conclude(outcome: Result<(), Difference>, done: &Done) -> ExitCode {
+fn conclude(outcome: Result<(), Box<Difference>>, done: &Done) -> ExitCode {
     println!("{done}");
     match outcome {
         Ok(()) => {
@@ -188,7 +188,7 @@ impl fmt::Display for Done {
     }
 }
 
-fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Difference> {
+fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Box<Difference>> {
     let spread = Random::new(number).next();
     let mut random = Random::new(seed ^ spread);
     let layout = Layout::random(&mut random);
@@ -216,7 +216,7 @@ fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Difference> {
                 cuts,
                 layout,
             };
-            return Err(Difference::smallest(case, (done.seed, number)));
+            return Err(Box::new(Difference::smallest(case, (seed, number))));
         }
     }
     Ok(())
