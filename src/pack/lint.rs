@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use regex_automata::meta::Regex;
 use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Hir, HirKind};
 
+use super::Pack;
 use super::check::Late;
 use super::check::draft::{Draft, Place};
 use super::check::fault::Fault;
@@ -15,7 +15,9 @@ use super::message::{self, MessageValues};
 use crate::limits::Limits;
 use crate::matcher::pattern;
 use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
+use crate::verdict::PartId;
 
+mod boundary;
 mod held;
 
 /// A pattern without a literal to look for that needs more states than this is worth a word.
@@ -26,12 +28,13 @@ pub(super) fn of_rule(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
     let rule = &draft.rule;
     let found = [
         no_negative(rule),
-        self_trigger(rule),
+        self_trigger(rule, limits),
         style(rule),
         deprecated(rule),
         unbounded(rule),
         held_text(rule, limits),
         no_literal(rule, limits),
+        boundary(rule),
     ];
     let found = found.into_iter().flatten();
     found
@@ -103,35 +106,40 @@ fn no_negative(rule: &Rule) -> Found<'_> {
 }
 
 /// A message that the model repeats would break the rule again.
-fn self_trigger(rule: &Rule) -> Found<'_> {
-    let may_repeat = [Channel::Text, Channel::Reasoning, Channel::UserInput];
-    if !rule.on.iter().any(|channel| may_repeat.contains(channel)) || rule.action < Action::Append {
-        return None;
-    }
+fn self_trigger<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
+    // What a rule puts before the words of the user is not read as theirs.
+    let may_repeat = [Channel::Text, Channel::Reasoning];
+    let read = rule.on.iter().filter(|on| may_repeat.contains(on));
+    let mut read = read.filter(|_| rule.action >= Action::Append);
     let message = message::render(rule, &MessageValues::default());
-    let plain = rule
-        .condition
-        .any
-        .iter()
-        .filter(|pattern| pattern.region.is_empty() && pattern.arg.is_none());
-    let hit = plain
-        .filter(|_| rule.condition.none.is_empty())
-        .find(|pattern| {
-            let regex = Regex::new(&pattern.to_regex());
-            regex.is_ok_and(|regex| regex.is_match(&message))
-        })?;
-    let message = format!(
-        "the message breaks its own rule: it matches {}",
-        quote(&hit.text)
-    );
+    let matched = read.find_map(|channel| broken_by(rule, *channel, &message, limits))?;
+    let by = match matched.is_empty() {
+        true => String::new(),
+        false => format!(": {} stands in it", quote(&matched)),
+    };
     let path = if rule.message.is_some() {
         "message"
     } else {
         ""
     };
-    Some((About::Key(path), Fault::new(&code::SELF_TRIGGER, message).with_help(
+    let fault = Fault::new(
+        &code::SELF_TRIGGER,
+        format!("the message breaks its own rule{by}"),
+    );
+    Some((About::Key(path), fault.with_help(
         "a model that repeats the message is cut again; say it in other words, with `{{ match.text }}` at most",
     )))
+}
+
+/// What of a text breaks the rule on that channel; empty where that is no text in particular.
+fn broken_by(rule: &Rule, channel: Channel, text: &str, limits: &Limits) -> Option<String> {
+    let pack = Pack::builder().limits(limits.clone()).rule(rule.clone());
+    let mut stream = pack.build().ok()?.stream();
+    let part = PartId(0);
+    stream.open(part, channel);
+    let mut hits = stream.push(part, text.as_bytes()).to_vec();
+    hits.extend_from_slice(&stream.finish());
+    hits.first().map(|hit| stream.matched(hit).to_owned())
 }
 
 fn style(rule: &Rule) -> Found<'_> {
@@ -224,6 +232,31 @@ fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
             .within(Some(0..written.text.len()));
         (About::Text(&written.text), fault)
     })
+}
+
+/// `\\b` beside a sign: what it asks for is seldom there.
+fn boundary(rule: &Rule) -> Found<'_> {
+    let mut regexes = rule
+        .condition
+        .patterns()
+        .filter(|it| it.kind == PatternKind::Regex);
+    let (written, odd) =
+        regexes.find_map(|written| Some((written, boundary::odd(&written.text)?)))?;
+    let (side, place) = match odd.is_front {
+        true => (
+            "in front of",
+            "the beginning of a text, and behind a blank,",
+        ),
+        false => ("behind", "the end of a text, and before a blank,"),
+    };
+    let message = format!(
+        "`\\b` asks for a letter, a digit or `_` {side} {}: at {place} this does not match",
+        quote(&odd.sign.to_string())
+    );
+    let fault = Fault::new(&code::ODD_BOUNDARY, message)
+        .with_help("leave the `\\b` out, or write what may stand there, such as `(?:^|\\s)` or `(?:\\s|$)`")
+        .within(Some(odd.at));
+    Some((About::Text(&written.text), fault))
 }
 
 /// Whether some literal of two bytes or more is in every match.

@@ -364,11 +364,56 @@ impl Script {
     ];
 }
 
-/// Names in code that nobody knows.
+/// Names that nobody knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownName {
     /// Names that are known, besides the standard libraries'; the host may add its own.
     pub known: Vec<String>,
+    /// What is named; empty: packages.
+    #[serde(default)]
+    pub of: Vec<Named>,
+}
+
+impl UnknownName {
+    /// Whether it is about names of that kind.
+    #[must_use]
+    pub fn is_of(&self, named: Named) -> bool {
+        self.of.contains(&named) || self.of.is_empty() && named == Named::Package
+    }
+}
+
+/// What a name is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Named {
+    /// A package, crate or module that code imports.
+    Package,
+    /// A file that a code span of the text names.
+    File,
+    /// A tool that is called.
+    Tool,
+}
+
+impl Named {
+    /// Every one.
+    pub const ALL: [Named; 3] = [Named::Package, Named::File, Named::Tool];
+
+    /// The name used in rules.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Named::Package => "package",
+            Named::File => "file",
+            Named::Tool => "tool",
+        }
+    }
+
+    /// The one with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Named> {
+        Named::ALL.into_iter().find(|named| named.name() == name)
+    }
 }
 
 /// Code of a certain shape.

@@ -6,13 +6,14 @@
 use std::time::Duration;
 
 use super::{Counters, Found, Quote};
+use crate::detect::unknown_name::KnownNames;
 use crate::matcher::is_short;
-use crate::pack::{ChannelRules, Pack};
+use crate::pack::{ChannelRules, Pack, What};
 use crate::rule::Channel;
 use crate::verdict::PartId;
 use crate::view::piece::Piece;
 use bounds::Bounds;
-use haystack::Haystack;
+use haystack::{Haystack, Near};
 use input::Json;
 use judge::{Judge, Scoped};
 use reader::Reader;
@@ -144,14 +145,54 @@ impl Part {
     }
 
     pub(super) fn name_tool(&mut self, pack: &Pack, name: &str, call: &str, found: &mut Found) {
-        if self.scoped.tool.is_none() && !name.is_empty() {
+        let is_new = self.scoped.tool.is_none() && !name.is_empty();
+        if is_new {
             self.scoped.tool = Some(name.into());
         }
         if self.scoped.call.is_none() && !call.is_empty() {
             self.scoped.call = Some(call.into());
         }
+        if is_new {
+            self.judge_name(pack, name, found);
+        }
         self.scoped.settle(pack, self.delivered, found);
         found.count(pack);
+    }
+
+    /// Finds the name of the tool where rules ask for those that nobody knows.
+    fn judge_name(&mut self, pack: &Pack, name: &str, found: &mut Found) {
+        let Some(rules) = pack.channel(self.channel) else {
+            return;
+        };
+        let besides = found.known.clone();
+        let is_known = |known: &KnownNames| {
+            known.holds(name) || besides.as_ref().is_some_and(|known| known.holds(name))
+        };
+        let mut judge = Judge {
+            pack,
+            rules,
+            view: &rules.raw,
+            part: self.id,
+            order: self.order,
+            file: None,
+            scoped: &mut self.scoped,
+            found,
+        };
+        let at = self.delivered;
+        for watched in &rules.watches {
+            if let What::UnknownTool(known) = &watched.what
+                && !is_known(known)
+            {
+                let place = crate::detect::Found {
+                    start: at,
+                    end: at,
+                    decided: at,
+                };
+                let near = Near::of(name.as_bytes());
+                judge.found_by_detector(watched.rule, None, place, Some(near));
+            }
+        }
+        judge.settle();
     }
 
     /// Number of bytes that no undecided match of a rule that holds can be in. Never decreases.

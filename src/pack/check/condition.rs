@@ -13,7 +13,7 @@ use super::header::Header;
 use crate::pack::diagnostic::code;
 use crate::pack::schema;
 use crate::rule::{
-    Ast, Bound, Capture, Count, DoomLoop, Per, Repetition, Script, UnknownName, Within,
+    Ast, Bound, Capture, Count, DoomLoop, Named, Per, Repetition, Script, UnknownName, Within,
 };
 
 impl Walk<'_> {
@@ -164,7 +164,14 @@ impl Walk<'_> {
                 known.extend(entries.iter().map(|entry| entry.value.to_owned()));
             }
         }
-        Some(UnknownName { known })
+        let of = self.filled_strings(unknown, "of").and_then(|texts| {
+            let names = Named::ALL.map(|named| named.name().to_owned());
+            self.list_of(texts, "of", &names, Named::from_name)
+        });
+        Some(UnknownName {
+            known,
+            of: of.unwrap_or_default(),
+        })
     }
 
     fn ast(&mut self, table: &DeTable<'_>) -> Option<Ast> {

@@ -15,8 +15,8 @@ use crate::matcher::pattern;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::rule::{
-    Action, Allowance, Bound, Capture, Case, Channel, Condition, DoomLoop, Partial, Pattern,
-    Region, Repeat, Repetition, Retry, Rule, Status, Within,
+    Action, Allowance, Bound, Capture, Case, Channel, Condition, DoomLoop, Named, Partial, Pattern,
+    Region, Repeat, Repetition, Retry, Rule, Status, UnknownName, Within,
 };
 use crate::view::fold::Folds;
 
@@ -307,6 +307,31 @@ fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
     groups
 }
 
+fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<Found>) {
+    if !rule.args.is_empty() {
+        found.push(no_effect(
+            "args",
+            "unknown names are looked for in what an edit adds, whatever its arguments are called",
+            "remove it, and narrow the rule by `tools` and `paths`",
+        ));
+    }
+    let reads_calls = rule.on.contains(&Channel::ToolInput);
+    if names.is_of(Named::Tool) && !reads_calls {
+        found.push(no_effect(
+            "match.unknown-name.of",
+            "`tool` is about calls of tools, and the rule is not on `tool-input`",
+            "add `tool-input` to `on`",
+        ));
+    }
+    if names.is_of(Named::File) && reads_calls && rule.on.len() == 1 {
+        found.push(no_effect(
+            "match.unknown-name.of",
+            "`file` is about code spans of text, and the rule is on `tool-input` alone",
+            "add `text` to `on`",
+        ));
+    }
+}
+
 fn detectors(rule: &Rule, found: &mut Vec<Found>) {
     let condition = &rule.condition;
     let kind = triggers(condition)[0];
@@ -318,12 +343,8 @@ fn detectors(rule: &Rule, found: &mut Vec<Found>) {
     if let Some(repetition) = &condition.repetition {
         circles(repetition, rule, found);
     }
-    if condition.unknown_name.is_some() && !rule.args.is_empty() {
-        found.push(no_effect(
-            "args",
-            "unknown names are looked for in what an edit adds, whatever its arguments are called",
-            "remove it, and narrow the rule by `tools` and `paths`",
-        ));
+    if let Some(names) = &condition.unknown_name {
+        unknown_names(names, rule, found);
     }
     if let Some(limit) = &condition.limit {
         bound(limit, rule, found);
