@@ -16,6 +16,7 @@ mod std_names;
 #[cfg(test)]
 mod tests;
 pub(crate) mod turns;
+pub(crate) mod unknown_file;
 pub(crate) mod unknown_name;
 mod words;
 

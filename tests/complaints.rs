@@ -444,6 +444,94 @@ fn complaint_c32_c43_loops_are_found_at_every_scale_and_data_is_none() {
     }
 }
 
+/// Loops of two signs and of short words went on for minutes; tables, walls of dashes and rows of data were cut.
+#[test]
+fn complaint_c44_c45_c46_c52_what_circles_is_cut_and_what_is_alike_is_not() {
+    let pack = Pack::builtin("std/degeneration").unwrap();
+    let wall = format!("+{}+\n", "-".repeat(70));
+    let table: String = (0..40).map(|n| format!("| {n} | user{n} |\n")).collect();
+    let object = |n| {
+        format!("  {{\n    \"id\": {n},\n    \"name\": \"user{n}\",\n    \"active\": true\n  }},\n")
+    };
+    let rows: String = (0..33).map(object).collect();
+    for (name, text, is_loop) in [
+        (
+            "two signs in turn",
+            format!("So what now {}", "?!".repeat(300)),
+            true,
+        ),
+        (
+            "a short word",
+            format!("I will do it. {}", "no ".repeat(300)),
+            true,
+        ),
+        (
+            "another short word",
+            format!("I will do it. {}", "the ".repeat(300)),
+            true,
+        ),
+        (
+            "a table, and rows of JSON",
+            format!("{table}```json\n[\n{rows}]\n```\n"),
+            false,
+        ),
+        (
+            "a wall of dashes",
+            format!("| a | b |\n|{0}|{0}|\n{table}", "-".repeat(80)),
+            false,
+        ),
+        (
+            "walls between rows",
+            format!("| a row |\n{wall}").repeat(3),
+            false,
+        ),
+    ] {
+        let found = hits(&pack, Channel::Text, "", &[text.as_bytes()]);
+        assert_eq!(!found.is_empty(), is_loop, "{name}: {found:?}");
+    }
+}
+
+/// The guard against loops of calls was beaten by varying one argument.
+#[test]
+fn complaint_c47_a_loop_of_calls_may_vary_in_one_argument() {
+    let pack = pack(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.doom-loop = { times = 5, differing = 1 }\n",
+    );
+    let loops = |input: &dyn Fn(u32) -> String| {
+        let mut stream = pack.stream();
+        (0..30).any(|n| {
+            let part = PartId(n);
+            stream.open(part, Channel::ToolInput);
+            let mut found = stream.tool(part, "grep", &format!("call {n}")).len();
+            found += stream.push(part, input(n).as_bytes()).len();
+            found += stream.close(part).len();
+            found > 0
+        })
+    };
+    assert!(loops(&|_| r#"{"pattern":"fn a","path":"src"}"#.to_owned()));
+    assert!(loops(&|n| format!(
+        r#"{{"pattern":"fn a","path":"src","limit":{n}}}"#
+    )));
+    assert!(!loops(&|n| format!(
+        r#"{{"pattern":"fn {n}","path":"src/{n}.rs"}}"#
+    )));
+}
+
+/// A pattern that matches nothing stood for "read before you edit": the rule was never broken, and nobody was told.
+/// What no text shows cannot be asked of a text; a rule about it is not loaded in silence.
+#[test]
+fn complaint_c37_a_pattern_that_nothing_matches_is_told() {
+    let text = "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\n\
+                match.any = [{ regex = '[a&&b]' }]\nexamples.match = ['a']\n";
+    let pack = Pack::from_toml(text).unwrap();
+    let codes: Vec<&str> = pack.warnings().iter().map(|it| it.code()).collect();
+    assert_eq!(codes, ["never-matches"]);
+    if cfg!(not(feature = "lookaround")) {
+        let error = Pack::from_toml(&text.replace("[a&&b]", "(?!)")).unwrap_err();
+        assert_eq!(error.diagnostics()[0].code(), "look-around");
+    }
+}
+
 /// A wall that guards what it forbids is taken for an injection: what is said to the model hides nothing.
 #[test]
 fn complaint_c57_no_message_of_a_built_in_rule_asks_to_hide_itself() {

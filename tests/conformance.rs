@@ -12,6 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use ttsr::harness::consult::{Consultation, Consulted};
 use ttsr::harness::fallback::Chains;
+use ttsr::harness::handoff::{Arrived, Draft, Files, Handoff, Handoffs, read_part, references};
+use ttsr::harness::progress::{AgentEvent, AgentPart, Do, Prompting, RouterSettings, ToolStatus};
+use ttsr::harness::question::{Choice, Question, QuestionRequest};
 use ttsr::harness::{
     After, Content, End, Failure, Gate, Hooks, Input, Message, Observation, Processor, Replay,
     Request, Role, Settings, Source, Step, ToolCall,
@@ -67,6 +70,7 @@ struct CaseSettings {
     hook_retries: Option<u32>,
     signs_reasoning: bool,
     fallback: Vec<String>,
+    router: toml::Table,
 }
 
 #[derive(Deserialize, Clone)]
@@ -335,6 +339,10 @@ fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
         also: &case.also,
         shown: Vec::new(),
         now: Duration::ZERO,
+        chat: None,
+        handoffs: Handoffs::default(),
+        files: Memory::default(),
+        router: &case.settings.router,
     };
     for input in &case.r#in {
         let input = Given {
@@ -355,6 +363,28 @@ struct Run<'a> {
     also: &'a [String],
     shown: Vec<Shown>,
     now: Duration,
+    /// The prompt of a chat that is under way, and its session.
+    chat: Option<(Prompting, String)>,
+    handoffs: Handoffs,
+    files: Memory,
+    router: &'a toml::Table,
+}
+
+/// Files that are only there in memory.
+#[derive(Default)]
+struct Memory(Vec<(String, String)>);
+
+impl Files for Memory {
+    fn resolve(&self, reference: &str) -> Option<PathBuf> {
+        let known = self.0.iter().find(|(name, _)| name == reference)?;
+        Some(Path::new("/project").join(&known.0))
+    }
+
+    fn read(&self, path: &Path, at_most: u64) -> std::io::Result<Vec<u8>> {
+        let known = |(name, _): &&(String, String)| path.ends_with(name);
+        let (_, text) = self.0.iter().find(known).expect("it was resolved");
+        Ok(text.bytes().take(at_most as usize).collect())
+    }
 }
 
 /// One input in the words of the format.
@@ -454,6 +484,82 @@ impl Given<'_> {
         Some(vec![event])
     }
 
+    fn list(&self, key: &str) -> Vec<String> {
+        let items = self.table.get(key).and_then(toml::Value::as_array);
+        let items = items.into_iter().flatten();
+        items
+            .map(|item| item.as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// What the server of a chat's agent says; of its own session, where no other is named.
+    fn agent_event(&self, own: &str) -> Option<AgentEvent> {
+        let session = self.text("session").unwrap_or_else(|| own.to_owned());
+        let message = self.text("of").unwrap_or_else(|| "m".to_owned());
+        let part = |part: String, content| AgentEvent::Part {
+            session: session.clone(),
+            message: message.clone(),
+            part,
+            content,
+        };
+        Some(if let Some(message) = self.text("message") {
+            AgentEvent::Message {
+                session: session.clone(),
+                message,
+                is_user: self.words("role") == "user",
+            }
+        } else if let Some(id) = self.text("part") {
+            match &*self.words("type") {
+                "text" => part(id, AgentPart::Text(self.words("text"))),
+                "reasoning" => part(id, AgentPart::Reasoning),
+                other => panic!("{}: {other}", self.case),
+            }
+        } else if let Some(delta) = self.text("grows") {
+            AgentEvent::Delta {
+                session: session.clone(),
+                message,
+                part: delta,
+                field: "text".to_owned(),
+                delta: self.words("text"),
+            }
+        } else if let Some(call) = self.text("tool-part") {
+            let status = match &*self.words("status") {
+                "pending" => ToolStatus::Pending,
+                "running" => ToolStatus::Running,
+                "completed" => ToolStatus::Completed,
+                _ => ToolStatus::Error,
+            };
+            let content = AgentPart::Tool {
+                tool: self.words("tool"),
+                call: call.clone(),
+                status,
+                title: self.text("title"),
+            };
+            part(call, content)
+        } else if let Some(id) = self.text("question") {
+            let questions = self.table["questions"].as_array().unwrap().iter();
+            AgentEvent::Question {
+                session: session.clone(),
+                request: QuestionRequest {
+                    id,
+                    questions: questions.map(question).collect(),
+                },
+            }
+        } else if self.has("idle") {
+            AgentEvent::Idle {
+                session: session.clone(),
+            }
+        } else if let Some(message) = self.text("session-error") {
+            AgentEvent::Failed {
+                session: session.clone(),
+                is_abort: message == "MessageAbortedError",
+                message,
+            }
+        } else {
+            return None;
+        })
+    }
+
     fn input(&self) -> Input {
         match () {
             () if self.has("sent") => Input::Sent,
@@ -477,6 +583,9 @@ impl Given<'_> {
 
 impl Run<'_> {
     fn take(&mut self, input: &Given<'_>, size: usize) {
+        if self.take_handoff(input) || self.take_chat(input) {
+            return;
+        }
         let mut out = Vec::new();
         let processor = &mut self.processor;
         if let Some(message) = input.text("begin") {
@@ -545,6 +654,92 @@ impl Run<'_> {
         self.steps(out);
     }
 
+    /// Going on in a new session. Says whether the input was about that.
+    fn take_handoff(&mut self, input: &Given<'_>) -> bool {
+        let session = input.text("session").unwrap_or_else(|| "ses_1".to_owned());
+        if let Some(text) = input.text("handoff") {
+            let files = input.list("files");
+            for draft in Handoff::new(session, text).files(files).draft() {
+                self.show(match draft {
+                    Draft::OpenSession => vec![("open-session", json!(true))],
+                    Draft::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
+                    Draft::Append(text) => vec![("append", json!(text))],
+                    Draft::Toast { text, lasts } => vec![
+                        ("toast", json!(text)),
+                        ("lasts-ms", json!(lasts.as_millis() as u64)),
+                    ],
+                    other => panic!("{other:?}"),
+                });
+            }
+        } else if let Some(text) = input.text("references") {
+            self.show(vec![("references", json!(references(&text)))]);
+        } else if let Some(name) = input.text("file") {
+            self.files.0.push((name, input.words("text")));
+        } else if let Some(name) = input.text("read-file") {
+            let parts = read_part(&self.files, &name);
+            let parts = parts.map(|parts| json!(parts));
+            self.show(vec![("parts", parts.unwrap_or(Value::Bool(false)))]);
+        } else if let Some(text) = input.text("arrived") {
+            let synthetic = input.has("synthetic");
+            let arrived = Arrived {
+                session: &session,
+                model: "a/model",
+                agent: "build",
+                content: &[Content::Text { text, synthetic }],
+            };
+            let injection = self.handoffs.arrived(&arrived, &self.files);
+            self.show(match injection {
+                None => vec![("injected", json!(false))],
+                Some(injection) => {
+                    let parts = injection.parts.iter().map(synthetic_text);
+                    vec![
+                        ("injected", parts.collect()),
+                        ("no-reply", json!(injection.no_reply)),
+                        ("model", json!(injection.model)),
+                        ("agent", json!(injection.agent)),
+                    ]
+                }
+            });
+        } else if let Some(session) = input.text("deleted") {
+            self.handoffs.deleted(&session);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// The prompt of a chat. Says whether the input was about that.
+    fn take_chat(&mut self, input: &Given<'_>) -> bool {
+        let mut out = Vec::new();
+        if let Some(session) = input.text("chat") {
+            let json = serde_json::to_string(self.router).unwrap();
+            let settings = RouterSettings::from_json(&json);
+            let settings = settings.unwrap_or_else(|why| panic!("{}: {why}", input.case));
+            let prompting = Prompting::begin(session.clone(), settings, &mut out);
+            self.chat = Some((prompting, session));
+        } else if let Some((prompting, session)) = &mut self.chat {
+            if let Some(event) = input.agent_event(session) {
+                prompting.see(self.now, &event, &mut out);
+            } else if let Some(text) = input.text("user") {
+                match (&*text, prompting.is_asking()) {
+                    ("/cancel", _) => prompting.cancel(self.now, &mut out),
+                    (_, true) => prompting.answer(self.now, &text, &mut out),
+                    (_, false) => out.push(Do::Note(format!("(unread: {text})"))),
+                }
+            } else if input.has("tick") {
+                prompting.tick(self.now, &mut out);
+            } else if input.has("end") {
+                prompting.disconnected(self.now, &mut out);
+            } else {
+                panic!("{}: no input of a chat: {:?}", input.case, input.table);
+            }
+        } else {
+            return false;
+        }
+        out.into_iter().for_each(|what| self.show(done(what)));
+        true
+    }
+
     fn gate(&mut self, gate: Gate) {
         match gate {
             Gate::Run(call) => self.show(vec![
@@ -581,6 +776,58 @@ impl Run<'_> {
     fn show(&mut self, shown: Shown) {
         let known = shown.into_iter().filter(|(_, value)| !value.is_null());
         self.shown.push(known.collect());
+    }
+}
+
+fn question(given: &toml::Value) -> Question {
+    let words = |of: &toml::Value, key: &str| {
+        let text = of.get(key).and_then(toml::Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let choices = given.get("options").and_then(toml::Value::as_array);
+    let choices = choices.into_iter().flatten().map(|choice| Choice {
+        label: words(choice, "label"),
+        description: words(choice, "description"),
+    });
+    Question {
+        header: words(given, "header"),
+        text: words(given, "question"),
+        choices: choices.collect(),
+        multiple: given.get("multiple").is_some(),
+    }
+}
+
+/// What is to be done for a chat.
+fn done(what: Do) -> Shown {
+    match what {
+        Do::Typing => vec![("typing", json!(true))],
+        Do::StopTyping => vec![("typing", json!(false))],
+        Do::Subscribe => vec![("subscribe", json!(true))],
+        Do::Unsubscribe => vec![("subscribe", json!(false))],
+        Do::Prompt => vec![("prompt", json!(true))],
+        Do::Note(text) => vec![("note", json!(text))],
+        Do::Ask(text) => vec![("question", json!(text))],
+        Do::Answer { request, answers } => {
+            vec![("reply", json!(request)), ("answers", json!(answers))]
+        }
+        Do::Reject { request } => vec![("reject", json!(request))],
+        Do::Abort => vec![("abort", json!(true))],
+        Do::Done(Ok(text)) => vec![("reply-text", json!(text))],
+        Do::Done(Err(error)) => vec![
+            ("failed", json!(error.to_string())),
+            ("says", json!(error.text())),
+        ],
+        other => panic!("{other:?}"),
+    }
+}
+
+fn synthetic_text(content: &Content) -> Value {
+    match content {
+        Content::Text {
+            text,
+            synthetic: true,
+        } => json!(text),
+        other => panic!("{other:?}"),
     }
 }
 

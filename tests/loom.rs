@@ -267,16 +267,19 @@ fn an_abort_is_told_once() {
     assert_eq!(seen, ["plugin", "user"], "the model reaches both");
 }
 
-/// The protocol of `harness::hooks::timed::Worker` (`Worker::run` and its thread): one flag that says whether
-/// the hook has returned, a channel of jobs, and for each question a channel of its own for the answer, of
-/// which the loop lets go at the deadline. That the deadline is over is a thread of the model.
+/// The protocol of `harness::hooks::timed::Worker` (`Worker::run` and its thread): the numbers of the job that
+/// the hook returned from last and of the one that it was given up on, a channel of jobs, and for each question
+/// a channel of its own for the answer, of which the loop lets go at the deadline. That the deadline is over is
+/// a thread of the model; a cancel of the user comes the same way.
 mod worker {
+    use std::cell::Cell;
+
     use loom::cell::UnsafeCell;
-    use loom::sync::atomic::{AtomicBool, Ordering};
+    use loom::sync::atomic::{AtomicU32, Ordering};
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::{sync::mpsc, thread};
 
-    /// Where the loop waits for an answer until the deadline: `recv_timeout` of a `sync_channel(1)`.
+    /// Where the loop waits for an answer until the deadline: `recv_timeout` of a channel.
     #[derive(Default)]
     pub(super) struct Answer {
         state: Mutex<(Option<u32>, bool)>,
@@ -311,7 +314,8 @@ mod worker {
     pub(super) struct Worker {
         /// None ends the thread: loom's channels do not tell whoever waits that the other end is gone.
         jobs: mpsc::Sender<Option<Job>>,
-        is_busy: Arc<AtomicBool>,
+        returned: Arc<AtomicU32>,
+        given_up: Cell<u32>,
         thread: Option<thread::JoinHandle<()>>,
     }
 
@@ -327,17 +331,18 @@ mod worker {
             });
             Worker {
                 jobs,
-                is_busy: Arc::new(AtomicBool::new(false)),
+                returned: Arc::new(AtomicU32::new(0)),
+                given_up: Cell::new(0),
                 thread: Some(thread),
             }
         }
 
         /// `Worker::run`. The hook answers with the number of the question; none: it was given up.
         pub(super) fn run(&self, question: u32, said: &Arc<Answer>) -> Option<u32> {
-            if self.is_busy.swap(true, Ordering::AcqRel) {
+            if self.is_stuck() {
                 return None;
             }
-            let (is_busy, say) = (Arc::clone(&self.is_busy), Arc::clone(said));
+            let (returned, say) = (Arc::clone(&self.returned), Arc::clone(said));
             let job: Job = Box::new(move |own| {
                 own.with_mut(|own| {
                     // SAFETY: loom checks that nobody else is in here.
@@ -346,15 +351,19 @@ mod worker {
                         *own = question;
                     }
                 });
-                is_busy.store(false, Ordering::Release);
+                returned.store(question, Ordering::Release);
                 say.say(question);
             });
             self.jobs.send(Some(job)).ok()?;
-            said.wait()
+            let answer = said.wait();
+            if answer.is_none() {
+                self.given_up.set(question);
+            }
+            answer
         }
 
-        pub(super) fn is_busy(&self) -> bool {
-            self.is_busy.load(Ordering::Acquire)
+        pub(super) fn is_stuck(&self) -> bool {
+            self.returned.load(Ordering::Acquire) < self.given_up.get()
         }
     }
 
@@ -380,7 +389,7 @@ fn a_late_answer_of_a_hook_changes_no_verdict() {
         let one = worker.run(1, &first);
         assert!(matches!(one, None | Some(1)), "{one:?}");
         // Whoever has answered has returned.
-        assert!(one.is_none() || !worker.is_busy());
+        assert!(one.is_none() || !worker.is_stuck());
         let second = Arc::new(worker::Answer::default());
         let two = worker.run(2, &second);
         assert!(matches!(two, None | Some(2)), "{two:?}");
@@ -397,4 +406,328 @@ fn a_late_answer_of_a_hook_changes_no_verdict() {
         ["both in time", "returned in between", "still busy"],
         "the model reaches these"
     );
+}
+
+/// The matcher's own files, on loom's locks and cells: who uses which table, and what is in one.
+#[path = "../src/matcher"]
+#[allow(dead_code)] // these models are about a part of them
+mod matcher {
+    pub(crate) mod generations;
+    pub(crate) mod table;
+
+    /// Three columns, which is enough to go from one state to another.
+    pub(crate) mod alphabet {
+        pub(crate) const STAY: usize = 0;
+
+        pub(crate) struct Alphabet;
+
+        impl Alphabet {
+            pub(crate) fn len(&self) -> usize {
+                3
+            }
+
+            pub(crate) fn bytes(&self) -> &[u8; 256] {
+                &[0; 256]
+            }
+        }
+    }
+
+    pub(crate) mod sync {
+        use std::marker::PhantomData;
+        use std::ops::Deref;
+
+        use loom::sync::atomic::AtomicUsize;
+        pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+        pub(crate) use loom::sync::{Mutex, MutexGuard};
+        pub(crate) use std::sync::PoisonError;
+
+        /// loom's has no weak end. This one counts those who hold it in a cell that loom knows, with the
+        /// orders of the standard library.
+        #[derive(Debug)]
+        pub(crate) struct Arc<T> {
+            of: std::sync::Arc<T>,
+            holders: std::sync::Arc<AtomicUsize>,
+        }
+
+        #[derive(Debug)]
+        pub(crate) struct Weak<T> {
+            holders: Option<std::sync::Arc<AtomicUsize>>,
+            of: PhantomData<fn() -> T>,
+        }
+
+        impl<T> Arc<T> {
+            pub(crate) fn new(of: T) -> Arc<T> {
+                Arc {
+                    of: std::sync::Arc::new(of),
+                    holders: std::sync::Arc::new(AtomicUsize::new(1)),
+                }
+            }
+
+            pub(crate) fn ptr_eq(this: &Arc<T>, other: &Arc<T>) -> bool {
+                std::sync::Arc::ptr_eq(&this.of, &other.of)
+            }
+
+            pub(crate) fn downgrade(this: &Arc<T>) -> Weak<T> {
+                Weak {
+                    holders: Some(std::sync::Arc::clone(&this.holders)),
+                    of: PhantomData,
+                }
+            }
+        }
+
+        impl<T> Clone for Arc<T> {
+            fn clone(&self) -> Arc<T> {
+                self.holders.fetch_add(1, Ordering::Relaxed);
+                Arc {
+                    of: std::sync::Arc::clone(&self.of),
+                    holders: std::sync::Arc::clone(&self.holders),
+                }
+            }
+        }
+
+        impl<T> Drop for Arc<T> {
+            fn drop(&mut self) {
+                self.holders.fetch_sub(1, Ordering::Release);
+            }
+        }
+
+        impl<T> Deref for Arc<T> {
+            type Target = T;
+
+            fn deref(&self) -> &T {
+                &self.of
+            }
+        }
+
+        impl<T> Weak<T> {
+            pub(crate) fn new() -> Weak<T> {
+                Weak {
+                    holders: None,
+                    of: PhantomData,
+                }
+            }
+
+            pub(crate) fn strong_count(&self) -> usize {
+                let holders = self.holders.as_ref();
+                holders.map_or(0, |holders| holders.load(Ordering::Relaxed))
+            }
+        }
+    }
+}
+
+/// Runs a model of the matcher; how many orders there were.
+fn explore_matcher(model: impl Fn() + Send + Sync + 'static) {
+    let orders = std::sync::Arc::new(Count::new(0));
+    let counted = std::sync::Arc::clone(&orders);
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 100_000;
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(move || {
+        counted.fetch_add(1, SeqCst);
+        model();
+    });
+    println!("{} orders", orders.load(SeqCst));
+}
+
+/// What streams share, as the matcher has it; the text of a table is left out, and who uses it is counted.
+mod book {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::{Arc as Shared, Mutex as Plain};
+
+    use super::matcher::generations::{Generation, Generations};
+    use super::matcher::sync::Arc;
+
+    /// Stands for a table.
+    pub(super) struct Table {
+        users: Shared<AtomicUsize>,
+    }
+
+    /// The users of every table there ever was. Of the model, not of what is modelled: loom does not see it.
+    pub(super) type Ledger = Shared<Plain<Vec<Shared<AtomicUsize>>>>;
+
+    pub(super) fn table(ledger: &Ledger) -> Table {
+        let users = Shared::new(AtomicUsize::new(0));
+        ledger.lock().unwrap().push(Shared::clone(&users));
+        Table { users }
+    }
+
+    /// A stream: it steps one table at a time.
+    pub(super) struct Stream {
+        generations: Shared<Generations<Table>>,
+        ledger: Ledger,
+        at: Arc<Generation<Table>>,
+    }
+
+    impl Stream {
+        pub(super) fn begin(generations: &Shared<Generations<Table>>, ledger: &Ledger) -> Stream {
+            let at = generations.current();
+            at.users.fetch_add(1, SeqCst);
+            Stream {
+                generations: Shared::clone(generations),
+                ledger: Shared::clone(ledger),
+                at,
+            }
+        }
+
+        pub(super) fn number(&self) -> u32 {
+            self.at.number()
+        }
+
+        /// Its table is full: `Lazy::push_over`. Says whether it made a new one.
+        pub(super) fn is_worn(&mut self) -> bool {
+            let (before, is_latest) = (self.at.number(), self.generations.is_latest(&self.at));
+            let has_made = self.move_on();
+            let after = self.at.number();
+            assert!(after >= before, "from table {before} back to {after}");
+            // Who only heard that there is a newer one finds it, and makes none.
+            assert!(is_latest || after > before, "there is none after {before}");
+            assert!(
+                is_latest || !has_made,
+                "a table that is not full was replaced"
+            );
+            has_made
+        }
+
+        fn move_on(&mut self) -> bool {
+            self.at.users.fetch_sub(1, SeqCst);
+            let (ledger, mut has_made) = (&self.ledger, false);
+            self.generations.move_on(&mut self.at, || {
+                has_made = true;
+                let used = |users: &&Shared<AtomicUsize>| users.load(SeqCst) > 0;
+                let used = ledger.lock().unwrap().iter().filter(used).count();
+                assert!(used <= 1, "a third table while {used} are in use");
+                table(ledger)
+            });
+            self.at.users.fetch_add(1, SeqCst);
+            has_made
+        }
+
+        /// Another text begins: `Lazy::restart`.
+        pub(super) fn restart(&mut self) {
+            if !self.generations.is_latest(&self.at) {
+                let before = self.at.number();
+                self.at.users.fetch_sub(1, SeqCst);
+                self.at = self.generations.current();
+                self.at.users.fetch_add(1, SeqCst);
+                assert!(self.at.number() > before);
+            }
+        }
+    }
+
+    impl Drop for Stream {
+        fn drop(&mut self) {
+            self.at.users.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// Streams come, fill their tables, move on and go, all at once. Whatever the order, nobody steps a table that
+/// was given up, none is replaced that is not full, and two are in use at most.
+#[test]
+fn a_full_table_is_replaced_while_others_step_it() {
+    explore_matcher(|| {
+        let ledger = book::Ledger::default();
+        let first = book::table(&ledger);
+        let generations = matcher::generations::Generations::new(first);
+        let generations = std::sync::Arc::new(generations);
+        let stream = {
+            let (generations, ledger) = (generations.clone(), ledger.clone());
+            move || book::Stream::begin(&generations, &ledger)
+        };
+        let old = stream();
+        let filling = thread::spawn({
+            let stream = stream.clone();
+            move || {
+                let mut stream = stream();
+                u32::from(stream.is_worn()) + u32::from(stream.is_worn())
+            }
+        });
+        let reading = thread::spawn({
+            let stream = stream.clone();
+            move || {
+                let mut stream = stream();
+                stream.restart();
+                let made = u32::from(stream.is_worn());
+                drop(old);
+                made + u32::from(stream.is_worn())
+            }
+        });
+        let made = filling.join().unwrap() + reading.join().unwrap();
+        assert_eq!(stream().number(), made, "each table has the next number");
+        assert!(made >= 1, "the first one was replaced");
+    });
+}
+
+/// Two streams meet a state that is not built. One builds it, or both one after the other; who finds it built
+/// finds all of it, though it took no lock.
+#[test]
+fn a_row_is_whole_before_anyone_steps_into_it() {
+    use matcher::alphabet::Alphabet;
+    use matcher::table::simd::Level;
+    use matcher::table::{New, Rows, StateId, Table};
+
+    struct Shared {
+        table: Table,
+        /// Who hands out rows, and the row of the state that is missing.
+        rows: Mutex<(Rows, Option<StateId>)>,
+        start: StateId,
+    }
+
+    impl Shared {
+        fn step(&self) {
+            let next = self.table.next(self.start, 1);
+            let next = match next == self.table.unknown() {
+                true => self.build(),
+                false => next,
+            };
+            assert!(self.table.is_special(next));
+            let report = self.table.report(next);
+            let now = report
+                .now
+                .iter()
+                .map(|pattern| pattern.load(loom::sync::atomic::Ordering::Relaxed));
+            assert_eq!(now.collect::<Vec<_>>(), [7], "what it reports");
+            assert_eq!(self.table.before(next), 3, "what stands before it");
+            let on = self.table.next(next, 2);
+            assert_eq!(on, self.table.unknown(), "no cell leads anywhere yet");
+        }
+
+        fn build(&self) -> StateId {
+            let mut rows = self.rows.lock().unwrap();
+            let (rows, known) = &mut *rows;
+            let row = known.unwrap_or_else(|| {
+                let new = New {
+                    before: 3,
+                    now: &[7],
+                    late: &[],
+                };
+                rows.add(&self.table, new).expect("there is room")
+            });
+            *known = Some(row);
+            self.table.set(self.start, 1, row);
+            row
+        }
+    }
+
+    explore_matcher(|| {
+        let table = Table::new(&Alphabet, 0, Level::Portable);
+        let mut rows = Rows::new(&table);
+        let new = New {
+            before: 0,
+            now: &[],
+            late: &[],
+        };
+        let start = rows.add(&table, new).expect("there is room");
+        let shared = Arc::new(Shared {
+            table,
+            rows: Mutex::new((rows, None)),
+            start,
+        });
+        let other = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.step()
+        });
+        shared.step();
+        other.join().unwrap();
+    });
 }

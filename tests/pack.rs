@@ -154,11 +154,45 @@ fn every_toml_file_shows_what_its_golden_file_says() {
     }
 }
 
+/// Files in which one thing is wrong, named after it: what `check` tells of them.
+#[test]
+fn each_thing_that_is_wrong_is_told_where_it_stands() {
+    let folder = golden_folder().join("one-by-one");
+    let entries = fs::read_dir(folder).unwrap();
+    let mut inputs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    inputs.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    inputs.sort();
+    assert!(inputs.len() >= 22, "only {} inputs", inputs.len());
+    for path in inputs {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if name.starts_with("look-around") && cfg!(feature = "lookaround") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let today = ttsr::Date::new(2026, 6, 30).unwrap();
+        let builder = Pack::builder().toml(format!("{name}.toml"), text).lints();
+        let problems = match builder.today(today).build() {
+            Ok(pack) => pack.warnings().to_vec(),
+            Err(error) => error.diagnostics().to_vec(),
+        };
+        assert!(!problems.is_empty(), "{name} shows nothing");
+        let rendered = shown_problems(&problems);
+        golden(&format!("one-by-one/{name}"), &rendered);
+        // What is wrong with a pattern is shown inside it.
+        if name.contains("pattern") || name.contains("regular") {
+            let caret = rendered.lines().nth(4).unwrap().find('^').unwrap();
+            let pattern = rendered.lines().nth(3).unwrap().find("regex = '").unwrap();
+            assert!(caret >= pattern + 8, "{rendered}");
+        }
+    }
+}
+
 #[test]
 fn every_code_is_shown_in_a_golden_file() {
-    // What `check` alone tells.
-    let shown: String = fs::read_dir(golden_folder())
-        .unwrap()
+    let folders = [golden_folder(), golden_folder().join("one-by-one")];
+    let shown: String = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
         .map(|path| fs::read_to_string(path).unwrap())

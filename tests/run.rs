@@ -207,6 +207,158 @@ fn a_provider_that_refuses_ends_with_2_and_its_words() {
     assert_eq!(serving.join().unwrap().len(), 1);
 }
 
+/// A rule that speaks once in ten turns, and one that redirects the model once a session.
+const KEPT: &str = r#"
+schema = 1
+[pack]
+name = "kept"
+grants = ["inject", "retry"]
+[rule.style]
+description = "Say it plainly."
+severity = "warning"
+match.any = [{ literal = "utilize" }]
+action = "inject"
+message = "Say `use`."
+repeat = { cooldown-turns = 10 }
+examples.match = ["utilize it"]
+[rule.any]
+description = "Say what the type is."
+severity = "error"
+match.any = [{ literal = ": any" }]
+repeat = { per-session = 1 }
+examples.match = ["x: any"]
+"#;
+
+/// One turn in which both rules are broken, and another: the decisions of the second, without and with a session
+/// that the first was in; what the provider was asked in the second; and the folder.
+fn two_turns(folder: &std::path::Path, more: &[&str]) -> (Vec<String>, String) {
+    let reply = |text: &str| {
+        let content = serde_json::json!({ "content": text }).to_string();
+        sse(&(chunk(&content, "\"stop\"") + "data: [DONE]\n\n"))
+    };
+    let pack = folder.join("kept.toml");
+    std::fs::write(&pack, KEPT).unwrap();
+    let mut options = vec!["--pack", pack.to_str().unwrap(), "--format", "json"];
+    options.extend_from_slice(more);
+    let turn = |answers: Vec<String>, prompt: &str| {
+        let (base, serving) = serve(answers);
+        let options = [&options[..], &[prompt]].concat();
+        let output = ttsr(&base, &options);
+        assert!(
+            output.status.code().is_some_and(|code| code < 2),
+            "{output:?}"
+        );
+        let decisions = of_kind(&events(&output), "verdict")
+            .into_iter()
+            .map(|verdict| {
+                let suppressed = verdict["suppressed"].as_bool().unwrap();
+                format!("{} {suppressed}", verdict["rule"].as_str().unwrap())
+            })
+            .collect::<Vec<_>>();
+        (decisions, serving.join().unwrap())
+    };
+    let bad = "utilize let x: any";
+    let (first, _) = turn(vec![reply(bad), reply("use let x: number")], "One.");
+    assert_eq!(first, ["kept/style false", "kept/any false"]);
+    // Without what the session knows the second reply is cut, too, and is taken again.
+    let answers = match more.is_empty() {
+        true => vec![reply(bad), reply("use let x: number")],
+        false => vec![reply(bad)],
+    };
+    let (second, requests) = turn(answers, "Two.");
+    let body = requests[0].split_once("\r\n\r\n").unwrap().1.to_owned();
+    (second, body)
+}
+
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("ttsr-run-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+#[test]
+fn a_session_on_disk_goes_on_with_the_same_decisions() {
+    let folder = Folder::new("forgetful");
+    let (decisions, body) = two_turns(&folder.0, &[]);
+    assert_eq!(decisions, ["kept/style false", "kept/any false"]);
+    assert!(!body.contains("One."));
+
+    let folder = Folder::new("kept");
+    let file = folder.0.join("talk.ttsr");
+    let file = file.to_str().unwrap();
+    let (decisions, body) = two_turns(&folder.0, &["--session", file]);
+    assert_eq!(decisions, ["kept/style true", "kept/any true"]);
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let said: Vec<&str> = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        said,
+        [
+            // The provider takes one message of the user in a row.
+            "One.\n\nSay `use`.\n\nkept/any: Say what the type is.",
+            "use let x: number",
+            "Two."
+        ]
+    );
+
+    let log = Command::new(env!("CARGO_BIN_EXE_ttsr"))
+        .args(["log", file])
+        .output()
+        .unwrap();
+    assert_eq!(log.status.code(), Some(0), "{log:?}");
+    let log = String::from_utf8(log.stdout).unwrap();
+    for line in [
+        "user       One.",
+        "user       Two.",
+        "assistant  use let x: number",
+        "assistant  utilize let x: any",
+        "retry      kept/any in text, byte 18, attempt 1 of turn 1",
+        "kept/any in text, byte 18, attempt 1 of turn 2 (",
+    ] {
+        assert!(log.contains(line), "{line:?} is not in\n{log}");
+    }
+}
+
+#[test]
+fn a_session_that_is_in_use_or_is_something_else_is_refused() {
+    let folder = Folder::new("refused");
+    let file = folder.0.join("notes.txt");
+    std::fs::write(&file, "notes\n").unwrap();
+    let output = ttsr(
+        "http://127.0.0.1:1/v1",
+        &["--session", file.to_str().unwrap(), "Hi."],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "notes\n");
+
+    let file = folder.0.join("talk.ttsr");
+    let (_store, _) = ttsr::harness::store::Store::open(&file).unwrap();
+    let output = ttsr(
+        "http://127.0.0.1:1/v1",
+        &["--session", file.to_str().unwrap(), "Hi."],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("talk.ttsr"),
+        "{output:?}"
+    );
+}
+
 /// A turn that is at work: the server has begun a reply and waits until the connection is closed.
 #[cfg(unix)]
 fn signalled(signal: &str) -> Output {

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 use ttsr::{
     Channel, Counters, Hits, Limits, Pack, PartId, Pattern, PatternKind, Rule, Severity, Stream,
+    UnknownName,
 };
 
 /// Two-way cuts of one delta; longer ones are cut at evenly spread places.
@@ -69,7 +70,9 @@ struct RuleText {
     #[serde(default)]
     paths: Vec<String>,
     severity: Option<Severity>,
+    #[serde(default)]
     any: Vec<PatternText>,
+    unknown_name: Option<UnknownName>,
 }
 
 #[derive(Deserialize)]
@@ -225,6 +228,7 @@ fn rule(id: &str, text: &RuleText) -> Rule {
     rule.tools = text.tools.clone();
     rule.args = text.args.clone();
     rule.paths = text.paths.clone();
+    rule.condition.unknown_name = text.unknown_name.clone();
     rule
 }
 

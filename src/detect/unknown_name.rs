@@ -34,8 +34,18 @@ impl KnownNames {
         self.0.extend(names.into_iter().map(folded));
     }
 
-    fn holds(&self, name: &str) -> bool {
+    pub(crate) fn holds(&self, name: &str) -> bool {
         self.0.contains(&folded(name))
+    }
+
+    /// Whether a file of that path is known, or one in some folder whose path ends like that.
+    pub(crate) fn holds_file(&self, path: &str) -> bool {
+        let path = folded(path);
+        let ends_so = |known: &String| {
+            let rest = known.strip_suffix(&path);
+            rest.is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+        };
+        self.0.contains(&path) || self.0.iter().any(ends_so)
     }
 }
 

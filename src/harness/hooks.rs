@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::call::{After, Before, Target, ToolCall};
 use super::fallback::SessionEvent;
 use super::message::Message;
+use super::run::Cancel;
 use super::step::Aborted;
 use crate::{Channel, PartId};
 use timed::Worker;
@@ -73,8 +74,8 @@ impl Point {
 ///
 /// They are plain functions. One registered with [`Hooks::register`] runs where the loop runs, so one that
 /// blocks blocks its stream (no lock of this crate is held); one registered with
-/// [`Hooks::register_within`] runs on a thread of its own, and is given up when its deadline is over. What
-/// happens to the stream of a hook that panicked or was given up is for
+/// [`Hooks::register_within`] runs on a thread of its own, and is given up when its deadline is over or the
+/// user cancels. What happens to the stream of a hook that panicked or was given up is for
 /// [`Settings::on_hook_fault`](super::Settings::on_hook_fault) to say. (A panic during the unwinding of
 /// another one ends the process; that is Rust's rule.)
 #[expect(unused_variables, reason = "by default a hook does nothing")]
@@ -202,6 +203,15 @@ pub enum OnHookFault {
 pub(super) enum Fault {
     Panicked,
     TimedOut,
+    /// None of its own: the user cancelled, and it was not waited for.
+    Cancelled,
+}
+
+impl Fault {
+    /// Whether the hook is not called again in this reply.
+    fn is_its_own(self) -> bool {
+        self != Fault::Cancelled
+    }
 }
 
 /// The hooks of a host, in the order of registration.
@@ -244,8 +254,9 @@ impl Hooks {
     }
 
     /// Registers a hook that runs on a thread of its own and is given up if it does not return within
-    /// `deadline`. The loop waits meanwhile: a cancel of the user is seen when the hook returns or the
-    /// deadline is over.
+    /// `deadline`. The loop waits meanwhile, and for no longer than until the user cancels: the reply ends
+    /// at once, and the hook is told of it (`stream.aborted`) when it has returned, without being waited for.
+    /// Whoever cancels must run elsewhere than the loop: on another thread, or another one of the runtime's.
     ///
     /// Nothing can end a function that hangs: its thread stays until it returns, and until then the hook
     /// is not called.
@@ -319,6 +330,15 @@ impl Hooks {
         self.at[point as usize].is_empty()
     }
 
+    /// From now on nobody waits for a hook once that switch is thrown.
+    pub(super) fn heed(&mut self, cancel: &Cancel) {
+        for one in &mut self.all {
+            if let Place::Elsewhere(worker) = &mut one.place {
+                worker.heed(cancel);
+            }
+        }
+    }
+
     /// Every hook is called again, also those that failed; those that hang are not.
     pub(super) fn begin_reply(&mut self) {
         self.all.iter_mut().for_each(|one| one.is_out = false);
@@ -339,9 +359,9 @@ impl Hooks {
                 Ok(seen) => seen,
                 Err(fault) => {
                     passed.faults.push((one.name.clone(), fault));
-                    match on_fault {
-                        OnHookFault::Abort => break,
-                        OnHookFault::Continue => continue,
+                    match (fault, on_fault) {
+                        (Fault::Cancelled, _) | (_, OnHookFault::Abort) => break,
+                        (_, OnHookFault::Continue) => continue,
                     }
                 }
             };
@@ -522,7 +542,7 @@ impl Registered {
                 })
             }
         };
-        self.is_out = said.is_err();
+        self.is_out = is_out(&said);
         said
     }
 
@@ -540,7 +560,7 @@ impl Registered {
                 })
             }
         };
-        self.is_out = said.is_err();
+        self.is_out = is_out(&said);
         said
     }
 
@@ -554,10 +574,15 @@ impl Registered {
             Place::Here(hook) => caught(|| answer(&mut **hook, aborted)),
             Place::Elsewhere(worker) => {
                 let aborted = aborted.clone();
+                if worker.is_cancelled() {
+                    // It cannot bring the reply back, so nobody waits for what it says.
+                    worker.tell(move |hook| drop(answer(hook, &aborted)));
+                    return Ok(Answer::default());
+                }
                 worker.call(move |hook| answer(hook, &aborted))
             }
         };
-        self.is_out = said.is_err();
+        self.is_out = is_out(&said);
         said
     }
 
@@ -573,7 +598,7 @@ impl Registered {
             Place::Here(hook) => caught(|| ask(&mut **hook)),
             Place::Elsewhere(worker) => worker.call(ask),
         };
-        self.is_out = said.is_err();
+        self.is_out = is_out(&said);
         Some(said)
     }
 
@@ -585,6 +610,10 @@ impl Registered {
             None => {}
         }
     }
+}
+
+fn is_out<T>(said: &Result<T, Fault>) -> bool {
+    said.as_ref().is_err_and(|fault| fault.is_its_own())
 }
 
 /// What the hook holds may be broken after a panic, which is why it is not called again; nothing of ours

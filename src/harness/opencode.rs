@@ -2,9 +2,11 @@
 //!
 //! [`Server`] is the client, for both of its interfaces ([`Api`]). [`Watch`] holds rules against what the
 //! server's sessions write, without I/O; [`watch`](watch()) does so with a server, until it is cancelled.
-//! [`ask`] puts a question and gives the whole reply. What the server sends is read by
+//! [`ask`] puts a question and gives the whole reply; for a chat that is to hear more of it meanwhile, a
+//! [`Server`] is an [`Agent`](crate::harness::progress::Agent). What the server sends is read by
 //! [`wire::opencode`](crate::wire::opencode). Guide: `docs/opencode.md`.
 
+mod agent;
 mod ask;
 mod drive;
 mod http;

@@ -17,6 +17,7 @@ use super::handoff::Handoff;
 use super::hooks::{Hooks, OnHookFault};
 use super::message::Message;
 use super::reply::{PartState, Reply};
+use super::run::Cancel;
 use super::step::{End, Input, Observation, Outcome, Step};
 use crate::{Decision, Event, Lost, Origin, Pack, PartId, Rule, RuleId, Session, Stream};
 use abort::{Cause, Retake};
@@ -357,6 +358,12 @@ impl Processor {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// From now on a hook with a deadline (see [`Hooks::register_within`]) is waited for until `cancel` is
+    /// switched on, at most. [`Run`](super::Run) says so by itself.
+    pub fn cancelled_by(&mut self, cancel: &Cancel) {
+        self.hooks.heed(cancel);
     }
 
     /// Earlier messages left the model's context. See [`Session::compacted`].

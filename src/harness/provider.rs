@@ -131,6 +131,16 @@ where
     F: FnMut(S) -> N + Send + Unpin + 'static,
     N: Future<Output = Option<(Result<Event, Failure>, S)>> + Send + 'static,
 {
+    stream(state, next)
+}
+
+/// The same for items of any kind.
+pub(super) fn stream<S, F, N, T>(state: S, next: F) -> Pin<Box<dyn Stream<Item = T> + Send>>
+where
+    S: Send + Unpin + 'static,
+    F: FnMut(S) -> N + Send + Unpin + 'static,
+    N: Future<Output = Option<(T, S)>> + Send + 'static,
+{
     Box::pin(Unfold {
         state: Some(state),
         pending: None,
@@ -145,15 +155,15 @@ struct Unfold<S, F, N> {
     next: F,
 }
 
-impl<S, F, N> Stream for Unfold<S, F, N>
+impl<S, F, N, T> Stream for Unfold<S, F, N>
 where
     S: Unpin,
     F: FnMut(S) -> N + Unpin,
-    N: Future<Output = Option<(Result<Event, Failure>, S)>>,
+    N: Future<Output = Option<(T, S)>>,
 {
-    type Item = Result<Event, Failure>;
+    type Item = T;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let this = &mut *self;
         if let Some(state) = this.state.take() {
             this.pending = Some(Box::pin((this.next)(state)));

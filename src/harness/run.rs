@@ -4,9 +4,10 @@
 //! transport, and dropping it closes the transport and calls no hook.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::{pending, poll_fn};
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -19,29 +20,89 @@ use super::step::{Input, Outcome, Step};
 use crate::{Event, Session};
 
 /// The user's way to end a reply. Clones share one switch, which stays on.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Cancel {
-    switch: Arc<watch::Sender<bool>>,
+    switch: Arc<Switch>,
+}
+
+struct Switch {
+    is_on: watch::Sender<bool>,
+    alarms: Mutex<Alarms>,
+}
+
+/// Those who wait where there is no future to wait for.
+#[derive(Default)]
+struct Alarms {
+    set: Vec<(u64, Box<dyn FnOnce() + Send>)>,
+    next: u64,
+}
+
+/// Until this is dropped, or the switch is thrown.
+pub(super) struct Alarm<'a> {
+    switch: &'a Switch,
+    number: u64,
 }
 
 impl Default for Cancel {
     fn default() -> Cancel {
         Cancel {
-            switch: Arc::new(watch::Sender::new(false)),
+            switch: Arc::new(Switch {
+                is_on: watch::Sender::new(false),
+                alarms: Mutex::default(),
+            }),
         }
+    }
+}
+
+impl fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cancel").field(&self.is_cancelled()).finish()
+    }
+}
+
+impl Switch {
+    fn alarms(&self) -> MutexGuard<'_, Alarms> {
+        // Nothing panics while the lock is held.
+        self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        let mut alarms = self.switch.alarms();
+        alarms.set.retain(|(number, _)| *number != self.number);
     }
 }
 
 impl Cancel {
     /// Ends every reply that runs under this switch.
     pub fn cancel(&self) {
-        self.switch.send_replace(true);
+        self.switch.is_on.send_replace(true);
+        let set = mem::take(&mut self.switch.alarms().set);
+        set.into_iter().for_each(|(_, ring)| ring());
+    }
+
+    /// Has `ring` called, once, when it is switched on; at once if it is on already.
+    pub(super) fn alarm(&self, ring: impl FnOnce() + Send + 'static) -> Alarm<'_> {
+        let switch = &*self.switch;
+        let mut alarms = switch.alarms();
+        alarms.next += 1;
+        let number = alarms.next;
+        // Whoever throws the switch does so before taking the alarms: either they find this one, or it is
+        // seen here.
+        if self.is_cancelled() {
+            drop(alarms);
+            ring();
+        } else {
+            alarms.set.push((number, Box::new(ring)));
+        }
+        Alarm { switch, number }
     }
 
     /// Whether it was switched on.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        *self.switch.borrow()
+        *self.switch.is_on.borrow()
     }
 
     /// Waits until it is switched on.
@@ -49,6 +110,7 @@ impl Cancel {
         // It fails only if the sender is gone, and the sender is held here.
         if self
             .switch
+            .is_on
             .subscribe()
             .wait_for(|is_on| *is_on)
             .await
@@ -82,8 +144,8 @@ pub struct Run<'a, P: Provider + ?Sized> {
 /// The transport, if there is one.
 struct Upstream(Option<EventStream>);
 
-impl std::fmt::Debug for Upstream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "open" } else { "closed" })
     }
 }
@@ -122,6 +184,7 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         cancel: Cancel,
         steps: Vec<Step>,
     ) -> Run<'a, P> {
+        processor.cancelled_by(&cancel);
         Run {
             processor,
             provider,
@@ -202,7 +265,8 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
     /// Takes an input. The transport is dropped before anyone sees why.
     fn step(&mut self, input: Input) {
         self.waiting = None;
-        if matches!(input, Input::End | Input::Failed(_)) {
+        // Hooks that hear of a cancel must not keep the connection open.
+        if matches!(input, Input::End | Input::Failed(_) | Input::Cancel) {
             self.upstream.0 = None;
         }
         let mut out = mem::take(&mut self.spare);

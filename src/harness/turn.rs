@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use tokio::time::Instant;
+
 use super::call::{After, Gate, ToolCall, Tools};
 use super::consult::{Consultation, Consulted, Parent, consult};
 use super::handoff::Handoff;
@@ -11,6 +13,8 @@ use super::provider::Provider;
 use super::reply::{PartState, Reply};
 use super::run::{Cancel, Run};
 use super::step::{End, Reason, Source, Step};
+use super::store::Recorder;
+use crate::Session;
 
 /// Replies of one turn, where the host does not say.
 const MAX_REPLIES: u32 = 50;
@@ -55,6 +59,7 @@ pub struct Turn<'a, P: Provider + ?Sized> {
     tools: &'a mut dyn Tools,
     cancel: Cancel,
     max_replies: u32,
+    recorder: Option<&'a mut Recorder>,
 }
 
 impl<P: Provider + ?Sized> std::fmt::Debug for Turn<'_, P> {
@@ -96,6 +101,8 @@ struct State {
     handoff: Option<Handoff>,
     /// Calls of the last reply that have not been decided about.
     calls: VecDeque<ToolCall>,
+    /// When the last reply began.
+    began: Instant,
     /// What sub-agents said, for after the results of the calls.
     advice: Vec<Message>,
 }
@@ -120,6 +127,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             tools,
             cancel,
             max_replies: MAX_REPLIES,
+            recorder: None,
         }
     }
 
@@ -127,6 +135,17 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     pub fn max_replies(self, max_replies: u32) -> Turn<'a, P> {
         Turn {
             max_replies,
+            ..self
+        }
+    }
+
+    /// Writes the turn down: every step before anybody sees it, and every message but those of the request
+    /// that it begins with, which are the host's to write. Where the recorder is to
+    /// [stop](super::store::OnFailure::Stop) and the disk fails, the turn is cancelled, and
+    /// [`Recorder::error`] says why.
+    pub fn record(self, recorder: &'a mut Recorder) -> Turn<'a, P> {
+        Turn {
+            recorder: Some(recorder),
             ..self
         }
     }
@@ -197,6 +216,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             reply: Reply::default(),
             handoff: None,
             calls: VecDeque::new(),
+            began: Instant::now(),
             advice: Vec::new(),
         }
     }
@@ -218,7 +238,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             while let Some(call) = state.calls.pop_front() {
                 let mut out = Vec::new();
                 let gate = self.processor.before_tool(call, &mut out);
-                out.iter().for_each(&mut *watch);
+                self.tell(state, &out, watch);
                 if let Gate::Ask(call, consultations) = gate {
                     return Went::Ask(call, consultations);
                 }
@@ -226,7 +246,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
                     return Went::Over(end);
                 }
             }
-            state.request.messages.append(&mut state.advice);
+            self.advise(state);
             if state.replies >= self.max_replies {
                 return Went::Over(End::Aborted {
                     reason: Reason::Error,
@@ -244,31 +264,35 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// One reply; its tool calls wait.
     async fn reply(&mut self, state: &mut State, watch: Watch<'_>) -> End {
         state.replies += 1;
+        state.began = Instant::now();
         let request = state.request.clone();
-        let run = match state.replies {
-            1 => Run::begin(
-                self.processor,
-                self.provider,
-                request,
-                state.message.clone(),
-                self.cancel.clone(),
-            ),
-            number => Run::proceed(
-                self.processor,
-                self.provider,
-                request,
-                format!("{}-{number}", state.message),
-                self.cancel.clone(),
-            ),
+        let cancel = self.cancel.clone();
+        let mut run = match state.replies {
+            1 => {
+                let message = state.message.clone();
+                Run::begin(self.processor, self.provider, request, message, cancel)
+            }
+            number => {
+                let message = format!("{}-{number}", state.message);
+                Run::proceed(self.processor, self.provider, request, message, cancel)
+            }
         };
-        let outcome = run
-            .finish(|step| {
-                if let Step::Handoff { handoff, .. } = step {
-                    state.handoff = Some(handoff.clone());
-                }
-                watch(step);
-            })
-            .await;
+        let outcome = loop {
+            let step = run.next().await.expect("a reply ends with `Step::Finish`");
+            write(
+                &mut self.recorder,
+                state,
+                &step,
+                run.session(),
+                &self.cancel,
+            );
+            match step {
+                Step::Finish(outcome) => break outcome,
+                Step::Handoff { ref handoff, .. } => state.handoff = Some(handoff.clone()),
+                _ => {}
+            }
+            watch(&step);
+        };
         state.request.messages.extend(outcome.added);
         if let Some(model) = outcome.model {
             state.request.model = model;
@@ -307,7 +331,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             true => (Gate::Run(call), Vec::new()),
             false => self.processor.consulted(call, said, &mut out),
         };
-        out.iter().for_each(&mut *watch);
+        self.tell(state, &out, watch);
         state.advice.append(&mut answers);
         self.pass(state, gate, watch).await
     }
@@ -352,8 +376,45 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
                 Some(end)
             }
         };
-        out.iter().for_each(&mut *watch);
+        self.tell(state, &out, watch);
         end
+    }
+
+    /// Steps that came outside a reply.
+    fn tell(&mut self, state: &State, steps: &[Step], watch: Watch<'_>) {
+        for step in steps {
+            let session = self.processor.session();
+            write(&mut self.recorder, state, step, session, &self.cancel);
+            watch(step);
+        }
+    }
+
+    /// What sub-agents said goes into the conversation.
+    fn advise(&mut self, state: &mut State) {
+        for message in state.advice.drain(..) {
+            if let Some(recorder) = &mut self.recorder
+                && recorder
+                    .message(&message, self.processor.session())
+                    .is_err()
+            {
+                self.cancel.cancel();
+            }
+            state.request.messages.push(message);
+        }
+    }
+}
+
+fn write(
+    recorder: &mut Option<&mut Recorder>,
+    state: &State,
+    step: &Step,
+    session: &Session,
+    cancel: &Cancel,
+) {
+    if let Some(recorder) = recorder
+        && recorder.step(state.began.elapsed(), step, session).is_err()
+    {
+        cancel.cancel();
     }
 }
 

@@ -9,8 +9,7 @@
 //! *generation* begins with an empty table: cursors move to it when they next step past the budget, and
 //! the old one goes with its last cursor. There are never more than two.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::OnceLock;
 
 use super::Event;
 use super::alphabet::Place;
@@ -18,10 +17,12 @@ use super::build::{Builder, CUT, Missing};
 use super::crowd::Masks;
 use super::decode::{Decoder, Symbol, wide};
 use super::filter::{Effort, Filter};
+use super::generations::{self, Generations};
 use super::lanes::{Lanes, Tile};
 use super::look::Before;
 use super::nfa::Nfa;
 use super::once::Once;
+use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
 use super::table::simd::Level;
 use super::table::{SHORT, Short, StateId, Table};
 use super::tails::{Aside, Hits, Over, Tail};
@@ -43,22 +44,15 @@ pub(crate) struct Lazy {
     once: Option<Once>,
     /// For stepping outside the table; made when that happens first.
     masks: OnceLock<Masks>,
-    /// The number of the current generation.
-    latest: AtomicU32,
-    generations: Mutex<Generations>,
+    generations: Generations<Built>,
 }
 
-#[derive(Debug)]
-struct Generations {
-    current: Arc<Generation>,
-    /// The one before, while cursors still use it.
-    previous: Weak<Generation>,
-}
+/// One of the tables, with its number.
+type Generation = generations::Generation<Built>;
 
 /// A table and what its states stand for.
 #[derive(Debug)]
-struct Generation {
-    number: u32,
+struct Built {
     table: Table,
     /// The states that nothing is in progress in, by what stands before.
     bases: [StateId; Before::ALL.len()],
@@ -153,14 +147,13 @@ impl Cursor {
     }
 }
 
-impl Generation {
-    fn new(nfa: &Nfa, budget: usize, number: u32, level: Level) -> Generation {
+impl Built {
+    fn new(nfa: &Nfa, budget: usize, level: Level) -> Built {
         let table = Table::new(&nfa.alphabet, budget, level);
         let mut builder = Builder::new(nfa, &table, budget);
         let (bases, dead) = builder.first_states(&table);
         let tails = nfa.cuts.len() * Before::ALL.len();
-        Generation {
-            number,
+        Built {
             table,
             bases,
             dead,
@@ -266,7 +259,7 @@ impl Lazy {
 
     /// The same with a filter for long deltas, where patterns and processor allow one.
     pub(crate) fn filtered(mut self) -> Lazy {
-        let current = Arc::clone(&self.generations().current);
+        let current = self.generations.current();
         // Where a new search reaches a cut at once, its tail is woken on the way into a base. A filter jumps
         // there.
         let mut bases = current.bases.iter();
@@ -284,7 +277,7 @@ impl Lazy {
 
     /// The same without a filter, for short deltas only.
     pub(crate) fn on_trial(nfa: Nfa, budget: usize, level: Level) -> Lazy {
-        let current = Arc::new(Generation::new(&nfa, budget, 0, level));
+        let first = Built::new(&nfa, budget, level);
         let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
         Lazy {
             behind: (0..nfa.alphabet.len()).map(behind).collect(),
@@ -296,11 +289,7 @@ impl Lazy {
             nfa,
             budget,
             level,
-            latest: AtomicU32::new(0),
-            generations: Mutex::new(Generations {
-                current,
-                previous: Weak::new(),
-            }),
+            generations: Generations::new(first),
         }
     }
 
@@ -324,7 +313,7 @@ impl Lazy {
 
     /// A cursor at the start of a haystack.
     pub(crate) fn start(&self) -> Cursor {
-        let generation = Arc::clone(&self.generations().current);
+        let generation = self.generations.current();
         let mut cursor = Cursor {
             state: generation.start(),
             generation,
@@ -339,8 +328,8 @@ impl Lazy {
 
     /// Takes the cursor to the start of another haystack.
     pub(crate) fn restart(&self, cursor: &mut Cursor) {
-        if cursor.generation.number != self.latest.load(Ordering::Relaxed) {
-            cursor.generation = Arc::clone(&self.generations().current);
+        if !self.generations.is_latest(&cursor.generation) {
+            cursor.generation = self.generations.current();
         }
         cursor.state = cursor.generation.start();
         cursor.decoder = Decoder::default();
@@ -528,7 +517,7 @@ impl Lazy {
                 continue;
             }
             let is_alone = cursor.is_alone();
-            let Generation { table, bases, .. } = &*cursor.generation;
+            let Built { table, bases, .. } = &**cursor.generation;
             // Their rows are the first ones.
             if is_alone && bases.contains(&cursor.state) {
                 break;
@@ -583,7 +572,7 @@ impl Lazy {
     }
 
     fn step_tile(&self, tile: Tile, cursor: &Cursor, text: &[u8]) -> Option<StateId> {
-        let Generation { table, bases, .. } = &*cursor.generation;
+        let Built { table, bases, .. } = &**cursor.generation;
         let columns = self.nfa.alphabet.bytes();
         let behind = &self.behind;
         Lanes {
@@ -719,7 +708,7 @@ impl Lazy {
         let Some(aside) = &mut cursor.aside else {
             return true;
         };
-        let Generation { table, dead, .. } = &*cursor.generation;
+        let Built { table, dead, .. } = &**cursor.generation;
         let is_plain = aside.push_plain(table, self.nfa.alphabet.bytes(), bytes);
         if is_plain {
             aside.commit(*dead);
@@ -766,12 +755,18 @@ impl Lazy {
         }
     }
 
-    #[cfg(test)]
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
     pub(crate) fn set_tile(&mut self, tile: Tile) {
         self.tiles = [tile; 2];
     }
 
-    #[cfg(test)]
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
     pub(crate) fn set_filtered(&mut self, least: usize, level: Level) {
         self.filtered = least;
         if let Some(filter) = &mut self.filter {
@@ -785,7 +780,7 @@ impl Lazy {
     }
 
     pub(crate) fn size(&self) -> AutomatonSize {
-        let generation = Arc::clone(&self.generations().current);
+        let generation = self.generations.current();
         let builder = generation.lock();
         AutomatonSize {
             nfa_states: self.nfa.states.len(),
@@ -795,7 +790,7 @@ impl Lazy {
             table_bytes: builder.table_bytes(&generation.table),
             set_bytes: builder.set_bytes(),
             is_full: builder.is_full(),
-            generation: generation.number,
+            generation: generation.number(),
         }
     }
 
@@ -904,8 +899,7 @@ impl Lazy {
     ) -> usize {
         let mut generation = Arc::clone(&cursor.generation);
         let mut builder = generation.lock();
-        let is_latest = generation.number == self.latest.load(Ordering::Relaxed);
-        if !is_latest || builder.is_worn() {
+        if !self.generations.is_latest(&generation) || builder.is_worn() {
             drop(builder);
             self.move_on(cursor);
             generation = Arc::clone(&cursor.generation);
@@ -936,16 +930,8 @@ impl Lazy {
 
     /// Moves a cursor that has left its table to another generation, if there is or can be one.
     fn move_on(&self, cursor: &mut Cursor) {
-        let mut generations = self.generations();
-        let is_current = Arc::ptr_eq(&generations.current, &cursor.generation);
-        if is_current && generations.previous.strong_count() == 0 {
-            let number = cursor.generation.number.wrapping_add(1);
-            let next = Arc::new(Generation::new(&self.nfa, self.budget, number, self.level));
-            generations.previous = Arc::downgrade(&generations.current);
-            generations.current = next;
-            self.latest.store(number, Ordering::Relaxed);
-        }
-        cursor.generation = Arc::clone(&generations.current);
+        let make = || Built::new(&self.nfa, self.budget, self.level);
+        self.generations.move_on(&mut cursor.generation, make);
     }
 
     /// One step, wherever the state is; builds what is missing.
@@ -1082,7 +1068,7 @@ impl Lazy {
 
     fn walk_tails(
         &self,
-        generation: &Generation,
+        generation: &Built,
         aside: &mut Aside,
         column: usize,
     ) -> Result<Hits, Missing> {
@@ -1104,7 +1090,7 @@ impl Lazy {
     /// The search goes from one state to another that reports something.
     fn walk_special(
         &self,
-        generation: &Generation,
+        generation: &Built,
         aside: &mut Aside,
         (from, to): (StateId, StateId),
         column: usize,
@@ -1128,7 +1114,7 @@ impl Lazy {
     #[inline]
     fn reach(
         &self,
-        generation: &Generation,
+        generation: &Built,
         aside: &mut Aside,
         at: StateId,
         reached: u32,
@@ -1147,7 +1133,7 @@ impl Lazy {
         {
             return Ok(());
         }
-        let Generation { table, dead, .. } = generation;
+        let Built { table, dead, .. } = generation;
         let tails = &mut aside.tails;
         let index = tails.iter().position(|tail| tail.cut == cut);
         let next = match index.map(|index| tails[index].next) {
@@ -1319,12 +1305,5 @@ impl Lazy {
         let over = aside.over.as_mut().expect("the cursor has left the table");
         over.step(&self.nfa, self.masks(), builder, column, &mut hits);
         self.commit(cursor, hits, place, on);
-    }
-
-    fn generations(&self) -> MutexGuard<'_, Generations> {
-        // Nothing panics while the lock is held but for want of memory, and then nothing is changed.
-        self.generations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@
 //! `gap` says where it is cut, and `plan` which patterns share an automaton; `tree` shares common
 //! beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it through the `table` that
 //! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `tails`), while `build` adds the states
-//! that are met, each known by its `code`. `decode` turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
+//! that are met, each known by its `code`, and `generations` says when a full table is replaced. `decode` turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
 //! `lookaround`): the automaton finds where they may end, and `confirm` decides.
 
 mod alphabet;
@@ -17,18 +17,22 @@ pub(crate) mod confirm;
 mod crowd;
 pub(crate) mod decode;
 mod filter;
-mod gap;
-mod lanes;
+#[cfg(test)]
+mod forced;
+pub(crate) mod gap;
+mod generations;
+pub(crate) mod lanes;
 mod lazy;
 mod look;
 mod nfa;
 mod once;
 pub(crate) mod pattern;
-mod plan;
+pub(crate) mod plan;
 mod sample;
 mod simplify;
 mod span;
-mod table;
+mod sync;
+pub(crate) mod table;
 mod tails;
 mod tree;
 
@@ -121,7 +125,7 @@ impl Matcher {
     }
 
     /// The same, laid out as `plan` says.
-    fn planned(
+    pub(crate) fn planned(
         patterns: &[Hir],
         table_bytes: usize,
         every_end: &[bool],
@@ -309,8 +313,11 @@ impl Matcher {
     }
 
     /// Cuts long deltas into other tiles than usual.
-    #[cfg(test)]
-    fn set_tile(&mut self, tile: lanes::Tile) {
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
+    pub(crate) fn set_tile(&mut self, tile: lanes::Tile) {
         self.first.lazy.set_tile(tile);
         self.more
             .iter_mut()
@@ -318,8 +325,11 @@ impl Matcher {
     }
 
     /// Filters deltas of at least that many bytes, whatever it costs; or none.
-    #[cfg(test)]
-    fn set_filtered(&mut self, least: usize, level: Level) {
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
+    pub(crate) fn set_filtered(&mut self, least: usize, level: Level) {
         self.first.lazy.set_filtered(least, level);
         self.more
             .iter_mut()

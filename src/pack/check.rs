@@ -28,11 +28,11 @@ mod keys;
 mod option;
 mod pattern;
 mod rule;
-mod scope;
+pub(super) mod scope;
 mod sense;
 mod syntax;
 
-use draft::{Draft, Layer, Place};
+use draft::{Draft, Layer, PatternText, Place};
 use fault::Fault;
 
 /// Most problems of one file that are looked at closely; the rest is counted.
@@ -137,8 +137,7 @@ impl<'l> Check<'l> {
         self.read_by_hand(terms);
         rules.append(&mut self.by_hand);
         rules.sort_by(|a, b| a.id.cmp(&b.id));
-        let (allows, faults) =
-            compose::resolve(take(&mut self.allows), &rules, terms.today, self.limits);
+        let (allows, faults) = compose::resolve(take(&mut self.allows), &rules, terms, self.limits);
         late.extend(faults.into_iter().map(|(at, fault)| (at, None, fault)));
         self.late_places(&sources, late);
         let lock = self.locked(&sources, terms.lock.as_ref());
@@ -466,6 +465,8 @@ struct Walk<'t> {
     rule: Option<String>,
     ids: Vec<Id>,
     drafts: Vec<Draft>,
+    /// Where the patterns of the rule that is being read are written.
+    texts: Vec<PatternText>,
     overrides: Vec<Override>,
     allows: Vec<Written>,
     facts: Facts,
@@ -489,6 +490,7 @@ impl<'t> Walk<'t> {
             rule: None,
             ids: Vec::new(),
             drafts: Vec::new(),
+            texts: Vec::new(),
             overrides: Vec::new(),
             allows: Vec::new(),
             facts: Facts::default(),

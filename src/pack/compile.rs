@@ -24,7 +24,7 @@ use crate::matcher::pattern;
 use crate::matcher::{Matcher, Span, TooManyClasses};
 use crate::pack::Allow;
 use crate::rule::{
-    Action, Capture, Channel, Condition, Count, Pattern, PatternKind, Region, Rule, Script,
+    Action, Capture, Channel, Condition, Count, Named, Pattern, PatternKind, Region, Rule, Script,
     Severity, Within,
 };
 use crate::verdict::RuleId;
@@ -88,6 +88,9 @@ pub(crate) enum What {
     Leak,
     Script(ScriptLimits),
     UnknownName(Arc<KnownNames>),
+    UnknownFile(Arc<KnownNames>),
+    /// Decided on the name of a call.
+    UnknownTool(Arc<KnownNames>),
     Limit(Bounds),
     DoomLoop(LoopLimits),
 }
@@ -432,6 +435,13 @@ impl ChannelRules {
             || watches.any(|watched| watched.what.source(is_tool_input) == Some(source))
     }
 
+    /// Whether any rule here is about comments, strings, or what is neither.
+    pub(crate) fn tells_code_apart(&self) -> bool {
+        let kinds = Regions::COMMENT | Regions::STRING | Regions::CODE_ONLY;
+        let mut views = self.views.iter();
+        views.any(|view| view.sight.regions.meets(kinds))
+    }
+
     /// Whether any rule reads text as it is.
     pub(crate) fn is_raw_only(&self) -> bool {
         self.views.is_empty()
@@ -480,10 +490,15 @@ impl What {
         all.extend(condition.leak.then_some(What::Leak));
         let script = condition.script.as_ref();
         all.extend(script.map(|script| What::Script(script_limits(script))));
-        all.extend(condition.unknown_name.as_ref().map(|names| {
-            let known = KnownNames::new(names.known.iter().map(String::as_str));
-            What::UnknownName(Arc::new(known))
-        }));
+        if let Some(names) = &condition.unknown_name {
+            let known = Arc::new(KnownNames::new(names.known.iter().map(String::as_str)));
+            let of = Named::ALL.into_iter().filter(|named| names.is_of(*named));
+            all.extend(of.map(|named| match named {
+                Named::Package => What::UnknownName(Arc::clone(&known)),
+                Named::File => What::UnknownFile(Arc::clone(&known)),
+                Named::Tool => What::UnknownTool(Arc::clone(&known)),
+            }));
+        }
         all.extend(condition.limit.map(|bound| {
             let time = |millis: Option<u64>| millis.map(Duration::from_millis);
             What::Limit(Bounds {
@@ -497,10 +512,12 @@ impl What {
             })
         }));
         all.extend(condition.doom_loop.map(|doom| {
+            let near_times = LoopLimits::default().near_times;
             What::DoomLoop(LoopLimits {
                 times: doom.times,
+                // What is nearly the same is never sooner a loop than what is the same.
+                near_times: near_times.max(doom.times),
                 differing: doom.differing as usize,
-                ..LoopLimits::default()
             })
         }));
         all
@@ -509,7 +526,7 @@ impl What {
     /// The view that it reads behind; none: it reads text as it is.
     pub(crate) fn source(&self, is_tool_input: bool) -> Option<Source> {
         match self {
-            What::Limit(_) | What::DoomLoop(_) | What::Turns(_) => None,
+            What::Limit(_) | What::DoomLoop(_) | What::Turns(_) | What::UnknownTool(_) => None,
             What::UnknownName(_) if is_tool_input => Some(Source::Edits),
             _ if is_tool_input => None,
             _ => Some(Source::Markdown),

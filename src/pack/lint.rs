@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use regex_automata::meta::Regex;
 use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Hir, HirKind};
 
+use super::Pack;
 use super::check::Late;
 use super::check::draft::{Draft, Place};
 use super::check::fault::Fault;
@@ -14,7 +14,11 @@ use super::escape::quote;
 use super::message::{self, MessageValues};
 use crate::limits::Limits;
 use crate::matcher::pattern;
-use crate::rule::{Action, Channel, Pattern, Rule, Severity, Status, Within};
+use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
+use crate::verdict::PartId;
+
+mod boundary;
+mod held;
 
 /// A pattern without a literal to look for that needs more states than this is worth a word.
 const STATES: usize = 1000;
@@ -24,17 +28,38 @@ pub(super) fn of_rule(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
     let rule = &draft.rule;
     let found = [
         no_negative(rule),
-        self_trigger(rule),
+        self_trigger(rule, limits),
         style(rule),
         deprecated(rule),
         unbounded(rule),
+        held_text(rule, limits),
         no_literal(rule, limits),
+        boundary(rule),
     ];
     let found = found.into_iter().flatten();
-    let place = |path| draft.given(path).map_or(&draft.place, |given| &given.at);
     found
-        .map(|(path, fault)| (place(path).clone(), fault))
+        .map(|(about, fault)| (about.place(draft, &fault), fault))
         .collect()
+}
+
+/// What a lint is about.
+enum About<'r> {
+    /// The key at a path; an empty one is the rule as a whole.
+    Key(&'static str),
+    /// The text of a pattern, or those bytes of it that the fault names.
+    Text(&'r str),
+}
+
+impl About<'_> {
+    fn place(&self, draft: &Draft, fault: &Fault) -> Place {
+        match self {
+            About::Key(path) => {
+                let given = draft.given(path);
+                given.map_or(&draft.place, |given| &given.at).clone()
+            }
+            About::Text(text) => draft.in_pattern(text, fault.within.as_ref()),
+        }
+    }
 }
 
 /// What is odd about rules beside each other.
@@ -63,9 +88,9 @@ pub(super) fn of_all(drafts: &[Draft]) -> Vec<Late> {
     found
 }
 
-type Found = Option<(&'static str, Fault)>;
+type Found<'r> = Option<(About<'r>, Fault)>;
 
-fn no_negative(rule: &Rule) -> Found {
+fn no_negative(rule: &Rule) -> Found<'_> {
     let has_case = rule.cases.iter().any(|case| case.expect.is_none());
     let is_shown = !rule.examples.not_matching.is_empty() || has_case;
     (!is_shown).then(|| {
@@ -74,45 +99,50 @@ fn no_negative(rule: &Rule) -> Found {
             "no example shows what does not break the rule",
         );
         (
-            "",
+            About::Key(""),
             fault.with_help("add `examples.no-match = [\"…\"]` with the nearest harmless text"),
         )
     })
 }
 
 /// A message that the model repeats would break the rule again.
-fn self_trigger(rule: &Rule) -> Found {
-    let may_repeat = [Channel::Text, Channel::Reasoning, Channel::UserInput];
-    if !rule.on.iter().any(|channel| may_repeat.contains(channel)) || rule.action < Action::Append {
-        return None;
-    }
+fn self_trigger<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
+    // What a rule puts before the words of the user is not read as theirs.
+    let may_repeat = [Channel::Text, Channel::Reasoning];
+    let read = rule.on.iter().filter(|on| may_repeat.contains(on));
+    let mut read = read.filter(|_| rule.action >= Action::Append);
     let message = message::render(rule, &MessageValues::default());
-    let plain = rule
-        .condition
-        .any
-        .iter()
-        .filter(|pattern| pattern.region.is_empty() && pattern.arg.is_none());
-    let hit = plain
-        .filter(|_| rule.condition.none.is_empty())
-        .find(|pattern| {
-            let regex = Regex::new(&pattern.to_regex());
-            regex.is_ok_and(|regex| regex.is_match(&message))
-        })?;
-    let message = format!(
-        "the message breaks its own rule: it matches {}",
-        quote(&hit.text)
-    );
+    let matched = read.find_map(|channel| broken_by(rule, *channel, &message, limits))?;
+    let by = match matched.is_empty() {
+        true => String::new(),
+        false => format!(": {} stands in it", quote(&matched)),
+    };
     let path = if rule.message.is_some() {
         "message"
     } else {
         ""
     };
-    Some((path, Fault::new(&code::SELF_TRIGGER, message).with_help(
+    let fault = Fault::new(
+        &code::SELF_TRIGGER,
+        format!("the message breaks its own rule{by}"),
+    );
+    Some((About::Key(path), fault.with_help(
         "a model that repeats the message is cut again; say it in other words, with `{{ match.text }}` at most",
     )))
 }
 
-fn style(rule: &Rule) -> Found {
+/// What of a text breaks the rule on that channel; empty where that is no text in particular.
+fn broken_by(rule: &Rule, channel: Channel, text: &str, limits: &Limits) -> Option<String> {
+    let pack = Pack::builder().limits(limits.clone()).rule(rule.clone());
+    let mut stream = pack.build().ok()?.stream();
+    let part = PartId(0);
+    stream.open(part, channel);
+    let mut hits = stream.push(part, text.as_bytes()).to_vec();
+    hits.extend_from_slice(&stream.finish());
+    hits.first().map(|hit| stream.matched(hit).to_owned())
+}
+
+fn style(rule: &Rule) -> Found<'_> {
     let is_style = rule
         .tags
         .iter()
@@ -126,25 +156,25 @@ fn style(rule: &Rule) -> Found {
         };
         let fault = Fault::new(&code::ABORT_FOR_STYLE, format!("{why} ends the turn"));
         (
-            "action",
+            About::Key("action"),
             fault.with_help("take `inject` or `retry`; only the dangerous should abort"),
         )
     })
 }
 
-fn deprecated(rule: &Rule) -> Found {
+fn deprecated(rule: &Rule) -> Found<'_> {
     (rule.status == Status::Deprecated).then(|| {
         let fault = Fault::new(&code::DEPRECATED_RULE, "this rule is deprecated");
         let help = match &rule.replaced_by {
             Some(id) => format!("use {} instead", quote(id)),
             None => "remove it, or say in `replaced-by` what to use instead".to_owned(),
         };
-        ("status", fault.with_help(help))
+        (About::Key("status"), fault.with_help(help))
     })
 }
 
 /// A window that is not counted in characters holds as much text as the reply has.
-fn unbounded(rule: &Rule) -> Found {
+fn unbounded(rule: &Rule) -> Found<'_> {
     let condition = &rule.condition;
     let is_wide = match condition.within {
         Some(Within::Chars(_)) => false,
@@ -156,30 +186,77 @@ fn unbounded(rule: &Rule) -> Found {
         let message = "the window has no bound in characters, and text is held back until it ends";
         let fault = Fault::new(&code::UNBOUNDED_WINDOW, message);
         (
-            "match.within",
+            About::Key("match.within"),
             fault.with_help("write `match.within = { chars = 500 }`, or do without `hold`"),
         )
     })
 }
 
+/// Nearly everything may begin a match: nearly all text waits, until it is known that none did.
+fn held_text<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
+    let condition = &rule.condition;
+    // What `none` looks for is no match: it is looked for beside one.
+    let matched = [&condition.any, &condition.all, &condition.sequence];
+    let mut matched = matched.into_iter().flatten().filter(|_| rule.holds());
+    let (written, held) =
+        matched.find_map(|written| Some((written, held::bytes(written, limits)?)))?;
+    let opening = Some(&written.text)
+        .filter(|_| written.kind == PatternKind::Regex)
+        .and_then(|regex| held::opening(regex))
+        .unwrap_or(0..written.text.len());
+    let message = format!(
+        "{held} bytes of ordinary text wait at once, and up to {} of any: nearly everything may begin a match, by {}",
+        limits.stretch_bytes,
+        quote(&written.text[opening.clone()])
+    );
+    let fault = Fault::new(&code::HELD_TEXT, message).with_help(
+        "begin with a text that must be there; what comes before it need not be part of the match",
+    );
+    Some((About::Text(&written.text), fault.within(Some(opening))))
+}
+
 /// Patterns that begin and end anywhere keep many states alive on any text.
-fn no_literal(rule: &Rule, limits: &Limits) -> Found {
+fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
     let costly = rule.condition.patterns().find_map(|written| {
         let hir = pattern::parse(&written.to_regex(), limits).ok()?;
         let states = pattern::states(&hir);
         (states > STATES && !has_literal(&hir)).then_some((written, states))
     });
-    costly.map(|(written, states): (&Pattern, usize)| {
+    costly.map(|(written, states): (&'r Pattern, usize)| {
         let message = format!(
             "pattern {} has no literal text in it and needs about {states} states",
             quote(&written.text)
         );
-        let fault = Fault::new(&code::NO_LITERAL, message);
-        (
-            "match",
-            fault.with_help("add text that must be there, or lower the counts of its repetitions"),
-        )
+        let fault = Fault::new(&code::NO_LITERAL, message)
+            .with_help("add text that must be there, or lower the counts of its repetitions")
+            .within(Some(0..written.text.len()));
+        (About::Text(&written.text), fault)
     })
+}
+
+/// `\\b` beside a sign: what it asks for is seldom there.
+fn boundary(rule: &Rule) -> Found<'_> {
+    let mut regexes = rule
+        .condition
+        .patterns()
+        .filter(|it| it.kind == PatternKind::Regex);
+    let (written, odd) =
+        regexes.find_map(|written| Some((written, boundary::odd(&written.text)?)))?;
+    let (side, place) = match odd.is_front {
+        true => (
+            "in front of",
+            "the beginning of a text, and behind a blank,",
+        ),
+        false => ("behind", "the end of a text, and before a blank,"),
+    };
+    let message = format!(
+        "`\\b` asks for a letter, a digit or `_` {side} {}: at {place} this does not match",
+        quote(&odd.sign.to_string())
+    );
+    let fault = Fault::new(&code::ODD_BOUNDARY, message)
+        .with_help("leave the `\\b` out, or write what may stand there, such as `(?:^|\\s)` or `(?:\\s|$)`")
+        .within(Some(odd.at));
+    Some((About::Text(&written.text), fault))
 }
 
 /// Whether some literal of two bytes or more is in every match.

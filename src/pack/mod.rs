@@ -148,6 +148,29 @@ impl Pack {
         })
     }
 
+    /// The full id that `id` was most likely meant to be: one that is a typing error or two away, or one that
+    /// ends with it.
+    ///
+    /// # Example: two letters that changed places
+    /// ```
+    /// let pack = ttsr::Pack::builtin("lang/rust")?;
+    /// assert_eq!(pack.nearest("lang/rust/box-laek"), Some("lang/rust/box-leak"));
+    /// assert_eq!(pack.nearest("box-leek"), Some("lang/rust/box-leak"));
+    /// assert_eq!(pack.nearest("something-else-altogether"), None);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    #[must_use]
+    pub fn nearest(&self, id: &str) -> Option<&str> {
+        let ids: Vec<&str> = self.rules().iter().map(|rule| rule.id.as_str()).collect();
+        if id.contains('/') {
+            return nearest::nearest(id, &ids);
+        }
+        let name = |full: &&str| full.rsplit_once('/').map_or(0, |(pack, _)| pack.len() + 1);
+        let names: Vec<&str> = ids.iter().map(|full| &full[name(full)..]).collect();
+        let near = nearest::nearest(id, &names)?;
+        ids.into_iter().find(|full| &full[name(full)..] == near)
+    }
+
     /// What was odd but no reason not to load.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {

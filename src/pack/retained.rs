@@ -6,7 +6,7 @@
 use super::compile::{Compound, Sight, Source, What};
 use crate::detect::cycle;
 use crate::detect::leak;
-use crate::detect::unknown_name;
+use crate::detect::{unknown_file, unknown_name};
 use crate::limits::Limits;
 use crate::rule::{Channel, Rule};
 use crate::stream::kept;
@@ -22,9 +22,10 @@ impl Rule {
     ///
     /// # Example: one match is quoted; an exception makes matches wait
     /// ```
-    /// use ttsr::{Condition, Limits, Pattern, Rule};
+    /// use ttsr::{Channel, Limits, Pattern, Rule};
     /// let limits = Limits::default();
     /// let mut rule = Rule::new("a/b", vec![Pattern::literal("x")]);
+    /// rule.on = vec![Channel::Text];
     /// let plain = rule.retained_bytes(&limits);
     /// assert!(plain < 2048);
     /// rule.condition.none = vec![Pattern::literal("y")];
@@ -126,6 +127,12 @@ fn of_detector(what: &What) -> usize {
         What::Repetition(_) => cycle::WINDOW,
         What::Leak => leak::TOKEN,
         What::UnknownName(_) => (1 + unknown_name::OWN) * unknown_name::LINE,
-        What::Alike | What::Turns(_) | What::Script(_) | What::Limit(_) | What::DoomLoop(_) => 0,
+        What::UnknownFile(_) => unknown_file::SPAN,
+        What::Alike
+        | What::Turns(_)
+        | What::Script(_)
+        | What::Limit(_)
+        | What::DoomLoop(_)
+        | What::UnknownTool(_) => 0,
     }
 }

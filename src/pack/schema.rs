@@ -5,7 +5,7 @@
 //! read, and what it means beside others, is the business of `check`.
 
 use crate::rule::{
-    Action, Ast, Channel, Fold, Mode, Partial, Per, Region, Script, Severity, Status,
+    Action, Ast, Channel, Fold, Mode, Named, Partial, Per, Region, Script, Severity, Status,
 };
 
 pub(super) mod json;
@@ -166,6 +166,10 @@ pub(super) fn regions() -> Vec<String> {
 
 fn scripts() -> Vec<String> {
     Script::NAMES.map(str::to_owned).to_vec()
+}
+
+fn named() -> Vec<String> {
+    Named::ALL.map(|named| named.name().to_owned()).to_vec()
 }
 
 fn languages() -> Vec<String> {
@@ -582,7 +586,7 @@ pub(super) const MATCH: Keys = &[
     Key::new(
         "match.unknown-name",
         Shape::Table(UNKNOWN_NAME),
-        "Code names what nobody knows.",
+        "A package, a file or a tool is named that nobody knows.",
     ),
     Key::new(
         "match.doom-loop",
@@ -738,11 +742,19 @@ const SCRIPT: Keys = &[Key::new(
     "The scripts and languages that are right.",
 )];
 
-const UNKNOWN_NAME: Keys = &[Key::new(
-    "match.unknown-name.known",
-    Shape::Texts,
-    "Names that are known, or `@list`.",
-)];
+const UNKNOWN_NAME: Keys = &[
+    Key::new(
+        "match.unknown-name.known",
+        Shape::Texts,
+        "Names that are known, or `@list`.",
+    ),
+    Key::new(
+        "match.unknown-name.of",
+        Shape::ListOf(named),
+        "What is named: packages that code imports, files that a code span names, tools that are called.",
+    )
+    .or("[\"package\"]"),
+];
 
 const DOOM_LOOP: Keys = &[
     Key::new(
@@ -754,7 +766,7 @@ const DOOM_LOOP: Keys = &[
     Key::new(
         "match.doom-loop.differing",
         Shape::Whole(0, 999),
-        "How many of them may differ.",
+        "In how many arguments a call may differ from the one before, fewer than half of them; such calls are a loop from 20 in a row on, or from `times` if that is more.",
     )
     .or("0"),
 ];

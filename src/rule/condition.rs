@@ -364,11 +364,56 @@ impl Script {
     ];
 }
 
-/// Names in code that nobody knows.
+/// Names that nobody knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownName {
     /// Names that are known, besides the standard libraries'; the host may add its own.
     pub known: Vec<String>,
+    /// What is named; empty: packages.
+    #[serde(default)]
+    pub of: Vec<Named>,
+}
+
+impl UnknownName {
+    /// Whether it is about names of that kind.
+    #[must_use]
+    pub fn is_of(&self, named: Named) -> bool {
+        self.of.contains(&named) || self.of.is_empty() && named == Named::Package
+    }
+}
+
+/// What a name is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Named {
+    /// A package, crate or module that code imports.
+    Package,
+    /// A file that a code span of the text names.
+    File,
+    /// A tool that is called.
+    Tool,
+}
+
+impl Named {
+    /// Every one.
+    pub const ALL: [Named; 3] = [Named::Package, Named::File, Named::Tool];
+
+    /// The name used in rules.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Named::Package => "package",
+            Named::File => "file",
+            Named::Tool => "tool",
+        }
+    }
+
+    /// The one with that [`name`](Self::name).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Named> {
+        Named::ALL.into_iter().find(|named| named.name() == name)
+    }
 }
 
 /// Code of a certain shape.
@@ -394,9 +439,10 @@ impl Ast {
 /// The same tool call again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DoomLoop {
-    /// How often in a row.
+    /// How often in a row the same call, or the same two or three in turn.
     pub times: u32,
-    /// How many of them may differ.
+    /// In how many arguments a call may differ from the one before, fewer than half of them. Such calls are
+    /// a loop from 20 in a row on, or from `times` if that is more.
     pub differing: u32,
 }
 

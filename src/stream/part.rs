@@ -6,13 +6,14 @@
 use std::time::Duration;
 
 use super::{Counters, Found, Quote};
+use crate::detect::unknown_name::KnownNames;
 use crate::matcher::is_short;
-use crate::pack::{ChannelRules, Pack};
+use crate::pack::{ChannelRules, Pack, What};
 use crate::rule::Channel;
 use crate::verdict::PartId;
 use crate::view::piece::Piece;
 use bounds::Bounds;
-use haystack::Haystack;
+use haystack::{Haystack, Near};
 use input::Json;
 use judge::{Judge, Scoped};
 use reader::Reader;
@@ -144,14 +145,45 @@ impl Part {
     }
 
     pub(super) fn name_tool(&mut self, pack: &Pack, name: &str, call: &str, found: &mut Found) {
-        if self.scoped.tool.is_none() && !name.is_empty() {
+        let is_new = self.scoped.tool.is_none() && !name.is_empty();
+        if is_new {
             self.scoped.tool = Some(name.into());
         }
         if self.scoped.call.is_none() && !call.is_empty() {
             self.scoped.call = Some(call.into());
         }
+        if is_new {
+            self.judge_name(pack, name, found);
+        }
         self.scoped.settle(pack, self.delivered, found);
         found.count(pack);
+    }
+
+    /// Finds the name of the tool where rules ask for those that nobody knows.
+    fn judge_name(&mut self, pack: &Pack, name: &str, found: &mut Found) {
+        let Some(rules) = pack.channel(self.channel) else {
+            return;
+        };
+        let besides = found.known.clone();
+        let is_known = |known: &KnownNames| {
+            known.holds(name) || besides.as_ref().is_some_and(|known| known.holds(name))
+        };
+        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
+        let at = self.delivered;
+        for watched in &rules.watches {
+            if let What::UnknownTool(known) = &watched.what
+                && !is_known(known)
+            {
+                let place = crate::detect::Found {
+                    start: at,
+                    end: at,
+                    decided: at,
+                };
+                let near = Near::of(name.as_bytes());
+                judge.found_by_detector(watched.rule, None, place, Some(near));
+            }
+        }
+        judge.settle();
     }
 
     /// Number of bytes that no undecided match of a rule that holds can be in. Never decreases.
@@ -188,16 +220,7 @@ impl Part {
         let (Some(bounds), Some(rules)) = (&mut self.bounds, pack.channel(self.channel)) else {
             return;
         };
-        let mut judge = Judge {
-            pack,
-            rules,
-            view: &rules.raw,
-            part: self.id,
-            order: self.order,
-            file: None,
-            scoped: &mut self.scoped,
-            found,
-        };
+        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
         ask(bounds, &mut judge);
     }
 
@@ -242,16 +265,7 @@ impl Part {
         if is_done {
             return;
         }
-        let mut judge = Judge {
-            pack,
-            rules,
-            view: &rules.raw,
-            part: self.id,
-            order: self.order,
-            file: None,
-            scoped: &mut self.scoped,
-            found,
-        };
+        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
         if let (Some(bounds), false) = (&mut self.bounds, judge.scoped.is_closed) {
             bounds.push(&mut judge, Piece::verbatim(bytes, at));
         }
@@ -259,7 +273,7 @@ impl Part {
             View::Unwatched => {}
             View::Text(haystack) => haystack.run(&mut judge, None, bytes, at),
             View::Whole(whole) => whole.push(&mut judge, bytes, at),
-            View::Json(json) => json.push(judge, bytes),
+            View::Json(json) => json.push(&mut judge, bytes),
             View::Closed => judge.found.counters.unscanned_bytes += bytes.len() as u64,
         }
     }
@@ -268,23 +282,14 @@ impl Part {
         let at = self.delivered;
         let mut view = std::mem::replace(&mut self.view, View::Closed);
         if let Some(rules) = pack.channel(self.channel) {
-            let mut judge = Judge {
-                pack,
-                rules,
-                view: &rules.raw,
-                part: self.id,
-                order: self.order,
-                file: None,
-                scoped: &mut self.scoped,
-                found,
-            };
+            let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
             if let Some(mut bounds) = self.bounds.take() {
                 bounds.finish(&mut judge, at);
             }
             match &mut view {
                 View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
                 View::Whole(whole) => whole.finish(&mut judge, at),
-                View::Json(json) => json.finish(judge, at),
+                View::Json(json) => json.finish(&mut judge, at),
                 View::Unwatched | View::Closed => {}
             }
         }
@@ -305,7 +310,7 @@ impl Whole {
         let piece = Piece::verbatim(bytes, at);
         self.reader.take(judge, None, piece);
         if let Some(views) = &mut self.views {
-            views.take(judge, None, piece);
+            views.take(judge, None, &piece);
         }
         judge.settle();
     }

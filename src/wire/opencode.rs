@@ -30,8 +30,11 @@ pub enum Notice {
     /// from 0.
     Message(String),
     /// An event of that message. [`Event::Finish`] is the last one; its reason is `retry` if the server asks
-    /// the provider again, and `aborted` if someone stopped it.
+    /// the provider again, and `aborted` if someone stopped it. Where a session fails or is stopped before
+    /// it has a message, that comes alone.
     Event(Event),
+    /// A tool call is at another stage. What the tool is given is told by events.
+    Tool(ToolState),
     /// A question waits for an answer.
     Question {
         /// Its id.
@@ -44,6 +47,35 @@ pub enum Notice {
     /// The session waits for a prompt. An abort makes two of them on the wire, of which one is told; the
     /// second interface has none.
     Idle,
+}
+
+/// How far a tool call is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolState {
+    /// The id of the call.
+    pub call: String,
+    /// The tool's name; empty where it is not told again.
+    pub tool: String,
+    /// The stage.
+    pub stage: Stage,
+    /// What it does, in a few words: the server's title or, while it has none, what the model wrote into the
+    /// member `description` of the input.
+    pub title: Option<String>,
+}
+
+/// A stage of a tool call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stage {
+    /// It is being written, or waits.
+    Pending,
+    /// It runs.
+    Running,
+    /// It is done.
+    Completed,
+    /// It failed.
+    Error,
 }
 
 /// Where notices go, with the id of their session.
@@ -268,9 +300,13 @@ impl Session {
         };
         let (id, owner) = (part.text("id"), part.text("messageID"));
         let id = id.unwrap_or_default();
+        let session = self.id.clone();
         let Some(message) = self.message(&owner.unwrap_or_default(), on) else {
             return;
         };
+        if let Some(state) = tool_state(part) {
+            on(&session, Notice::Tool(state));
+        }
         let on = &mut |id: &str, event| on(id, Notice::Event(event));
         match part.text("type").unwrap_or_default().as_ref() {
             "text" => message.written(&id, Channel::Text, part, on),
@@ -330,20 +366,27 @@ impl Session {
         let Some(error) = event.get("error") else {
             return;
         };
-        let Some(message) = &mut self.message else {
-            return;
-        };
         let kind = error
             .text("name")
             .or(error.text("type"))
             .unwrap_or_default();
         let place = error.get("data").unwrap_or(error);
         let text = place.text("message").unwrap_or_default();
-        if kind == "MessageAbortedError" {
-            message.reply.reason = Some("aborted".to_owned());
-        } else {
-            let on = &mut |id: &str, event| on(id, Notice::Event(event));
-            message.reply.error(&kind, &text, on);
+        let is_abort = kind == "MessageAbortedError";
+        match &mut self.message {
+            Some(message) if is_abort => message.reply.reason = Some("aborted".to_owned()),
+            Some(message) => {
+                let on = &mut |id: &str, event| on(id, Notice::Event(event));
+                message.reply.error(&kind, &text, on);
+            }
+            None if is_abort => {
+                let reason = "aborted".to_owned();
+                on(&self.id, Notice::Event(Event::Finish { reason }));
+            }
+            None => {
+                let (kind, message) = (kind.into_owned(), text.into_owned());
+                on(&self.id, Notice::Event(Event::Error { kind, message }));
+            }
         }
     }
 
@@ -367,11 +410,16 @@ impl Session {
         let Some(owner) = event.text("assistantMessageID") else {
             return;
         };
+        let session = self.id.clone();
         let Some(message) = self.message(&owner, on) else {
             return;
         };
-        let send = &mut |id: &str, event| on(id, Notice::Event(event));
         let (stem, verb) = step.rsplit_once('.').unwrap_or((step, ""));
+        if let ("tool", Some(stage)) = (stem, Stage::of_verb(verb)) {
+            let state = ToolState::new(stage, event, event.get("input"), None);
+            return on(&session, Notice::Tool(state));
+        }
+        let send = &mut |id: &str, event| on(id, Notice::Event(event));
         match (stem, verb) {
             ("text", _) => message.piece("textID", Channel::Text, verb, event, send),
             ("reasoning", _) => message.piece("reasoningID", Channel::Reasoning, verb, event, send),
@@ -388,6 +436,50 @@ impl Session {
             }
             ("step" | "tool", _) => {}
             _ => message.reply.unscanned(event.content(), step, send),
+        }
+    }
+}
+
+/// What a part of the classic interface says of a tool call, if it is one.
+fn tool_state(part: &Json<'_>) -> Option<ToolState> {
+    let state = part.get("state")?;
+    let stage = match state.text("status")?.as_ref() {
+        "pending" => Stage::Pending,
+        "running" => Stage::Running,
+        "completed" => Stage::Completed,
+        "error" => Stage::Error,
+        _ => return None,
+    };
+    let title = state.text("title");
+    Some(ToolState::new(stage, part, state.get("input"), title))
+}
+
+impl ToolState {
+    fn new(
+        stage: Stage,
+        call: &Json<'_>,
+        input: Option<&Json<'_>>,
+        title: Option<Cow<'_, str>>,
+    ) -> ToolState {
+        let owned = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned);
+        let description = input.and_then(|input| input.text("description"));
+        ToolState {
+            call: owned(call.text("callID")).unwrap_or_default(),
+            tool: owned(call.text("tool")).unwrap_or_default(),
+            stage,
+            title: owned(title.or(description)),
+        }
+    }
+}
+
+impl Stage {
+    /// What the second interface calls it.
+    fn of_verb(verb: &str) -> Option<Stage> {
+        match verb {
+            "called" => Some(Stage::Running),
+            "success" => Some(Stage::Completed),
+            "failed" => Some(Stage::Error),
+            _ => None,
         }
     }
 }

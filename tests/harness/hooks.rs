@@ -460,6 +460,62 @@ impl Hook for Stuck {
     }
 }
 
+/// The deadline is an hour: where it is what ends this, nobody waits for the test.
+#[test]
+fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
+    for on_hook_fault in [OnHookFault::Abort, OnHookFault::Continue] {
+        let (let_go, go) = std::sync::mpsc::channel();
+        let log = Log::default();
+        let mut hooks = Hooks::default();
+        let hook = Stuck {
+            log: log.clone(),
+            go,
+        };
+        let deadline = std::time::Duration::from_secs(3600);
+        hooks.register_within("stuck", deadline, hook).unwrap();
+        let settings = Settings {
+            on_hook_fault,
+            ..Settings::default()
+        };
+        let processor = Processor::new(pack().session(), hooks, settings);
+        let cancel = Cancel::default();
+        let user = std::thread::spawn({
+            let (log, cancel) = (log.clone(), cancel.clone());
+            move || {
+                while !lines(&log).contains(&"ab+s".to_owned()) {
+                    std::thread::yield_now();
+                }
+                cancel.cancel();
+            }
+        });
+        let played = play_with(processor, vec![text("abscd").cut(1)], &cancel, |_| {});
+        user.join().unwrap();
+        let aborted = played.aborted()[0];
+        assert_eq!(
+            (aborted.reason, &aborted.source),
+            (Reason::User, &Source::User)
+        );
+        assert_eq!(aborted.partial.text(Channel::Text), "ab");
+        assert_eq!(played.published(), "ab", "nothing behind the cancel");
+        assert_eq!(
+            played.processor.tally().hook_timeouts,
+            0,
+            "it is not to blame"
+        );
+        assert_eq!(lines(&log), ["+a", "a+b", "ab+s"], "it has not returned");
+        // When it does, it hears of the abort, and is asked again.
+        let_go.send(()).unwrap();
+        let again = play_with(
+            played.processor,
+            vec![text("xy")],
+            &Cancel::default(),
+            |_| {},
+        );
+        assert_eq!(again.published(), "xy");
+        assert_eq!(lines(&log), ["+a", "a+b", "ab+s", "aborted", "+xy"]);
+    }
+}
+
 fn stuck(on_hook_fault: OnHookFault) -> (Played, Vec<String>, std::sync::mpsc::Sender<()>) {
     let (let_go, go) = std::sync::mpsc::channel();
     let log = Log::default();

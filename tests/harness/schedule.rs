@@ -552,6 +552,7 @@ fn random_turns_end_once_and_leave_nothing_behind() {
         ran_through > turns / 4,
         "{ran_through} of {turns} ended by themselves"
     );
+    println!("{turns} turns dropped or cancelled anywhere: {ran_through} ended by themselves");
 }
 
 #[test]
@@ -584,4 +585,5 @@ fn random_calls_never_run_against_a_verdict() {
         let gate = processor.before_tool(call, &mut Vec::new());
         assert_eq!(matches!(gate, Gate::Blocked(..)), blocks, "seed {seed}");
     }
+    println!("{} calls at a gate", schedules() / 10);
 }

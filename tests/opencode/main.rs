@@ -1,8 +1,10 @@
 //! Rules over a running OpenCode server, against an imitation of one over real sockets. Names that begin with
-//! `e1_`, `e5_`, `e8_` are of the corresponding row of the behaviour that is covered.
+//! `e1_` to `e8_` are of the corresponding row of the behaviour that is covered.
 #![cfg(feature = "opencode")]
 
+mod agent;
 mod ask;
+mod e2e;
 mod real;
 mod server;
 mod watch;

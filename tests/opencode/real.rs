@@ -1,13 +1,14 @@
-//! Real captures, found beside the corpus (`TTSR_CORPUS`), and a real server where `TTSR_E2E` asks for one.
-//! Where there is none, the tests say so and pass.
+//! Real captures, found beside the corpus (`TTSR_CORPUS`). Where there are none, the tests say so and pass.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ttsr::harness::Cancel;
-use ttsr::harness::opencode::{Act, Api, Backoff, Prompt, Seen, Server, Watch, watch};
+use ttsr::harness::opencode::{Act, Api, Backoff, Seen, Watch, watch};
+use ttsr::harness::progress::RouterSettings;
 
-use super::server::{Imitation, plays};
+use super::agent::chatted_in;
+use super::server::{Imitation, Play, plays};
 use super::{block_on, pack, server};
 
 fn captures() -> Option<PathBuf> {
@@ -89,54 +90,29 @@ fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
     }
 }
 
-/// `TTSR_E2E` is the address of a running server whose model may be asked something
-/// (`opencode serve --port 4096`), and `TTSR_E2E_MODEL` the model, as `provider/model`.
+/// Captured without a sidecar: a turn with a tool.
 #[test]
-fn e8_a_real_server_is_heard_asked_and_stopped() {
-    let Ok(url) = std::env::var("TTSR_E2E") else {
-        eprintln!("skipped: TTSR_E2E is not set to the address of a server");
+fn e2_a_real_capture_is_a_chat() {
+    let Some(folder) = captures() else {
+        eprintln!("skipped: no captures beside TTSR_CORPUS");
         return;
     };
-    let model = std::env::var("TTSR_E2E_MODEL").ok();
-    let model = model.as_deref().and_then(|model| model.split_once('/'));
-    let model = model.map(|(provider, model)| (provider.to_owned(), model.to_owned()));
-    block_on(async {
-        let server = Server::new(&url, Api::Classic).unwrap();
-        let session = server.create_session().await.unwrap();
-        let mut watching = Watch::new(pack(), Api::Classic).only(&session);
-        let cancel = Cancel::default();
-        let mut seen = Vec::new();
-        let report = |one: &Seen| {
-            let is_steered = seen.iter().any(|seen| matches!(seen, Seen::Done(_)));
-            let is_over = is_steered && matches!(one, Seen::Finish { .. });
-            eprintln!("{one:?}");
-            seen.push(one.clone());
-            if is_over {
-                cancel.cancel();
-            }
-        };
-        let watched = watch(
-            &server,
-            &mut watching,
-            Backoff::default(),
-            cancel.clone(),
-            report,
-        );
-        let prompt = Prompt {
-            model,
-            ..Prompt::new("Show me a line of Rust with .unwrap() in it.")
-        };
-        let asked = async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            server.prompt(&session, &prompt).await
-        };
-        let both = async { tokio::join!(watched, asked) };
-        let (watched, asked) = tokio::time::timeout(Duration::from_secs(120), both)
-            .await
-            .expect("the server does it in time");
-        watched.unwrap();
-        asked.unwrap();
-        let is_stopped = |seen: &Seen| matches!(seen, Seen::Done(Act::Stop { steer: Some(_), .. }));
-        assert!(seen.iter().any(is_stopped));
-    });
+    let capture = std::fs::read_to_string(folder.join("oc-basic.events.jsonl")).unwrap();
+    let session = capture.split("\"sessionID\":\"").nth(1).unwrap();
+    let session = session.split('"').next().unwrap();
+    let mut playing = vec![Play::Await("/prompt_async")];
+    playing.extend(plays(&capture, "/abort", "/prompt_async"));
+    let settings = RouterSettings::default();
+    let (log, asked) = chatted_in(session, settings, Api::Classic, playing, vec![]);
+    eprintln!("{log:?}");
+    let [first, note, stopped, reply] = &log[..] else {
+        panic!("{log:?}");
+    };
+    assert_eq!(
+        (first.as_str(), stopped.as_str()),
+        ("(typing)", "(no typing)")
+    );
+    assert_eq!(note, "🔧 Prints a marker...");
+    assert!(!reply.is_empty() && reply != "(empty response)");
+    assert_eq!(asked, [format!("POST /session/{session}/prompt_async")]);
 }

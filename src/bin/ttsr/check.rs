@@ -1,16 +1,19 @@
 //! `ttsr check`: every problem of rule files.
 
+use std::fmt::Display;
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use ttsr::{Diagnostic, Level, Limits, Pack, Pattern, Rule};
+use ttsr::{Diagnostic, Level, Limits, Lock, Pack, PackBuilder, Pattern, Rule};
 
 use crate::args::ReportArg;
 use crate::explain::Cost;
 use crate::fix::fix;
 use crate::input::Problems;
+use crate::new::write;
 use crate::output::{DiagnosticRecord, Escaped, Record, tell};
 use crate::report::{Finding, Place, Report, Wrong};
 use crate::tally::Count;
@@ -25,13 +28,17 @@ pub(crate) struct Options {
     /// Rule files, and folders of them
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Mend what is certain, in the files: a key or a value that is one typing error away, an example that
-    /// stands twice
+    /// Mend what is certain, in the files: a key, a value or a name that is one typing error away, a text that
+    /// wants brackets, a number that wants no quotes, an example that stands twice, a missing `schema = 1`
     #[arg(long)]
     fix: bool,
     /// Also show what each rule costs: automaton states, and bytes of a reply that are kept
     #[arg(long)]
     costs: bool,
+    /// Compare the packs, those they extend among them, with this lock: a difference is an error. Where there is
+    /// no such file, it is written
+    #[arg(long, value_name = "FILE")]
+    lock: Option<PathBuf>,
     #[command(flatten)]
     format: ReportArg,
 }
@@ -55,7 +62,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         let fixed = fix(&names)?;
         tell(&format_args!("{}", Count(fixed, "edit")));
     }
-    let diagnostics = ttsr::check(&paths, &Limits::default());
+    let mut diagnostics = ttsr::check(&paths, &Limits::default());
+    if let Some(file) = &options.lock {
+        diagnostics.extend(locked(file, &paths)?);
+    }
     let mut report = Report::new(options.format.format);
     for diagnostic in &diagnostics {
         report.add(&DiagnosticRecord::new(diagnostic), || finding(diagnostic))?;
@@ -115,12 +125,42 @@ fn finding(diagnostic: &Diagnostic) -> Finding {
     }
 }
 
+fn builder(paths: &[PathBuf]) -> PackBuilder {
+    paths
+        .iter()
+        .fold(Pack::builder(), |builder, path| builder.file(path))
+}
+
 /// The rules, if all of them load: of others nothing can be said that is not told above.
 fn loaded(paths: &[PathBuf]) -> Option<Pack> {
-    let files = paths
-        .iter()
-        .fold(Pack::builder(), |builder, path| builder.file(path));
-    files.build().ok()
+    builder(paths).build().ok()
+}
+
+/// Where the packs are not those of the lock in `file`; writes it where there is none.
+fn locked(file: &Path, paths: &[PathBuf]) -> Result<Vec<Diagnostic>, Stop> {
+    let name = file.to_string_lossy();
+    let because = |why: &dyn Display| Stop::Because(format!("{}: {why}", Escaped(&name)));
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(pack) = loaded(paths) {
+                write(file, &pack.lock().to_string())?;
+                let name = Escaped(&name);
+                tell(&format_args!(
+                    "wrote {name}: what changes from now on is told"
+                ));
+            }
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(because(&error)),
+    };
+    let lock = Lock::parse(&text).map_err(|why| because(&Escaped(&why)))?;
+    let Err(error) = builder(paths).lock(lock).build() else {
+        return Ok(Vec::new());
+    };
+    let problems = error.diagnostics().iter();
+    let differences = problems.filter(|problem| problem.code() == "lock-mismatch");
+    Ok(differences.cloned().collect())
 }
 
 /// How much text of a part a rule keeps, where that is more than the excerpt that any rule keeps.

@@ -13,13 +13,15 @@ use crate::output::{Escaped, Out, Record, STRONG, tell};
 use crate::test::part::Part;
 use crate::{Outcome, Stop, effective, packs};
 
+mod why;
+
 /// Explain a rule, or say which rules are live at a place
 ///
 /// With RULE: the rule with defaults and lists filled in, what it costs, and, where a place or a
 /// text is given, whether it would fire there and why not. Without RULE: every rule that is live at
 /// the place, and why the others are not.
 ///
-///     ttsr explain lang/rust/no-box-leak --path src/a.rs --text 'Box::leak(b)'
+///     ttsr explain lang/rust/box-leak --path src/a.rs --text 'Box::leak(b)'
 ///
 ///     ttsr explain --channel tool-input --tool bash
 #[derive(Debug, Args)]
@@ -85,12 +87,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
 fn find<'p>(pack: &'p Pack, id: &str) -> Result<&'p Rule, Stop> {
     let found = pack.find(id).map(|id| pack.rule(id));
     found.ok_or_else(|| {
-        let end = format!("/{id}");
-        let mut alike = pack.rules().iter().filter(|rule| rule.id.ends_with(&end));
-        let hint = alike.next().map_or_else(
-            || "`ttsr list` shows all".to_owned(),
-            |rule| format!("its full id may be `{}`", rule.id),
-        );
+        let hint = match pack.nearest(id) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`ttsr list` shows all".to_owned(),
+        };
         Stop::Because(format!("there is no rule `{}`; {hint}", Escaped(id)))
     })
 }
@@ -349,6 +349,8 @@ struct Live<'a> {
 #[derive(Serialize)]
 struct Tried {
     hits: bool,
+    /// Why it does not hit, where one key keeps it from that.
+    because: Option<&'static str>,
     /// The end of the match, and where it became certain, in bytes of the part.
     end: Option<u64>,
     decided: Option<u64>,
@@ -394,8 +396,13 @@ impl Tried {
             Some((end, decided, matched)) => (Some(end), Some(decided), Some(matched)),
             None => (None, None, None),
         };
+        let because = match end {
+            Some(_) => None,
+            None => why::not(rule, &part),
+        };
         Ok(Tried {
             hits: end.is_some(),
+            because,
             end,
             decided,
             matched,
@@ -437,7 +444,10 @@ impl Record for Live<'_> {
                 "    it hits: {:?}, certain after {decided} bytes of the part",
                 Escaped(matched).to_string()
             )?,
-            _ => writeln!(out, "    it does not hit")?,
+            _ => match tried.because {
+                Some(because) => writeln!(out, "    it does not hit: {because}")?,
+                None => writeln!(out, "    it does not hit")?,
+            },
         }
         for (pattern, matches) in &tried.patterns {
             let matches = if *matches {

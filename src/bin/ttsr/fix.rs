@@ -102,25 +102,12 @@ fn edit(problem: &Diagnostic, text: &str) -> Option<Edit> {
     let place = (problem.line(), problem.column());
     let at = Lines::new(text).offset(text, place.0, place.1)?;
     let (new, span, what) = match problem.code() {
-        "unknown-key" => {
-            let word = meant(problem)?;
-            let span = spans(text)?.remove(&at)?;
-            let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-            let old = text.get(span.clone())?;
-            let shown = format!("`{old}` is now `{word}`");
-            (old.chars().all(is_bare).then_some(word)?, span, shown)
-        }
-        "bad-value" => {
-            let word = meant(problem)?;
-            // The place may be behind the quote.
-            let mut spans = spans(text)?;
-            let span = spans
-                .remove(&at)
-                .or_else(|| spans.remove(&at.checked_sub(1)?))?;
-            let old = text.get(span.clone())?;
-            let quote = old.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-            let shown = format!("{old} is now {quote}{word}{quote}");
-            (format!("{quote}{word}{quote}"), span, shown)
+        "unknown-key" | "bad-value" | "unknown-list" | "unknown-rule" | "unknown-pack"
+        | "unknown-variable" => word(problem, text, at)?,
+        "wrong-type" => form(problem, text, at)?,
+        "missing-key" if problem.message().contains("`schema`") => {
+            let shown = "`schema = 1` begins the file".to_owned();
+            ("schema = 1\n".to_owned(), 0..0, shown)
         }
         "duplicate-example" => {
             let span = spans(text)?.remove(&at)?;
@@ -133,10 +120,29 @@ fn edit(problem: &Diagnostic, text: &str) -> Option<Edit> {
     Some(Edit { span, new, told })
 }
 
-/// The one word that the help names.
-fn meant(problem: &Diagnostic) -> Option<String> {
-    let rest = problem.help()?.strip_prefix("did you mean `")?;
-    rest.strip_suffix("`?").map(str::to_owned)
+/// The word that was meant instead of the one at `at`, or right behind quotes and the `@` of a list there.
+fn word(problem: &Diagnostic, text: &str, at: usize) -> Option<(String, Range<usize>, String)> {
+    let old = problem.message().split('`').nth(1)?;
+    let new = problem.help()?.split_once("did you mean `")?.1;
+    let new = new.split('`').next()?;
+    let rest = text.get(at..)?;
+    let start = at + rest.len() - rest.trim_start_matches(['"', '\'', '@']).len();
+    let span = start..start + old.len();
+    let shown = format!("`{old}` is now `{new}`");
+    (text.get(span.clone())? == old).then(|| (new.to_owned(), span, shown))
+}
+
+/// A value of the right type in the wrong form: one text where a list is wanted, a number in quotes.
+fn form(problem: &Diagnostic, text: &str, at: usize) -> Option<(String, Range<usize>, String)> {
+    let span = spans(text)?.remove(&at)?;
+    let old = text.get(span.clone())?;
+    let new = match problem.help()? {
+        help if help.starts_with("put it in brackets: `[\"") => format!("[{old}]"),
+        "write it without quotes" => old.trim_matches(['"', '\'']).to_owned(),
+        _ => return None,
+    };
+    let shown = format!("{old} is now {new}");
+    Some((new, span, shown))
 }
 
 /// An entry of a list with the comma that parts it from the one before.
@@ -211,6 +217,22 @@ mod tests {
                 format!("on = ['text', 'tool-input']\n{SAME}"),
             ),
             (
+                format!("on = 'text'\npriority = \"3\"\n{SAME}"),
+                format!("on = ['text']\npriority = 3\n{SAME}"),
+            ),
+            (
+                format!("message = \"{{{{ rule.idd }}}}\"\n{SAME}"),
+                format!("message = \"{{{{ rule.id }}}}\"\n{SAME}"),
+            ),
+            (
+                format!("{SAME}\n[override.\"a/bb\"]\nseverity = 'info'"),
+                format!("{SAME}\n[override.\"a/b\"]\nseverity = 'info'"),
+            ),
+            (
+                format!("tools = ['@shels']\n{SAME}\n[lists]\nshells = ['bash']"),
+                format!("tools = ['@shells']\n{SAME}\n[lists]\nshells = ['bash']"),
+            ),
+            (
                 "match.any = [{ literal = 'x' }]\nexamples.match = ['x', 'xx', 'x',]".to_owned(),
                 "match.any = [{ literal = 'x' }]\nexamples.match = ['x', 'xx',]".to_owned(),
             ),
@@ -219,6 +241,13 @@ mod tests {
             assert_eq!(mended, rule(&right));
             assert!(!told.is_empty(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_file_without_a_schema_gets_one() {
+        let whole = rule(SAME);
+        let (mended, told) = mend("f", whole.trim_start_matches("schema = 1\n"));
+        assert_eq!((mended, told.len()), (whole, 1));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::output::{Out, RuleRecord};
 use crate::{Outcome, Stop, packs};
 
 /// Show every rule as it takes effect: defaults filled in, lists expanded
+///
+/// A line names the first entries of long lists; `--format json` and `ttsr explain RULE` show all.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]

@@ -372,13 +372,13 @@ impl Record for RuleRecord<'_> {
             ("paths", self.paths),
         ] {
             if !entries.is_empty() {
-                write!(out, " {name}={}", Escaped(&entries.join(",")))?;
+                write!(out, " {name}={}", Escaped(&few(entries)))?;
             }
         }
         if self.priority != 0 {
             write!(out, " priority={}", self.priority)?;
         }
-        for PatternRecord(pattern) in &self.patterns {
+        for PatternRecord(pattern) in self.patterns.iter().take(FEW) {
             write!(
                 out,
                 " {}={:?}",
@@ -386,7 +386,22 @@ impl Record for RuleRecord<'_> {
                 Escaped(&pattern.text).to_string()
             )?;
         }
+        match self.patterns.len() {
+            ..=FEW => {}
+            all => write!(out, " and {} more patterns", all - FEW)?,
+        }
         writeln!(out, "  {FAINT}{}{FAINT:#}", Escaped(self.description))
+    }
+}
+
+/// Entries of a list, and patterns, that a line for a reader names; JSON has all of them.
+const FEW: usize = 4;
+
+/// The first entries, and how many more there are.
+fn few(entries: &[String]) -> String {
+    match entries.len() {
+        ..=FEW => entries.join(","),
+        all => format!("{},…{} more", entries[..FEW].join(","), all - FEW),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Loads what `--pack` names.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use ttsr::{Channel, Diagnostic, LoadError, Pack, PartId, Pattern, Rule, RuleId};
 
 use crate::Stop;
 use crate::args::PackArgs;
-use crate::output::tell;
+use crate::output::{Escaped, tell};
 use crate::tally::Count;
 
 /// The rules that `args` names, or all that come with the crate. Warnings are counted: they are for the author.
@@ -26,6 +27,9 @@ pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
             }
         })
     };
+    if let Some(hint) = args.packs.iter().find_map(|name| mistyped(name)) {
+        return Err(Stop::Because(hint));
+    }
     let pack = builder
         .build()
         .map_err(|error| Stop::Because(reasons(&error)))?;
@@ -37,6 +41,20 @@ pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
         ));
     }
     Ok(pack)
+}
+
+/// What to say of a name that is no file and nearly that of a built-in pack.
+fn mistyped(name: &str) -> Option<String> {
+    if Path::new(name).exists() {
+        return None;
+    }
+    let unknown = Pack::builtin(name).err()?;
+    let near = unknown.diagnostics().first()?.help()?;
+    let near = near.strip_prefix("did you mean ")?;
+    Some(format!(
+        "there is no file `{}`, and no built-in pack of that name; did you mean {near}",
+        Escaped(name)
+    ))
 }
 
 fn reasons(error: &LoadError) -> String {

@@ -13,18 +13,19 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use ttsr::Origin;
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::providers::{Api, Chain, Endpoint, EndpointError, Notice};
+use ttsr::harness::store::{Kept, OnFailure, Recorder, Store, StoreError};
 use ttsr::harness::{
     Cancel, End, Failure, Hooks, Message, NoTools, Processor, Provider, Reason, Request, Role,
     Script, Scripted, Settings, Source, Step, Tools, Turn, TurnOutcome,
 };
-use ttsr::{Event, wire::Reader};
+use ttsr::{Event, Lost, Origin, wire::Reader};
 
 use crate::args::{FormatArg, PackArgs};
 use crate::input::{self, Problems};
 use crate::output::tell;
+use crate::tally::Count;
 use crate::{Outcome, Stop, packs};
 use screen::Screen;
 
@@ -71,6 +72,11 @@ pub(crate) struct Options {
     /// A member of the request's body that the provider's API has, as JSON; may be repeated
     #[arg(long = "set", value_name = "NAME=JSON", value_parser = member)]
     members: Vec<(String, Value)>,
+    /// Keep the conversation in this file, and go on from what is in it
+    ///
+    /// Messages, what the rules know and what happened; made if it is not there. `ttsr log FILE` shows it.
+    #[arg(long, value_name = "FILE")]
+    session: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArg,
     /// What the model is asked; `-` reads it from the standard input
@@ -113,7 +119,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let (show, shown) = unbounded_channel();
     let mut provider = provider(options, &show)?;
     let mut tools = tools(options)?;
-    let mut processor = Processor::new(pack.session(), Hooks::default(), settings(options));
+    let (kept, mut recorder) = taken_up(options)?;
+    let (session, lost) = kept.session(&pack);
+    lost.iter().for_each(tell_lost);
+    let mut processor = Processor::new(session, Hooks::default(), settings(options));
     processor.set_origin(Origin {
         model: options.models.first().cloned(),
         provider: options
@@ -123,22 +132,68 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         ..Origin::default()
     });
     let mut screen = Screen::new(pack, options.format.format);
-    screen.begin(&prompt)?;
+    let request = request(options, &kept, &prompt);
+    screen.begin(&prompt, kept.messages().len())?;
     let cancel = Cancel::default();
+    if let Some(recorder) = &mut recorder {
+        let prompt = Message::user(prompt.as_str());
+        let written = recorder.prompt(&prompt, kept.waiting(), processor.session());
+        written.map_err(|error| Stop::Because(error.to_string()))?;
+    }
     let turn = Turn::new(&mut processor, &mut *provider, &mut *tools, cancel.clone());
     let turn = turn.max_replies(options.max_replies);
+    let turn = match &mut recorder {
+        Some(recorder) => turn.record(recorder),
+        None => turn,
+    };
     let mut watch = |step: &Step| {
         // It fails only where nobody shows anything any more.
         show.send(Shown::Step(step.clone())).ok();
     };
-    let running = turn.run(request(options, prompt), "turn", &mut watch);
+    let running = turn.run(request, "turn", &mut watch);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| Stop::Because(format!("no runtime: {error}")))?;
     let outcome = runtime.block_on(watched(running, shown, &mut screen, &cancel))?;
     screen.end(&outcome)?;
+    if let Some(recorder) = recorder.filter(Recorder::is_degraded) {
+        let why = recorder.error().map(StoreError::to_string);
+        let why = why.unwrap_or_default();
+        return Err(Stop::Because(format!("the session is not whole: {why}")));
+    }
     ended(&outcome, screen.has_acted())
+}
+
+fn tell_lost(lost: &Lost) {
+    let why = match lost.is_changed {
+        true => "is another one now",
+        false => "is in no pack",
+    };
+    let rule = crate::output::Escaped(&lost.rule);
+    tell(&format_args!(
+        "{rule} {why}: what it did in this session is forgotten"
+    ));
+}
+
+/// What is in the file of the session, if there is one, and who writes what comes.
+fn taken_up(options: &Options) -> Result<(Kept, Option<Recorder>), Stop> {
+    let Some(path) = &options.session else {
+        return Ok((Kept::default(), None));
+    };
+    let opened = Store::open(path.clone());
+    let (store, kept) = opened.map_err(|error| Stop::Because(error.to_string()))?;
+    let gone = kept.damaged() + kept.missing();
+    if gone > 0 {
+        tell(&format_args!(
+            "{}: {} of the session cannot be read",
+            path.display(),
+            Count(gone, "record")
+        ));
+    }
+    // Whoever asks for a file wants what is said to be in it.
+    let recorder = Recorder::new(store, OnFailure::Stop);
+    Ok((kept, Some(recorder)))
 }
 
 /// Runs the turn and shows what comes of it. An interrupt cancels it; a second one is the system's.
@@ -204,10 +259,12 @@ fn settings(options: &Options) -> Settings {
     }
 }
 
-fn request(options: &Options, prompt: String) -> Request {
+fn request(options: &Options, kept: &Kept, prompt: &str) -> Request {
     let system = options.system.iter();
     let system = system.map(|text| Message::new(Role::System, text.as_str()));
-    let messages = system.chain([Message::user(prompt)]).collect();
+    let messages = system.chain(kept.messages());
+    let messages = messages.chain([Message::user(prompt)]);
+    let messages = messages.chain(kept.waiting().iter().cloned()).collect();
     let model = options
         .models
         .first()

@@ -1,24 +1,31 @@
 //! Hooks with a deadline: each on a thread of its own.
 //!
-//! A thread is asked one thing at a time. What a hook says after its deadline is thrown away.
+//! A thread is asked one thing at a time. What a hook says after its deadline is thrown away, and so is what
+//! it says once the user has cancelled.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
 use super::{At, Fault, Hook};
+use crate::harness::Cancel;
 use crate::{Channel, PartId};
 
 /// The thread of a hook. It ends when this is dropped and the hook has returned.
 pub(super) struct Worker {
     jobs: Sender<Job>,
-    /// The hook has not returned from what it was asked.
-    is_busy: Arc<AtomicBool>,
+    /// How many jobs the thread was given.
+    given: u64,
+    /// The number of the last one that the hook returned from.
+    returned: Arc<AtomicU64>,
+    /// The last one that it did not return from in time.
+    given_up: u64,
     deadline: Duration,
+    cancel: Cancel,
     /// Of which part, and how much of it, the thread has the text.
     known: Option<(PartKey, usize)>,
 }
@@ -97,8 +104,11 @@ impl Worker {
         thread.spawn(move || asked.into_iter().for_each(|job| job(&mut own)))?;
         Ok(Worker {
             jobs,
-            is_busy: Arc::default(),
+            given: 0,
+            returned: Arc::default(),
+            given_up: 0,
             deadline,
+            cancel: Cancel::default(),
             known: None,
         })
     }
@@ -137,27 +147,71 @@ impl Worker {
         own
     }
 
+    /// From now on nobody waits any longer once that switch is thrown.
+    pub(super) fn heed(&mut self, cancel: &Cancel) {
+        self.cancel = cancel.clone();
+    }
+
+    /// Whether the user waits for nobody any more.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Tells the hook something, without waiting for what it says to it.
+    pub(super) fn tell(&mut self, tell: impl FnOnce(&mut dyn Hook) + Send + 'static) {
+        if !self.is_stuck() {
+            // Where the thread is gone nobody is left to be told.
+            let _gone = self.give(move |own| tell(&mut *own.hook), |_| {});
+        }
+    }
+
+    /// Whether the hook was given up and has not returned since.
+    fn is_stuck(&self) -> bool {
+        self.returned.load(Ordering::Acquire) < self.given_up
+    }
+
+    fn give<T>(
+        &mut self,
+        job: impl FnOnce(&mut Own) -> T + Send + 'static,
+        say: impl FnOnce(thread::Result<T>) + Send + 'static,
+    ) -> Result<(), Fault> {
+        self.given += 1;
+        let (number, returned) = (self.given, Arc::clone(&self.returned));
+        let job: Job = Box::new(move |own| {
+            let result = catch_unwind(AssertUnwindSafe(|| job(own)));
+            returned.store(number, Ordering::Release);
+            say(result);
+        });
+        self.jobs.send(job).map_err(|_| Fault::Panicked)
+    }
+
     fn run<T: Send + 'static>(
         &mut self,
         job: impl FnOnce(&mut Own) -> T + Send + 'static,
     ) -> Result<T, Fault> {
-        if self.is_busy.swap(true, Ordering::AcqRel) {
+        if self.cancel.is_cancelled() {
+            return Err(Fault::Cancelled);
+        }
+        if self.is_stuck() {
             return Err(Fault::TimedOut);
         }
-        let (say, said) = mpsc::sync_channel(1);
-        let is_busy = Arc::clone(&self.is_busy);
-        let job: Job = Box::new(move |own| {
-            let result = catch_unwind(AssertUnwindSafe(|| job(own)));
-            is_busy.store(false, Ordering::Release);
+        // Room for both, so that neither the hook nor the user waits for the other.
+        let (say, said) = mpsc::sync_channel(2);
+        let answer = say.clone();
+        self.give(job, move |result| {
             // Nobody listens after the deadline.
-            let _late = say.send(result);
+            let _late = answer.send(Some(result));
+        })?;
+        let _alarm = self.cancel.alarm(move || {
+            let _answered = say.try_send(None);
         });
-        if self.jobs.send(job).is_err() {
-            return Err(Fault::Panicked);
-        }
         match said.recv_timeout(self.deadline) {
-            Ok(result) => result.map_err(|_| Fault::Panicked),
-            Err(RecvTimeoutError::Timeout) => Err(Fault::TimedOut),
+            Ok(Some(result)) => result.map_err(|_| Fault::Panicked),
+            Ok(None) => Err(Fault::Cancelled),
+            Err(RecvTimeoutError::Timeout) => {
+                self.given_up = self.given;
+                Err(Fault::TimedOut)
+            }
             Err(RecvTimeoutError::Disconnected) => Err(Fault::Panicked),
         }
     }

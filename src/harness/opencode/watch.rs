@@ -371,7 +371,7 @@ impl Watched {
                 session: id.to_owned(),
                 question,
             }),
-            Notice::QuestionClosed(_) | Notice::Idle => {}
+            Notice::Tool(_) | Notice::QuestionClosed(_) | Notice::Idle => {}
         }
     }
 

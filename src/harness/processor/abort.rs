@@ -210,6 +210,9 @@ impl Cause {
     }
 
     pub(super) fn fault(name: String, fault: Fault, part: Option<PartId>) -> Cause {
+        if fault == Fault::Cancelled {
+            return Cause::cancelled();
+        }
         let detail = format!("the hook {}", fault.what());
         Cause {
             part,

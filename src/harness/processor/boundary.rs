@@ -254,17 +254,21 @@ impl Processor {
         (whole.apply(text), verdicts)
     }
 
-    /// Counts what failed; the first of it, if the host wants the stream to end with it.
+    /// Counts what failed; the first of it, if the host wants the stream to end with it. Where the user has
+    /// cancelled, that ends it whatever the host wants.
     pub(super) fn note_faults(
         &mut self,
         faults: Faults,
         out: &mut Vec<Step>,
     ) -> Option<(String, Fault)> {
-        let first = faults.first().cloned();
+        let is_cancel = |(_, fault): &&(String, Fault)| *fault == Fault::Cancelled;
+        let first = faults.first();
+        let first = first.filter(|_| self.settings.on_hook_fault == OnHookFault::Abort);
+        let ends = faults.iter().find(is_cancel).or(first).cloned();
         faults
             .into_iter()
             .for_each(|(hook, fault)| self.note_fault(hook, fault, out));
-        first.filter(|_| self.settings.on_hook_fault == OnHookFault::Abort)
+        ends
     }
 
     fn target(&self, model: &str) -> Target {
@@ -532,6 +536,7 @@ impl Fault {
         match self {
             Fault::Panicked => "panicked",
             Fault::TimedOut => "did not return in time",
+            Fault::Cancelled => "was not waited for: the user cancelled",
         }
     }
 
@@ -539,6 +544,7 @@ impl Fault {
         match self {
             Fault::Panicked => Reason::Error,
             Fault::TimedOut => Reason::Timeout,
+            Fault::Cancelled => Reason::User,
         }
     }
 }

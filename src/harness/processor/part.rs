@@ -225,7 +225,7 @@ impl Processor {
     }
 
     pub(super) fn note_fault(&mut self, hook: String, fault: Fault, out: &mut Vec<Step>) {
-        out.push(Step::Observe(match fault {
+        let observation = match fault {
             Fault::Panicked => {
                 self.tally.hook_panics += 1;
                 Observation::HookPanicked { hook }
@@ -234,7 +234,9 @@ impl Processor {
                 self.tally.hook_timeouts += 1;
                 Observation::HookTimedOut { hook }
             }
-        }));
+            Fault::Cancelled => return,
+        };
+        out.push(Step::Observe(observation));
     }
 
     /// The part's place, opening it as text if it is unknown; none if it can grow no more.

@@ -45,6 +45,16 @@ impl StoreError {
         self.kind
     }
 
+    /// The same once more, for somebody else.
+    pub(super) fn again(&self) -> StoreError {
+        let source = self.source.as_ref();
+        StoreError {
+            kind: self.kind,
+            path: self.path.clone(),
+            source: source.map(|source| io::Error::new(source.kind(), source.to_string())),
+        }
+    }
+
     pub(super) fn at(mut self, path: &Path) -> StoreError {
         self.path = Some(path.to_owned());
         self

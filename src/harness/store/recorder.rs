@@ -6,7 +6,7 @@ use super::{Entry, Store, StoreError};
 use crate::Session;
 use crate::harness::log::Journal;
 use crate::harness::message::{Content, Message, Role};
-use crate::harness::step::{End, Step};
+use crate::harness::step::{End, Observation, Step};
 
 /// What becomes of a conversation whose records cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -76,6 +76,9 @@ pub struct Recorder {
     /// Those of the whole conversation.
     lost_in_all: u64,
     has_begun: bool,
+    /// A request is asked for and not on its way: what is injected now is in it.
+    is_sending: bool,
+    error: Option<StoreError>,
 }
 
 impl Recorder {
@@ -90,6 +93,8 @@ impl Recorder {
             lost: 0,
             lost_in_all: 0,
             has_begun: false,
+            is_sending: false,
+            error: None,
         }
     }
 
@@ -101,6 +106,24 @@ impl Recorder {
     pub fn message(&mut self, message: &Message, session: &Session) -> Result<(), StoreError> {
         let message = message.clone();
         self.write(vec![Entry::Message { message }, snapshot(session)])
+    }
+
+    /// Writes down what a turn begins with, at once: what the user said, and guidance that
+    /// [waited](super::Kept::waiting) when the conversation was taken up, which is in the request behind it.
+    ///
+    /// # Errors
+    /// With [`OnFailure::Stop`], if it cannot be written.
+    pub fn prompt(
+        &mut self,
+        prompt: &Message,
+        waiting: &[Message],
+        session: &Session,
+    ) -> Result<(), StoreError> {
+        let messages = [prompt].into_iter().chain(waiting).cloned();
+        let mut entries = vec![Entry::Sent];
+        entries.extend(messages.map(|message| Entry::Message { message }));
+        entries.push(snapshot(session));
+        self.write(entries)
     }
 
     /// Writes down a step, if there is something to write. Call it before the step is carried out, with
@@ -115,6 +138,11 @@ impl Recorder {
         session: &Session,
     ) -> Result<(), StoreError> {
         let mut entries = Vec::new();
+        self.is_sending = match step {
+            Step::Send { .. } => true,
+            Step::Observe(Observation::StepStarted) | Step::Aborted(_) | Step::Finish(_) => false,
+            _ => self.is_sending,
+        };
         match step {
             Step::Send { messages, .. } => {
                 entries.push(Entry::Sent);
@@ -122,6 +150,10 @@ impl Recorder {
                     message: message.clone(),
                 }));
             }
+            // Of a rule that read what the user wrote: it is in the request already.
+            Step::Inject { message, .. } if self.is_sending => entries.push(Entry::Message {
+                message: message.clone(),
+            }),
             Step::Inject { message, .. } => entries.push(Entry::Waiting {
                 message: message.clone(),
             }),
@@ -172,6 +204,12 @@ impl Recorder {
         self.lost_in_all
     }
 
+    /// Why something could not be written first, with [`OnFailure::Stop`].
+    #[must_use]
+    pub fn error(&self) -> Option<&StoreError> {
+        self.error.as_ref()
+    }
+
     /// The file. What is not written by now is lost.
     #[must_use]
     pub fn into_store(self) -> Store {
@@ -197,7 +235,11 @@ impl Recorder {
                 self.keep(all);
                 match self.on_failure {
                     OnFailure::GoOn => Ok(()),
-                    OnFailure::Stop => Err(error),
+                    OnFailure::Stop => {
+                        let again = error.again();
+                        self.error.get_or_insert(error);
+                        Err(again)
+                    }
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! `match`: what breaks a rule. Each key is read on its own here; whether they make sense together is
 //! judged in `sense`, on the whole rule.
 
+use std::mem::take;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -11,7 +13,7 @@ use super::header::Header;
 use crate::pack::diagnostic::code;
 use crate::pack::schema;
 use crate::rule::{
-    Ast, Bound, Capture, Count, DoomLoop, Per, Repetition, Script, UnknownName, Within,
+    Ast, Bound, Capture, Count, DoomLoop, Named, Per, Repetition, Script, UnknownName, Within,
 };
 
 impl Walk<'_> {
@@ -27,6 +29,7 @@ impl Walk<'_> {
         condition.all = self.patterns(table, "all");
         condition.sequence = self.patterns(table, "sequence");
         condition.none = self.patterns(table, "none");
+        draft.texts = take(&mut self.texts);
         condition.within = self.within(table);
         condition.first = self.count(table, "match.first");
         condition.last = self.count(table, "match.last");
@@ -161,7 +164,14 @@ impl Walk<'_> {
                 known.extend(entries.iter().map(|entry| entry.value.to_owned()));
             }
         }
-        Some(UnknownName { known })
+        let of = self.filled_strings(unknown, "of").and_then(|texts| {
+            let names = Named::ALL.map(|named| named.name().to_owned());
+            self.list_of(texts, "of", &names, Named::from_name)
+        });
+        Some(UnknownName {
+            known,
+            of: of.unwrap_or_default(),
+        })
     }
 
     fn ast(&mut self, table: &DeTable<'_>) -> Option<Ast> {

@@ -2,6 +2,7 @@
 //! over another. `[defaults]`, a rule and its overrides are all read as drafts and laid over each other.
 
 use std::mem::take;
+use std::ops::Range;
 
 use super::Span;
 use crate::rule::{
@@ -36,11 +37,35 @@ pub(in crate::pack) struct Given {
     pub(in crate::pack) layer: Layer,
 }
 
+/// The text of a pattern, and where it is written.
+#[derive(Clone, Debug)]
+pub(in crate::pack) struct PatternText {
+    pub(super) text: String,
+    /// The string, quotes included.
+    pub(super) at: Place,
+    /// Where its first byte stands, if the text stands in the file byte for byte.
+    pub(super) first: Option<usize>,
+}
+
+impl PatternText {
+    /// Where the bytes `within` of the text are written; the whole string where that is not known.
+    fn place(&self, within: Option<&Range<usize>>) -> Place {
+        let inner = within.zip(self.first);
+        let span = inner.map(|(within, first)| first + within.start..first + within.end);
+        Place {
+            file: self.at.file,
+            span: span.unwrap_or_else(|| self.at.span.clone()),
+        }
+    }
+}
+
 /// What is known of a rule.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct Draft {
     pub(in crate::pack) rule: Rule,
     pub(in crate::pack) given: Vec<Given>,
+    /// Its patterns as they are written, those that were overridden among them.
+    pub(in crate::pack) texts: Vec<PatternText>,
     /// Where its id is written; what is said of the rule as a whole is said there.
     pub(in crate::pack) place: Place,
     /// `match.region` and `match.fold`, for patterns that do not say.
@@ -60,6 +85,7 @@ impl Draft {
         Draft {
             rule,
             given: Vec::new(),
+            texts: Vec::new(),
             place,
             region: Vec::new(),
             fold: Vec::new(),
@@ -83,8 +109,16 @@ impl Draft {
             .max_by_key(|given| given.layer)
     }
 
+    /// Where the bytes `within` of a pattern of the rule are written, as exactly as that is known.
+    pub(in crate::pack) fn in_pattern(&self, text: &str, within: Option<&Range<usize>>) -> Place {
+        let mut latest = self.texts.iter().rev();
+        let written = latest.find(|written| written.text == text);
+        written.map_or_else(|| self.place.clone(), |written| written.place(within))
+    }
+
     /// Lays `from` over this: each key that it gives replaces what is here.
     pub(in crate::pack) fn lay(&mut self, mut from: Draft, layer: Layer) {
+        self.texts.append(&mut from.texts);
         let given = take(&mut from.given);
         for mut given in given {
             given.layer = layer;
@@ -97,6 +131,7 @@ impl Draft {
 
     /// Adds to lists what `from` gives.
     pub(in crate::pack) fn append(&mut self, mut from: Draft) {
+        self.texts.append(&mut from.texts);
         for mut given in take(&mut from.given) {
             given.layer = Layer::Override;
             self.extend(given.path, &mut from);

@@ -32,7 +32,7 @@ impl Text<'_> {
     }
 
     /// Where the value begins in the source, if it stands there byte for byte.
-    fn inner(&self, source: &str) -> Option<usize> {
+    pub(super) fn inner(&self, source: &str) -> Option<usize> {
         let raw = source.get(self.span.clone())?;
         let quotes = ["'''", "\"\"\"", "'", "\""]
             .into_iter()
@@ -459,7 +459,8 @@ impl Walk<'_> {
 /// How a value of the right type is written.
 fn shape(name: &str, expected: &str, found: &DeValue<'_>) -> Option<String> {
     let own = match (name.trim_matches('`'), found) {
-        ("match", _) => super::pattern::FORM,
+        // `examples.match` has the same name.
+        ("match", _) if expected == "a table" => super::pattern::FORM,
         ("within", _) => {
             "write `within = { lines = 3 }`, or `chars`, `part` or `message` instead of `lines`"
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::draft::{PatternText, Place};
 use super::fault::Fault;
 use super::{Walk, scope};
 use crate::limits::Limits;
@@ -81,6 +82,14 @@ impl Walk<'_> {
         if let Some(fault) = fault(&pattern, self.limits) {
             self.fault_in(fault, &text);
         }
+        self.texts.push(PatternText {
+            text: pattern.text.clone(),
+            at: Place {
+                file: self.file,
+                span: text.span.clone(),
+            },
+            first: text.inner(self.text),
+        });
         Some(pattern)
     }
 
@@ -134,7 +143,8 @@ pub(super) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
                 &code::NEVER_MATCHES,
                 "this pattern can match nothing at all",
             )
-            .with_help("a class that excludes everything, such as `[^\\s\\S]`, is the usual cause"),
+            .with_help("a class that excludes everything, such as `[^\\s\\S]`, is the usual cause")
+            .within(Some(0..pattern.text.len())),
         ),
         Err(refused) => Some(refusal(refused, &pattern.text, is_regex)),
     }
@@ -168,7 +178,8 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
         )
         .with_help(
             "ask for at least one character: `+` instead of `*`, text next to `^`, `$` or `\\b`",
-        ),
+        )
+        .within(Some(0..text.len())),
         Refused::MatchesEmpty => Fault::new(
             &code::MATCHES_EMPTY,
             "this pattern is empty, so it would hit everywhere",

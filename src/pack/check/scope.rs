@@ -145,7 +145,7 @@ pub(super) fn entries<'r>(rule: &'r mut Rule, key: &str) -> &'r mut Vec<String> 
 
 /// Whether a rule that reads `on` can have a scope `key`: only tool calls have arguments and files, only
 /// they and what they give back have tools.
-pub(super) fn is_reachable(key: &str, on: &[Channel]) -> bool {
+pub(in crate::pack) fn is_reachable(key: &str, on: &[Channel]) -> bool {
     match key {
         "tools" => on.contains(&Channel::ToolInput) || on.contains(&Channel::ToolOutput),
         "args" | "paths" => on.contains(&Channel::ToolInput),

@@ -15,8 +15,8 @@ use crate::matcher::pattern;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::rule::{
-    Action, Allowance, Bound, Capture, Case, Channel, Condition, Partial, Pattern, Region, Repeat,
-    Retry, Rule, Status, Within,
+    Action, Allowance, Bound, Capture, Case, Channel, Condition, DoomLoop, Named, Partial, Pattern,
+    Region, Repeat, Repetition, Retry, Rule, Status, UnknownName, Within,
 };
 use crate::view::fold::Folds;
 
@@ -307,6 +307,31 @@ fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
     groups
 }
 
+fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<Found>) {
+    if !rule.args.is_empty() {
+        found.push(no_effect(
+            "args",
+            "unknown names are looked for in what an edit adds, whatever its arguments are called",
+            "remove it, and narrow the rule by `tools` and `paths`",
+        ));
+    }
+    let reads_calls = rule.on.contains(&Channel::ToolInput);
+    if names.is_of(Named::Tool) && !reads_calls {
+        found.push(no_effect(
+            "match.unknown-name.of",
+            "`tool` is about calls of tools, and the rule is not on `tool-input`",
+            "add `tool-input` to `on`",
+        ));
+    }
+    if names.is_of(Named::File) && reads_calls && rule.on.len() == 1 {
+        found.push(no_effect(
+            "match.unknown-name.of",
+            "`file` is about code spans of text, and the rule is on `tool-input` alone",
+            "add `text` to `on`",
+        ));
+    }
+}
+
 fn detectors(rule: &Rule, found: &mut Vec<Found>) {
     let condition = &rule.condition;
     let kind = triggers(condition)[0];
@@ -316,46 +341,16 @@ fn detectors(rule: &Rule, found: &mut Vec<Found>) {
         found.push(no_effect("match.none", &why, "remove it"));
     }
     if let Some(repetition) = &condition.repetition {
-        let (shortest, longest) = repetition.unit_chars;
-        if repetition.turns.is_some() && rule.on == [Channel::ToolInput] {
-            found.push(no_effect(
-                "match.repetition",
-                "`turns` compares replies, and the rule reads tool input alone",
-                "`doom-loop` compares calls; or add \"text\" to `on`",
-            ));
-        }
-        if repetition.turns.is_some_and(|turns| turns < 2) {
-            let why = "`repetition` over fewer than two `turns`";
-            found.push(contradiction(
-                "match.repetition",
-                why,
-                "such as `{ turns = 3 }`",
-            ));
-        }
-        if shortest == 0 || longest < shortest || repetition.times < 2 {
-            let why = "`repetition` needs `1 <= shortest <= longest` and at least two times";
-            found.push(contradiction(
-                "match.repetition",
-                why,
-                "such as `{ unit-chars = [20, 400], times = 4 }`",
-            ));
-        }
+        circles(repetition, rule, found);
     }
-    if condition.unknown_name.is_some() && !rule.args.is_empty() {
-        found.push(no_effect(
-            "args",
-            "unknown names are looked for in what an edit adds, whatever its arguments are called",
-            "remove it, and narrow the rule by `tools` and `paths`",
-        ));
+    if let Some(names) = &condition.unknown_name {
+        unknown_names(names, rule, found);
     }
     if let Some(limit) = &condition.limit {
         bound(limit, rule, found);
     }
-    if condition
-        .script
-        .as_ref()
-        .is_some_and(|script| script.expect.is_empty())
-    {
+    let script = condition.script.as_ref();
+    if script.is_some_and(|script| script.expect.is_empty()) {
         found.push(contradiction(
             "match.script",
             "`script` expects nothing",
@@ -367,21 +362,51 @@ fn detectors(rule: &Rule, found: &mut Vec<Found>) {
         found.extend(faults.map(|fault| ("match.ast", fault)));
     }
     if let Some(doom) = &condition.doom_loop {
-        if !rule.on.contains(&Channel::ToolInput) {
-            found.push(no_effect(
-                "match.doom-loop",
-                "`on` does not name `tool-input`",
-                "add \"tool-input\" to `on`",
-            ));
-        }
-        if doom.times < 2 || doom.differing >= doom.times {
-            let why = "`doom-loop` needs at least two times, and fewer of them that differ";
-            found.push(contradiction(
-                "match.doom-loop",
-                why,
-                "such as `{ times = 3 }`",
-            ));
-        }
+        doom_loop(doom, rule, found);
+    }
+}
+
+/// Loops that `repetition` looks for.
+fn circles(repetition: &Repetition, rule: &Rule, found: &mut Vec<Found>) {
+    if repetition.turns.is_some() && rule.on == [Channel::ToolInput] {
+        found.push(no_effect(
+            "match.repetition",
+            "`turns` compares replies, and the rule reads tool input alone",
+            "`doom-loop` compares calls; or add \"text\" to `on`",
+        ));
+    }
+    if repetition.turns.is_some_and(|turns| turns < 2) {
+        found.push(contradiction(
+            "match.repetition",
+            "`repetition` over fewer than two `turns`",
+            "such as `{ turns = 3 }`",
+        ));
+    }
+    let (shortest, longest) = repetition.unit_chars;
+    if shortest == 0 || longest < shortest || repetition.times < 2 {
+        found.push(contradiction(
+            "match.repetition",
+            "`repetition` needs `1 <= shortest <= longest` and at least two times",
+            "such as `{ unit-chars = [20, 400], times = 4 }`",
+        ));
+    }
+}
+
+/// Calls that `doom-loop` looks for.
+fn doom_loop(doom: &DoomLoop, rule: &Rule, found: &mut Vec<Found>) {
+    if !rule.on.contains(&Channel::ToolInput) {
+        found.push(no_effect(
+            "match.doom-loop",
+            "`on` does not name `tool-input`",
+            "add \"tool-input\" to `on`",
+        ));
+    }
+    if doom.times < 2 {
+        found.push(contradiction(
+            "match.doom-loop",
+            "`doom-loop` needs at least two times",
+            "such as `{ times = 3 }`",
+        ));
     }
 }
 

@@ -1,16 +1,19 @@
 //! `[[allow]]`: places where rules do not apply, with a reason and an end.
 
 use globset::{GlobBuilder, GlobMatcher};
+use regex_automata::meta::Regex;
 
 use super::super::check::draft::Place;
 use super::super::check::fault::Fault;
+use super::super::check::{Terms, scope};
 use super::Date;
 use super::over::not_extended;
 use crate::limits::Limits;
 use crate::matcher::pattern;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
-use crate::rule::Rule;
+use crate::pack::nearest;
+use crate::rule::{Condition, Pattern, Rule};
 use crate::verdict::RuleId;
 
 /// Hits that do not count: of these rules, where the tool, the file and the text of the match are among
@@ -41,11 +44,12 @@ pub(in crate::pack) struct Written {
     pub(in crate::pack) at: Place,
 }
 
-/// Finds the rules that each entry is about. One that ended before `today` is left out and told.
+/// Finds the rules that each entry is about. One that ended before today is left out and told; where lints are
+/// asked for, also one that excuses nothing.
 pub(in crate::pack) fn resolve(
     written: Vec<Written>,
     rules: &[Rule],
-    today: Option<Date>,
+    terms: &Terms,
     limits: &Limits,
 ) -> (Vec<Allow>, Vec<(Place, Fault)>) {
     let mut allows = Vec::new();
@@ -71,11 +75,16 @@ pub(in crate::pack) fn resolve(
         }
         match allow
             .until
-            .zip(today)
+            .zip(terms.today)
             .filter(|(until, today)| until < today)
         {
             Some((until, _)) => faults.push((at, expired(until))),
-            None => allows.push(allow),
+            None => {
+                let unused = Some(&allow).filter(|_| terms.lints && !allow.rules.is_empty());
+                let unused = unused.and_then(|allow| unused_for(allow, &allows, rules));
+                faults.extend(unused.map(|fault| (at, fault)));
+                allows.push(allow);
+            }
         }
     }
     (allows, faults)
@@ -122,7 +131,83 @@ fn unknown(glob: &str, rules: &[Rule]) -> Fault {
         format!("no rule is called {}", quote(glob)),
     );
     let usual = "name rules as `pack/rule`; `*` stands for part of a name, `**` for slashes, too";
-    fault.with_help(not_extended(glob, &known).unwrap_or_else(|| usual.to_owned()))
+    let meant = || nearest::nearest(glob, &known).map(|id| format!("did you mean {}?", quote(id)));
+    let help = not_extended(glob, &known).or_else(meant);
+    fault.with_help(help.unwrap_or_else(|| usual.to_owned()))
+}
+
+/// Why an entry can never excuse a hit, where that is certain. `earlier` are the entries before it.
+fn unused_for(allow: &Allow, earlier: &[Allow], rules: &[Rule]) -> Option<Fault> {
+    let covered = || allow.rules.iter().map(|rule| &rules[rule.index()]);
+    let (why, help) = if earlier.iter().any(|before| before.covers(allow)) {
+        (
+            "an `allow` above covers it".to_owned(),
+            "remove one of the two",
+        )
+    } else if let Some((key, _)) = [("tools", &allow.tools), ("paths", &allow.paths)]
+        .into_iter()
+        .find(|(key, globs)| {
+            !globs.is_empty() && !covered().any(|rule| scope::is_reachable(key, &rule.on))
+        })
+    {
+        (
+            format!("it names `{key}`, and none of its rules reads tool calls"),
+            "allow by `text`, or leave those rules out",
+        )
+    } else if let Some(text) = never_matched(allow, covered) {
+        (
+            format!("no pattern of its rules matches {}", quote(text)),
+            "`text` is what matched, all of it: write `*` for what may stand around it",
+        )
+    } else {
+        return None;
+    };
+    let message = format!("this `allow` excuses nothing: {why}");
+    Some(Fault::new(&code::UNUSED_ALLOW, message).with_help(help))
+}
+
+/// The first text, if none of them can be what a pattern matched.
+fn never_matched<'a, 'r, R: Iterator<Item = &'r Rule>>(
+    allow: &'a Allow,
+    covered: impl Fn() -> R,
+) -> Option<&'a str> {
+    // With a wildcard anything may be meant.
+    let has_wildcard = |text: &String| text.contains(['*', '?']);
+    if allow.text.iter().any(has_wildcard) {
+        return None;
+    }
+    let may_match = |text: &str| covered().any(|rule| may_be_match(&rule.condition, text));
+    let first = allow.text.first()?;
+    (!allow.text.iter().any(|text| may_match(text))).then_some(first)
+}
+
+/// Whether the whole of `text` may be what broke the rule. What is not a plain pattern may match anything.
+fn may_be_match(condition: &Condition, text: &str) -> bool {
+    let is_plain = |pattern: &Pattern| pattern.fold.is_empty();
+    if condition.any.is_empty() || !condition.any.iter().all(is_plain) {
+        return true;
+    }
+    condition.any.iter().any(|pattern| {
+        // Case does not count where texts are allowed. `\B` sees what stands around the text.
+        let regex = pattern.to_regex();
+        let whole = Regex::new(&format!(r"(?i)\A(?:{regex})\z"));
+        regex.contains(r"\B") || whole.map_or(true, |whole| whole.is_match(text))
+    })
+}
+
+impl Allow {
+    /// Whether all that `other` excuses is excused by this one.
+    fn covers(&self, other: &Allow) -> bool {
+        let has_all = |wide: &[String], narrow: &[String]| wide.is_empty() || wide == narrow;
+        let lasts = self
+            .until
+            .is_none_or(|until| other.until.is_some_and(|other| other <= until));
+        lasts
+            && other.rules.iter().all(|rule| self.rules.contains(rule))
+            && has_all(&self.tools, &other.tools)
+            && has_all(&self.paths, &other.paths)
+            && has_all(&self.text, &other.text)
+    }
 }
 
 fn expired(until: Date) -> Fault {

@@ -44,6 +44,7 @@ codes! {
     NOT_GRANTED "not-granted" Error Invalid "an action that the host does not grant"
     LOCK_MISMATCH "lock-mismatch" Error Invalid "a pack that is not the one in the lock"
     EXPIRED_ALLOW "expired-allow" Warning Invalid "an `allow` whose last day is over; it is not applied"
+    UNUSED_ALLOW "unused-allow" Warning Invalid "an `allow` that can never excuse anything"
     ENCODING "encoding" Error Invalid "a file is not UTF-8"
     SYNTAX "syntax" Error Invalid "the text is not TOML"
     DUPLICATE_KEY "duplicate-key" Error Invalid "a key, table or rule is written twice in one file"
@@ -91,6 +92,8 @@ codes! {
     REPLACED_BY_MISSING "replaced-by-missing" Warning Invalid "a `replaced-by` that is not loaded"
     SHADOWED_RULE "shadowed-rule" Warning Invalid "a rule that never decides, because a stronger one matches the same"
     UNBOUNDED_WINDOW "unbounded-window" Warning Invalid "text that is held back without a bound"
+    HELD_TEXT "held-text" Warning Invalid "a pattern for which nearly all text is held back"
     NO_LITERAL "no-literal" Note Invalid "a costly pattern without any literal text"
+    ODD_BOUNDARY "odd-boundary" Note Invalid "a word boundary beside a sign, which asks for a word on its other side"
     TOO_MANY_PROBLEMS "too-many-problems" Warning Invalid "more problems than are shown"
 }

@@ -229,6 +229,16 @@ impl Near {
         }
     }
 
+    /// All of a text, which is none of the part.
+    pub(super) fn of(text: &[u8]) -> Near {
+        Near {
+            bytes: text.to_vec(),
+            begins_haystack: true,
+            end: text.len(),
+            start: Some(0),
+        }
+    }
+
     /// A match inside a stretch, with what stands before that; `text` is the place in the stretch.
     pub(super) fn around(
         before: &[u8],

@@ -60,7 +60,7 @@ impl Json {
         is_done
     }
 
-    pub(super) fn push(&mut self, judge: Judge<'_>, bytes: &[u8]) {
+    pub(super) fn push(&mut self, judge: &mut Judge<'_>, bytes: &[u8]) {
         let was_deep = self.decoder.counters().too_deep;
         let mut values = Values {
             judge,
@@ -83,7 +83,7 @@ impl Json {
     }
 
     /// Ends the input, of which `decided` bytes were delivered.
-    pub(super) fn finish(&mut self, judge: Judge<'_>, decided: u64) {
+    pub(super) fn finish(&mut self, judge: &mut Judge<'_>, decided: u64) {
         let mut values = Values {
             judge,
             value: &mut self.value,
@@ -91,7 +91,7 @@ impl Json {
         };
         self.decoder.finish(&mut values);
         if let Some(views) = &mut values.views {
-            views.finish(&mut values.judge, decided);
+            views.finish(values.judge, decided);
         }
         values.judge.settle();
         values.judge.end_part(decided);
@@ -120,7 +120,7 @@ impl Json {
 
 /// Takes the values of a tool input, one haystack each.
 struct Values<'a, 'b> {
-    judge: Judge<'a>,
+    judge: &'b mut Judge<'a>,
     value: &'b mut Value,
     views: Option<&'b mut Views>,
 }
@@ -173,9 +173,9 @@ impl Sink for Values<'_, '_> {
 impl Values<'_, '_> {
     fn take(&mut self, piece: Piece<'_>) {
         let Value { reader, arg, .. } = &mut *self.value;
-        reader.take(&mut self.judge, Some(arg), piece);
+        reader.take(self.judge, Some(arg), piece);
         if let Some(views) = &mut self.views {
-            views.take(&mut self.judge, Some(arg), piece);
+            views.take(self.judge, Some(arg), &piece);
         }
     }
 

@@ -31,7 +31,8 @@ pub(super) struct Views {
     markdown: Option<Markdown>,
     edits: Option<Edits>,
     shell: Option<Shell>,
-    code: Code,
+    /// Where rules tell comments and strings from other code.
+    code: Option<Code>,
     /// Where rules look for shapes of code.
     #[cfg(feature = "ast")]
     trees: Option<Trees>,
@@ -86,7 +87,7 @@ impl Views {
             shell: rules
                 .wants(Source::Shell, is_tool_input)
                 .then(|| Shell::new(ShellLimits::default())),
-            code: Code::default(),
+            code: rules.tells_code_apart().then(Code::default),
             #[cfg(feature = "ast")]
             trees,
             file: None,
@@ -103,20 +104,25 @@ impl Views {
     }
 
     /// Reads a piece of the text or of the value.
-    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
+    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: &Piece<'_>) {
         self.each_whole(judge, |reader, judge, view| {
-            reader.take(view, judge, arg, piece);
+            reader.take(view, judge, arg, *piece);
         });
         let whole = self.watches.iter_mut();
         whole
             .filter(|watch| watch.source.is_none())
-            .for_each(|watch| watch.take(judge, arg, piece));
-        self.pass(
-            judge,
-            |markdown, sink| markdown.take(piece, sink),
-            |edits, sink| edits.take(piece, sink),
-            |_, _| (),
-        );
+            .for_each(|watch| watch.take(judge, arg, *piece));
+        if self.markdown.is_some() || self.edits.is_some() {
+            self.pass(
+                judge,
+                |markdown, sink| markdown.take(*piece, sink),
+                |edits, sink| edits.take(*piece, sink),
+                |_, _| (),
+            );
+        }
+        if self.shell.is_none() {
+            return;
+        }
         if !piece.bytes.is_empty() {
             self.enter(judge, arg, piece.decided(0));
         }
@@ -267,7 +273,7 @@ impl Views {
             judge,
         };
         if let Some(view) = &mut self.markdown {
-            let code = &mut self.code;
+            let code = self.code.as_mut();
             markdown(
                 view,
                 &mut Coded {
@@ -279,7 +285,7 @@ impl Views {
         if let Some(view) = &mut self.edits {
             sink.source = Source::Edits;
             sink.judge.file.clone_from(sink.file);
-            let code = &mut self.code;
+            let code = self.code.as_mut();
             edits(
                 view,
                 &mut Coded {
@@ -310,6 +316,7 @@ impl Sighted {
         }
     }
 
+    #[inline]
     fn take<'r>(
         &mut self,
         view: &'r ViewRules,
@@ -368,6 +375,7 @@ struct Split<'v, 'j> {
 }
 
 impl<'j> Split<'_, 'j> {
+    #[inline]
     fn each(&mut self, mut on: impl FnMut(&mut Sighted, &'j ViewRules, &mut Judge<'j>)) {
         for (reader, view) in self.readers.iter_mut().zip(&self.judge.rules.views) {
             if view.sight.source == Some(self.source) {
@@ -380,6 +388,7 @@ impl<'j> Split<'_, 'j> {
 impl Split<'_, '_> {
     /// Does something with the trees, if they read behind this view.
     #[cfg(feature = "ast")]
+    #[inline]
     fn with_trees(&mut self, on: impl FnOnce(&mut Trees, &mut Judge<'_>)) {
         let source = self.source;
         let trees = self.trees.as_mut();
@@ -388,6 +397,7 @@ impl Split<'_, '_> {
         }
     }
 
+    #[inline]
     fn each_watch(&mut self, mut on: impl FnMut(&mut Watch, &mut Judge<'_>)) {
         let source = Some(self.source);
         for watch in self
@@ -415,6 +425,7 @@ impl Sink for Split<'_, '_> {
         });
     }
 
+    #[inline]
     fn take(&mut self, piece: Piece<'_>) {
         #[cfg(feature = "ast")]
         self.with_trees(|trees, judge| trees.take(judge, piece));
@@ -446,23 +457,32 @@ impl Sink for Split<'_, '_> {
     }
 }
 
-/// Tells comments and strings from the rest of code, before it is split.
+/// Tells comments and strings from the rest of code, where rules do, before it is split.
 struct Coded<'c, 'v, 'j> {
-    code: &'c mut Code,
+    code: Option<&'c mut Code>,
     sink: &'c mut Split<'v, 'j>,
 }
 
 impl Sink for Coded<'_, '_, '_> {
     fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
-        self.code.turn(tag, at, decided, self.sink);
+        match &mut self.code {
+            Some(code) => code.turn(tag, at, decided, self.sink),
+            None => self.sink.turn(tag, at, decided),
+        }
     }
 
     fn take(&mut self, piece: Piece<'_>) {
-        self.code.take(piece, self.sink);
+        match &mut self.code {
+            Some(code) => code.take(piece, self.sink),
+            None => self.sink.take(piece),
+        }
     }
 
     fn cut(&mut self, end: u64, decided: u64) {
-        self.code.cut(end, decided, self.sink);
+        match &mut self.code {
+            Some(code) => code.cut(end, decided, self.sink),
+            None => self.sink.cut(end, decided),
+        }
     }
 
     fn file(&mut self, path: &str, decided: u64) {

@@ -8,6 +8,7 @@ use crate::detect::alike::{Alike, AlikeLimits};
 use crate::detect::cycle::Cycle;
 use crate::detect::leak::{Leak, LeakLimits};
 use crate::detect::script::Script;
+use crate::detect::unknown_file::UnknownFile;
 use crate::detect::unknown_name::{KnownNames, UnknownName};
 use crate::detect::{Detector, Found};
 use crate::pack::{Source, Watched, What};
@@ -36,6 +37,7 @@ enum Machine {
     Leak(Box<Leak>),
     Script(Box<Script>),
     Names(Arc<KnownNames>, Box<UnknownName>),
+    Files(Arc<KnownNames>, Box<UnknownFile>),
 }
 
 impl Watch {
@@ -50,7 +52,15 @@ impl Watch {
                 let names = UnknownName::new(Arc::clone(known), None);
                 Machine::Names(Arc::clone(known), Box::new(names))
             }
-            What::Limit(_) | What::DoomLoop(_) | What::Turns(_) => return None,
+            // In tool input there are no code spans.
+            What::UnknownFile(_) if is_tool_input => return None,
+            What::UnknownFile(known) => {
+                let files = UnknownFile::new(Arc::clone(known), None);
+                Machine::Files(Arc::clone(known), Box::new(files))
+            }
+            What::Limit(_) | What::DoomLoop(_) | What::Turns(_) | What::UnknownTool(_) => {
+                return None;
+            }
         };
         let mut watch = Watch {
             rule: watched.rule,
@@ -82,6 +92,14 @@ impl Watch {
                     self.renew(judge);
                 }
             }
+            Machine::Files(..) => {
+                let reads = is_in(Regions::INLINE_CODE);
+                if reads != self.reads {
+                    self.finish(judge, None, decided);
+                    self.reads = reads;
+                    self.renew(judge);
+                }
+            }
             Machine::Repetition(_) | Machine::Alike(_) | Machine::Leak(_) => {}
         }
     }
@@ -105,7 +123,8 @@ impl Watch {
 
     /// A stretch of code ends, or a value. What reads a whole text reads on behind it.
     pub(super) fn cut(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, decided: u64) {
-        if self.source.is_none() || matches!(self.machine, Machine::Names(..)) {
+        let is_of_stretch = matches!(self.machine, Machine::Names(..) | Machine::Files(..));
+        if self.source.is_none() || is_of_stretch {
             self.finish(judge, arg, decided);
             self.renew(judge);
             self.trail.clear();
@@ -130,9 +149,16 @@ impl Watch {
 
     /// What was declared in one stretch of code means nothing in another.
     fn renew(&mut self, judge: &Judge<'_>) {
-        if let Machine::Names(known, names) = &mut self.machine {
-            let known = Arc::clone(known);
-            **names = UnknownName::new(known, self.language).besides(judge.found.known.clone());
+        let besides = judge.found.known.clone();
+        match &mut self.machine {
+            Machine::Names(known, names) => {
+                let known = Arc::clone(known);
+                **names = UnknownName::new(known, self.language).besides(besides);
+            }
+            Machine::Files(known, files) => {
+                **files = UnknownFile::new(Arc::clone(known), besides);
+            }
+            _ => {}
         }
     }
 
@@ -141,7 +167,7 @@ impl Watch {
             Machine::Repetition(cycle) => cycle.code(is_code),
             Machine::Alike(alike) => alike.code(is_code),
             Machine::Leak(leak) => leak.code(is_code),
-            Machine::Script(_) | Machine::Names(..) => {}
+            Machine::Script(_) | Machine::Names(..) | Machine::Files(..) => {}
         }
     }
 }
@@ -154,6 +180,7 @@ impl Machine {
             Machine::Leak(leak) => &mut **leak,
             Machine::Script(script) => &mut **script,
             Machine::Names(_, names) => &mut **names,
+            Machine::Files(_, files) => &mut **files,
         }
     }
 }

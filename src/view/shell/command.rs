@@ -130,12 +130,6 @@ static PREFIXES: [Prefix; 17] = [
 
 const SHELLS: [&str; 6] = ["sh", "bash", "zsh", "dash", "ksh", "ash"];
 
-/// Words that commands follow.
-const KEYWORDS: [&str; 16] = [
-    "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac", "!", "{", "}",
-    "time", "coproc", "always",
-];
-
 impl Command {
     pub(super) fn begin_word(&mut self, start: u64) {
         if !self.in_word {
@@ -189,13 +183,34 @@ impl Command {
         Piece::stand_in(b" ", self.end, self.start, now)
     }
 
+    /// How many bytes of the part that space stands for.
+    pub(super) fn space_bytes(&self) -> u64 {
+        self.start.saturating_sub(self.end)
+    }
+
+    /// Whether its words go nowhere else.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.twice && !self.is_script()
+    }
+
     /// The space between an operator and its target.
     pub(super) fn space_behind_operator(&self, now: u64) -> Piece<'static> {
         Piece::stand_in(b" ", self.operator, self.start, now)
     }
 
-    /// Where the word goes, of which more comes if it is not complete. Whether it is the first stretch.
-    pub(super) fn place_word(&mut self, complete: bool, scripts: bool) -> (Dest, bool) {
+    /// Whether the next word is one like others: no target of an operator.
+    pub(super) fn awaits_word(&self) -> bool {
+        !self.in_word && self.next == Next::Word
+    }
+
+    /// Where the word goes that this is the next stretch of; more comes if it is not complete. Whether it is
+    /// the first stretch.
+    pub(super) fn place_word(
+        &mut self,
+        word: &[u8],
+        complete: bool,
+        scripts: bool,
+    ) -> (Dest, bool) {
         if let Some(dest) = self.dest {
             return (dest, false);
         }
@@ -205,7 +220,7 @@ impl Command {
                 self.next = Next::Heredoc { tabs };
                 Dest::Heredoc
             }
-            _ => self.word(scripts),
+            _ => self.word(word, scripts),
         };
         self.dest = Some(dest);
         (dest, true)
@@ -231,11 +246,16 @@ impl Command {
     }
 
     /// Keeps more of a script; whether that is too much.
-    pub(super) fn keep_script(&mut self, held: &Held, now: u64, most: usize) -> bool {
+    pub(super) fn keep_script<'a>(
+        &mut self,
+        pieces: impl Iterator<Item = Piece<'a>>,
+        now: u64,
+        most: usize,
+    ) -> bool {
         if self.script_is_long {
             return false;
         }
-        for piece in held.pieces(0..held.bytes().len()) {
+        for piece in pieces {
             self.script.push(piece.later(now));
         }
         self.script_is_long = self.script.bytes().len() > most;
@@ -257,20 +277,19 @@ impl Command {
         (self.twice, self.script_is_long) = (false, false);
     }
 
-    fn word(&mut self, scripts: bool) -> Dest {
-        let word = self.held.bytes();
+    fn word(&mut self, word: &[u8], scripts: bool) -> Dest {
         match self.lead {
             Lead::Command => {
                 let plain = self.quoted_at.is_none() && self.grammar == Grammar::Text;
                 let name_end = self.quoted_at.unwrap_or(word.len()).min(word.len());
-                if plain && KEYWORDS.iter().any(|keyword| keyword.as_bytes() == word)
+                if plain && is_keyword(word)
                     || self.grammar == Grammar::Text && is_assignment(&word[..name_end])
                 {
                     return Dest::Nowhere;
                 }
                 self.lead = lead(word, scripts);
             }
-            Lead::Prefix(prefix, behind) => self.behind(prefix, behind, scripts),
+            Lead::Prefix(prefix, behind) => self.behind(prefix, behind, word, scripts),
             Lead::Shell { takes: true } => self.lead = Lead::Shell { takes: false },
             Lead::Shell { .. } => self.lead = shell_option(word),
             Lead::Script => self.lead = Lead::InScript,
@@ -280,8 +299,7 @@ impl Command {
     }
 
     /// A word behind a prefix.
-    fn behind(&mut self, prefix: &'static Prefix, behind: Behind, scripts: bool) {
-        let word = self.held.bytes();
+    fn behind(&mut self, prefix: &'static Prefix, behind: Behind, word: &[u8], scripts: bool) {
         let stays = |words, takes| Lead::Prefix(prefix, Behind { words, takes });
         self.lead = if behind.takes {
             stays(behind.words, false)
@@ -301,6 +319,7 @@ impl Command {
 }
 
 /// What follows the command of that name.
+#[inline(always)]
 fn lead(word: &[u8], scripts: bool) -> Lead {
     let name = word.rsplit(|&byte| byte == b'/').next().unwrap_or(word);
     if let Some(prefix) = PREFIXES
@@ -330,6 +349,29 @@ fn shell_option(word: &[u8]) -> Lead {
         [b'-' | b'+', ..] => Lead::Shell { takes: false },
         _ => Lead::Arguments,
     }
+}
+
+/// Words that commands follow.
+fn is_keyword(word: &[u8]) -> bool {
+    matches!(
+        word,
+        b"if"
+            | b"then"
+            | b"elif"
+            | b"else"
+            | b"fi"
+            | b"while"
+            | b"until"
+            | b"do"
+            | b"done"
+            | b"esac"
+            | b"!"
+            | b"{"
+            | b"}"
+            | b"time"
+            | b"coproc"
+            | b"always"
+    )
 }
 
 /// `NAME=` or `NAME+=`, and whatever follows.

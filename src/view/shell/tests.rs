@@ -61,12 +61,12 @@ impl JsonSink for (&mut Shell, &mut Recorder) {
     }
 
     fn run(&mut self, bytes: &[u8], at: u64) {
-        self.0.take(Piece::verbatim(bytes, at), self.1);
+        self.0.take(&Piece::verbatim(bytes, at), self.1);
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.0
-            .take(Piece::stand_in(utf8, start, end, decided), self.1);
+            .take(&Piece::stand_in(utf8, start, end, decided), self.1);
     }
 
     fn close(&mut self, end: u64, decided: u64) {
@@ -96,7 +96,7 @@ fn view<'a>(
         if json {
             decoder.push(delta, &mut (&mut shell, &mut recorder));
         } else {
-            shell.take(Piece::verbatim(delta, at), &mut recorder);
+            shell.take(&Piece::verbatim(delta, at), &mut recorder);
         }
     }
     if json {

@@ -171,10 +171,18 @@ impl Screen {
         self.verdicts > 0
     }
 
-    pub(super) fn begin(&mut self, prompt: &str) -> io::Result<()> {
+    /// Of a conversation with so many messages before the prompt.
+    pub(super) fn begin(&mut self, prompt: &str, before: usize) -> io::Result<()> {
         if self.format == Format::Human {
             let rules = Count(self.pack.rules().len() as u64, "rule");
-            writeln!(self.out, "{FAINT}The turn is read with {rules}.{FAINT:#}\n")?;
+            let before = match before {
+                0 => String::new(),
+                before => format!(" It follows {}.", Count(before as u64, "message")),
+            };
+            writeln!(
+                self.out,
+                "{FAINT}The turn is read with {rules}.{before}{FAINT:#}\n"
+            )?;
             let prompt = prompt.trim_end();
             self.row(STRONG, "user", prompt)?;
         }

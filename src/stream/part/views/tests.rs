@@ -439,6 +439,72 @@ fn names_that_the_host_knows_are_known() {
 }
 
 #[test]
+fn files_that_nobody_knows_are_found_in_code_spans() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\n\
+         match.unknown-name = { of = ['file'], known = ['src/main.rs', 'docs/en/guide.md'] }\n\
+         examples.match = ['`x/y.rs`']",
+    );
+    for (text, places) in [
+        ("See `src/main.rs` and `./src/main.rs:4`.", &[][..]),
+        ("See `guide.md`, `en/guide.md` and `main.rs`.", &[]),
+        ("See `src/mian.rs`.", &[(5, 16)]),
+        ("See `./src/mian.rs:12` now", &[(7, 18)]),
+        // A rule hits once a part.
+        ("`a/b.rs` and\n`c.toml`\n", &[(1, 7)]),
+        ("src/mian.rs is no code span, `items.len` is no file", &[]),
+        ("```\n`src/mian.rs`\n```\n", &[]),
+        ("`src/mian.rs", &[]),
+        ("`src/mian.rs` ", &[(1, 12)]),
+    ] {
+        let whole = read(&pack, Channel::Text, text.as_bytes(), &[]);
+        let ends: Vec<u64> = whole.iter().map(|hit| hit.1).collect();
+        let expected: Vec<u64> = places.iter().map(|place: &(u64, u64)| place.1).collect();
+        assert_eq!(ends, expected, "{text}: {whole:?}");
+        let every: Vec<usize> = (1..text.len()).collect();
+        assert_eq!(
+            read(&pack, Channel::Text, text.as_bytes(), &every),
+            whole,
+            "{text}"
+        );
+    }
+    let mut stream = pack.stream();
+    stream.know(["src/mian.rs"]);
+    assert_eq!(
+        stream
+            .push(PART, b"`src/mian.rs` and `src/other.rs` ")
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn tools_that_nobody_knows_are_found_when_they_are_named() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
+         match.unknown-name = { of = ['tool'], known = ['read_file', 'Bash'] }\n\
+         examples.match = ['x']",
+    );
+    for (name, hits) in [
+        ("read_file", 0),
+        ("read-file", 0),
+        ("bash", 0),
+        ("search_web", 1),
+    ] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        assert_eq!(stream.tool(PART, name, "1").len(), hits, "{name}");
+        // Named once, found once.
+        assert_eq!(stream.tool(PART, "other", "1").len(), 0);
+        assert_eq!(stream.push(PART, b"{}").len(), 0);
+    }
+    let mut stream = pack.stream();
+    stream.know(["search_web"]);
+    stream.open(PART, Channel::ToolInput);
+    assert_eq!(stream.tool(PART, "search_web", "1").len(), 0);
+}
+
+#[test]
 fn a_capture_that_looks_random_is_judged_by_its_alphabet() {
     let pack = rules(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = 'key=(\\S+)' }]\n\

@@ -1,0 +1,94 @@
+//! The generations of something that streams share and that fills up: who uses which, and when a new one begins.
+//!
+//! It knows nothing of tables. What holds a generation keeps it alive; a new one begins only while nobody
+//! holds the one before the current one, so that never more than two are in use. `tests/loom.rs` runs this
+//! file with loom's locks in place of the system's.
+
+use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError, Weak};
+
+/// The current generation and, while somebody holds it, the one before.
+#[derive(Debug)]
+pub(crate) struct Generations<T> {
+    /// The number of the current generation: a hint, for those who hold no lock.
+    latest: AtomicU32,
+    held: Mutex<Held<T>>,
+}
+
+/// A generation and its number.
+#[derive(Debug)]
+pub(crate) struct Generation<T> {
+    number: u32,
+    of: T,
+}
+
+#[derive(Debug)]
+struct Held<T> {
+    current: Arc<Generation<T>>,
+    /// The one before, while somebody uses it.
+    previous: Weak<Generation<T>>,
+}
+
+impl<T> Generation<T> {
+    /// How often one was replaced before it.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl<T> std::ops::Deref for Generation<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.of
+    }
+}
+
+impl<T> Generations<T> {
+    /// The first generation.
+    pub(crate) fn new(first: T) -> Generations<T> {
+        let current = Arc::new(Generation {
+            number: 0,
+            of: first,
+        });
+        Generations {
+            latest: AtomicU32::new(0),
+            held: Mutex::new(Held {
+                current,
+                previous: Weak::new(),
+            }),
+        }
+    }
+
+    /// The generation that whoever comes now begins in.
+    pub(crate) fn current(&self) -> Arc<Generation<T>> {
+        Arc::clone(&self.lock().current)
+    }
+
+    /// Whether it was the current one a moment ago. What it says may be old by now, and nothing but speed
+    /// depends on it.
+    #[inline]
+    pub(crate) fn is_latest(&self, generation: &Generation<T>) -> bool {
+        generation.number == self.latest.load(Ordering::Relaxed)
+    }
+
+    /// Moves whoever has no use for a generation any more to the current one. If it holds that already, a new
+    /// one begins, unless the one before is still held: then it stays where it is.
+    pub(crate) fn move_on(&self, from: &mut Arc<Generation<T>>, make: impl FnOnce() -> T) {
+        let mut held = self.lock();
+        let is_current = Arc::ptr_eq(&held.current, from);
+        if is_current && held.previous.strong_count() == 0 {
+            let number = from.number.wrapping_add(1);
+            let next = Arc::new(Generation { number, of: make() });
+            held.previous = Arc::downgrade(&held.current);
+            held.current = next;
+            self.latest.store(number, Ordering::Relaxed);
+        }
+        *from = Arc::clone(&held.current);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held<T>> {
+        // Nothing panics while the lock is held but for want of memory, and then nothing is changed.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,347 @@
+//! A chat over a running server: what its user hears while the server works.
+
+use std::future::ready;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use ttsr::harness::opencode::Api;
+use ttsr::harness::progress::{
+    ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, Router,
+    RouterSettings, Sending, WHATSAPP, respond,
+};
+
+use super::server::{Imitation, Play};
+use super::{block_on, capture, server};
+
+/// A chat that remembers what was done to it, and whose user writes something whenever asked for it.
+struct Chat {
+    log: Arc<Mutex<Vec<String>>>,
+    /// What the user says when shown something with that in it.
+    says: Vec<(&'static str, &'static str)>,
+    inbox: Inbox,
+}
+
+impl Chat {
+    fn note(&self, what: &str) -> Sending<'static> {
+        self.log.lock().unwrap().push(what.to_owned());
+        Box::pin(ready(Ok(())))
+    }
+}
+
+fn inbound(text: &str) -> Inbound {
+    Inbound {
+        peer: "ada".into(),
+        text: text.into(),
+        id: None,
+    }
+}
+
+impl ChannelAdapter for Chat {
+    fn id(&self) -> &str {
+        "chat"
+    }
+    fn name(&self) -> &str {
+        "Chat"
+    }
+    fn constraints(&self) -> Constraints {
+        WHATSAPP
+    }
+    fn start(&mut self, _: Inbox) -> Result<(), ChannelError> {
+        Ok(())
+    }
+    fn stop(&mut self) {}
+    fn status(&self) -> ChannelStatus {
+        ChannelStatus::Running
+    }
+    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> Sending<'a> {
+        for (shown, said) in &self.says {
+            if message.text.contains(shown) {
+                self.inbox.send(inbound(said)).unwrap();
+            }
+        }
+        self.note(&message.text)
+    }
+    fn send_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
+        Some(self.note("(typing)"))
+    }
+    fn stop_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
+        Some(self.note("(no typing)"))
+    }
+}
+
+/// What the user of a chat saw of the session `ses_1`, and what the server was asked.
+fn chatted(
+    api: Api,
+    plays: Vec<Play>,
+    says: Vec<(&'static str, &'static str)>,
+) -> (Vec<String>, Vec<String>) {
+    chatted_in("ses_1", RouterSettings::default(), api, plays, says)
+}
+
+pub(crate) fn chatted_in(
+    session: &str,
+    settings: RouterSettings,
+    api: Api,
+    plays: Vec<Play>,
+    says: Vec<(&'static str, &'static str)>,
+) -> (Vec<String>, Vec<String>) {
+    block_on(async {
+        let imitation = Imitation::start(vec![plays]).await;
+        let mut server = server(&imitation.url, api);
+        let (inbox, mut arrived) = mpsc::unbounded_channel();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let mut chat = Chat {
+            log: log.clone(),
+            says,
+            inbox,
+        };
+        let router = Router {
+            agent: &mut server,
+            channel: &mut chat,
+            peer: "ada",
+            inbox: &mut arrived,
+        };
+        let message = inbound("Go.");
+        let responding = respond(router, session, &message, settings);
+        let responded = tokio::time::timeout(Duration::from_secs(60), responding).await;
+        responded.expect("it ends").unwrap();
+        imitation.unheard().await;
+        let asked = imitation.asked().into_iter();
+        let asked = asked.map(|asked| match asked.what.contains("/question/") {
+            true => format!("{} {}", asked.what, asked.body),
+            false => asked.what,
+        });
+        let log = log.lock().unwrap().clone();
+        (log, asked.collect())
+    })
+}
+
+fn event(kind: &str, properties: &str) -> Play {
+    Play::Send(format!(
+        r#"{{"type":"{kind}","properties":{{"sessionID":"ses_1",{properties}}}}}"#
+    ))
+}
+
+fn tool(call: &str, state: &str) -> Play {
+    event(
+        "message.part.updated",
+        &format!(
+            r#""part":{{"id":"prt_{call}","messageID":"msg_1","type":"tool","tool":"bash","callID":"{call}","state":{{{state}}}}}"#
+        ),
+    )
+}
+
+fn says(message: &str, part: &str, text: &str) -> Play {
+    event(
+        "message.part.updated",
+        &format!(
+            r#""part":{{"id":"{part}","messageID":"{message}","type":"text","text":"{text}"}}"#
+        ),
+    )
+}
+
+fn idle() -> Play {
+    Play::Send(r#"{"type":"session.idle","properties":{"sessionID":"ses_1"}}"#.into())
+}
+
+/// The captures of tests/data as they come where nobody stops anything.
+fn unstopped(name: &str, prompt: &'static str) -> Vec<Play> {
+    let capture = capture(name);
+    let events = capture.lines().filter(|line| line.contains("\"type\""));
+    let events = events.map(|line| Play::Send(line.to_owned()));
+    [Play::Await(prompt)].into_iter().chain(events).collect()
+}
+
+#[test]
+fn e1_a_chat_hears_the_whole_reply_of_a_server_as_one() {
+    // What of the capture comes after its abort is another prompt's.
+    let mut plays = unstopped("classic.events.jsonl", "/prompt_async");
+    let second = plays
+        .iter()
+        .position(|play| matches!(play, Play::Send(event) if event.contains("msg_u2")))
+        .unwrap();
+    plays.drain(1..second);
+    let (log, asked) = chatted(Api::Classic, plays, vec![]);
+    assert_eq!(log, ["(typing)", "(no typing)", "let s = read(p)?"]);
+    assert_eq!(asked, ["POST /session/ses_1/prompt_async"]);
+}
+
+#[test]
+fn e1_a_reply_of_several_messages_has_all_of_their_text_and_no_reasoning() {
+    let reasoning = r#""part":{"id":"p0","messageID":"msg_1","type":"reasoning","text":""}"#;
+    let delta =
+        r#""messageID":"msg_1","partID":"p0","field":"text","delta":"nobody is to hear this""#;
+    let plays = vec![
+        Play::Await("/prompt_async"),
+        event("message.part.updated", reasoning),
+        event("message.part.delta", delta),
+        says("msg_1", "p1", "First I look. "),
+        says("msg_2", "p2", "Then "),
+        says("msg_2", "p3", "I write."),
+        // The server has it otherwise in the end.
+        says("msg_2", "p2", "Then, at last, "),
+        idle(),
+    ];
+    let (log, _) = chatted(Api::Classic, plays, vec![]);
+    assert_eq!(log.last().unwrap(), "First I look. Then, at last, I write.");
+}
+
+#[test]
+fn e2_a_chat_hears_what_a_tool_of_a_server_does_once() {
+    let titled = r#""status":"running","title":"Reading src/lib.rs","input":{}"#;
+    let plays = vec![
+        Play::Await("/prompt_async"),
+        tool("c1", r#""status":"pending","input":{},"raw":"""#),
+        tool("c1", titled),
+        tool("c1", titled),
+        // Within the throttle's time.
+        tool("c2", titled),
+        says("msg_1", "p1", "Done."),
+        idle(),
+    ];
+    let (log, _) = chatted(Api::Classic, plays, vec![]);
+    assert_eq!(
+        log,
+        [
+            "(typing)",
+            "🔧 Reading src/lib.rs...",
+            "(no typing)",
+            "Done."
+        ]
+    );
+}
+
+/// Servers give a title when the tool is done; until then what the model says it does has to do.
+#[test]
+fn e2_a_tool_without_a_title_has_one() {
+    for (input, note) in [
+        (
+            r#"{"description":"Prints a marker"}"#,
+            "🔧 Prints a marker...",
+        ),
+        ("{}", "🔧 bash..."),
+    ] {
+        let plays = vec![
+            Play::Await("/prompt_async"),
+            tool("c1", &format!(r#""status":"running","input":{input}"#)),
+            idle(),
+        ];
+        let (log, _) = chatted(Api::Classic, plays, vec![]);
+        assert_eq!(log[1], note);
+    }
+}
+
+/// The server says nothing until the user, who was told that it is still at work, has had enough.
+#[test]
+fn e3_a_server_that_is_silent_is_said_to_be_at_work() {
+    let mut settings = RouterSettings::default();
+    settings.progress.heartbeat_ms = 20;
+    let plays = vec![Play::Await("/prompt_async"), Play::Await("/abort")];
+    let says = vec![("⏳", "/cancel")];
+    let (log, asked) = chatted_in("ses_1", settings, Api::Classic, plays, says);
+    assert_eq!(
+        log,
+        ["(typing)", "(typing)", "⏳ Still working...", "(no typing)"]
+    );
+    assert_eq!(asked[1], "POST /session/ses_1/abort");
+}
+
+const QUESTION: &str = r#""id":"que_1","questions":[{"header":"Colour","question":"Which one?","options":[{"label":"red","description":"like blood"},{"label":"blue","description":""}],"multiple":false},{"question":"Sure?","options":[]}]"#;
+
+#[test]
+fn e4_a_question_of_a_server_is_put_to_the_user_and_answered() {
+    let plays = vec![
+        Play::Await("/prompt_async"),
+        event("question.asked", QUESTION),
+        Play::Await("/question/que_1/reply"),
+        says("msg_1", "p1", "Red it is."),
+        idle(),
+    ];
+    let (log, asked) = chatted(Api::Classic, plays, vec![("❓", "red")]);
+    let shown = "❓ The agent has a question:\n\n**Colour**\nWhich one?\n  1. red — like blood\n  2. blue\n\nSure?\n\nReply with your answer:";
+    assert_eq!(log, ["(typing)", shown, "(no typing)", "Red it is."]);
+    assert_eq!(
+        asked[1],
+        r#"POST /question/que_1/reply {"answers":[["red"],["red"]]}"#
+    );
+}
+
+#[test]
+fn e5_a_cancel_of_the_chat_stops_the_server_and_is_silent() {
+    let plays = vec![
+        Play::Await("/prompt_async"),
+        says("msg_1", "p1", "half"),
+        event("question.asked", QUESTION),
+        Play::Await("/session/ses_1/abort"),
+    ];
+    let (log, asked) = chatted(Api::Classic, plays, vec![("❓", "/cancel")]);
+    assert_eq!(log.len(), 3, "typing, the question, no typing: {log:?}");
+    assert_eq!(
+        asked[1..],
+        [
+            "POST /session/ses_1/abort".to_owned(),
+            "POST /question/que_1/reject ".to_owned()
+        ]
+    );
+}
+
+#[test]
+fn e5_a_session_that_fails_before_it_has_a_message_is_no_empty_reply() {
+    for (error, said) in [
+        (
+            r#""error":{"name":"ProviderModelNotFoundError","data":{"message":"no owl-2"}}"#,
+            Some("Something went wrong while the agent was working."),
+        ),
+        (
+            r#""error":{"name":"MessageAbortedError","data":{"message":"Aborted"}}"#,
+            None,
+        ),
+    ] {
+        let plays = vec![
+            Play::Await("/prompt_async"),
+            event("session.error", error),
+            idle(),
+        ];
+        let (log, _) = chatted(Api::Classic, plays, vec![]);
+        assert_eq!(log[1], "(no typing)");
+        assert_eq!(log.get(2).map(String::as_str), said);
+    }
+}
+
+/// The second interface says nothing of a session that is idle: the reply is over with its last step.
+#[test]
+fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
+    let step = |kind: &str, data: &str| {
+        Play::Send(format!(
+            r#"{{"type":"session.next.{kind}","data":{{"sessionID":"ses_1","assistantMessageID":"msg_1",{data}}}}}"#
+        ))
+    };
+    let plays = vec![
+        Play::Await("/prompt"),
+        step("step.started", r#""agent":"build""#),
+        step("text.started", r#""textID":"t0""#),
+        step("text.delta", r#""textID":"t0","delta":"I write it. ""#),
+        step("tool.called", r#""callID":"c1","tool":"write","input":{}"#),
+        step("step.ended", r#""finish":"tool-calls""#),
+        Play::Send(
+            r#"{"type":"session.next.text.delta","data":{"sessionID":"ses_1","assistantMessageID":"msg_2","textID":"t0","delta":"Done."}}"#
+                .into(),
+        ),
+        Play::Send(
+            r#"{"type":"session.next.step.ended","data":{"sessionID":"ses_1","assistantMessageID":"msg_2","finish":"stop"}}"#
+                .into(),
+        ),
+    ];
+    let (log, asked) = chatted(Api::Next, plays, vec![]);
+    assert_eq!(
+        log,
+        [
+            "(typing)",
+            "🔧 write...",
+            "(no typing)",
+            "I write it. Done."
+        ]
+    );
+    assert_eq!(asked, ["POST /api/session/ses_1/prompt"]);
+}
