@@ -208,7 +208,7 @@ fn long(percent: usize) {
         while !rest.is_empty() {
             size = size % 64 + 1;
             let (delta, after) = rest.split_at(size.min(rest.len()));
-            for hit in stream.push(PART, delta) {
+            if let Some(hit) = stream.push(PART, delta).first() {
                 panic!("`{}` is broken at byte {}", pack.rule(hit.rule).id, hit.end);
             }
             rest = after;
