@@ -211,7 +211,7 @@ fn hooks(random: &mut Random) -> Hooks {
 
 /// What someone who only sees the steps knows.
 #[derive(Default)]
-struct Watcher {
+pub(super) struct Watcher {
     seed: u64,
     sends: u32,
     aborts: u32,
@@ -220,12 +220,12 @@ struct Watcher {
     /// Parts that were opened and not taken back, with what was published of them.
     shown: HashMap<PartId, (Vec<u8>, bool)>,
     is_over: bool,
-    is_cancelled: bool,
-    ends: u32,
+    pub(super) is_cancelled: bool,
+    pub(super) ends: u32,
 }
 
 impl Watcher {
-    fn see(&mut self, step: &Step) {
+    pub(super) fn see(&mut self, step: &Step) {
         let seed = self.seed;
         assert!(!self.is_over, "seed {seed}: {step:?} after the end");
         match step {
