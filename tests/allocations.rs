@@ -1,5 +1,6 @@
 //! What streams ask of the allocator: nothing per delta once they are warm, and bounded memory for
-//! any input. Counted by an allocator of this test program alone, for each thread.
+//! any input. Counted by an allocator of this test program alone, for each thread. And what happens where the
+//! allocator refuses: the process ends, and nothing that was said or written before is wrong.
 
 #![allow(unsafe_code)] // implementing `GlobalAlloc` is unsafe; this one only counts and passes on
 
@@ -21,6 +22,20 @@ thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
+    /// So many calls are answered, and the next one is not.
+    static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// Whether this call finds nothing left.
+fn is_refused() -> bool {
+    let left = LEFT.get();
+    // One call is refused, so that whoever tells of it can do so.
+    LEFT.set(if left == u64::MAX {
+        left
+    } else {
+        left.wrapping_sub(1)
+    });
+    left == 0
 }
 
 /// Counts `bytes` more in use, or fewer. The cells have nothing to drop, so they are there to the end.
@@ -30,9 +45,13 @@ fn count(bytes: isize) {
     CALLS.set(CALLS.get() + u64::from(bytes > 0));
 }
 
-// SAFETY: every call goes to the system's allocator as it is; counting allocates nothing.
+// SAFETY: every call goes to the system's allocator as it is, or gives nothing, as an allocator may; counting
+// allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_refused() {
+            return std::ptr::null_mut();
+        }
         count(layout.size() as isize);
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
@@ -405,4 +424,152 @@ fn g106_streams_that_are_never_closed_leave_nothing_behind() {
         round();
         assert_eq!(LIVE.get(), live);
     }
+}
+
+/// Where the child below writes, if it can write sessions.
+const FILE: &str = "TTSR_REFUSED_FILE";
+
+/// How many calls of the allocator are answered in the child.
+const ANSWERED: &str = "TTSR_REFUSED_AFTER";
+
+/// Not a test of its own: loads rules, reads replies and writes down what they hit, line by line.
+#[test]
+#[ignore = "started by the test below"]
+fn refused_child() {
+    let Some(answered) = std::env::var(ANSWERED).ok() else {
+        return;
+    };
+    let path = std::env::var_os(FILE).unwrap();
+    let first = CALLS.get();
+    LEFT.set(answered.parse().unwrap());
+    converse(std::path::Path::new(&path));
+    LEFT.set(u64::MAX);
+    println!("calls {}", CALLS.get() - first);
+}
+
+/// A small conversation: two replies under three rules.
+fn converse(path: &std::path::Path) {
+    let pack = Pack::from_toml(
+        r#"
+        schema = 1
+        [pack]
+        name = "a"
+        [rule.push]
+        description = "b"
+        match.any = [{ regex = '\bgit\s+push\b.*--force' }]
+        [rule.same-line]
+        description = "c"
+        match.any = [{ literal = "unwrap()" }]
+        match.none = [{ literal = "// fine" }]
+        [rule.key]
+        description = "d"
+        action = "redact"
+        match.any = [{ regex = 'sk-[a-z]{6}' }]
+        "#,
+    );
+    let pack = pack.unwrap();
+    #[cfg(feature = "harness")]
+    let mut store = {
+        use ttsr::harness::store::{Durability, Options, Store};
+        let options = Options {
+            durability: Durability::Process,
+            ..Options::default()
+        };
+        Store::open_with(path, options).unwrap().0
+    };
+    #[cfg(not(feature = "harness"))]
+    let _ = path;
+    let mut session = pack.session();
+    for reply in 0..2 {
+        session.begin_turn();
+        let mut stream = session.stream();
+        let _ = session.open(&mut stream, PART, Channel::Text);
+        let text =
+            b"I run git push now --force.\nx.unwrap() // fine\ny.unwrap()\nexport K=sk-abcdef\n";
+        for delta in text.chunks(7) {
+            if let Verdict::Act(decision) = session.push(&mut stream, PART, delta) {
+                let line = format!("{:?} {}", decision.action, stream.message(&decision).len());
+                #[cfg(feature = "harness")]
+                store
+                    .append(vec![ttsr::harness::store::Entry::Message {
+                        message: ttsr::harness::Message::user(line.as_str()),
+                    }])
+                    .unwrap();
+                println!("durable {reply} {line}");
+            }
+        }
+        let _ = session.close(&mut stream, PART);
+    }
+}
+
+/// What the child said that is a result, and how it ended.
+fn refused_after(answered: u64, path: &std::path::Path) -> (Vec<String>, std::process::Output) {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "refused_child",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(ANSWERED, answered.to_string())
+        .env(FILE, path)
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines = said
+        .lines()
+        .filter_map(|line| Some(line.split_once("durable ")?.1.to_owned()));
+    (lines.collect(), output)
+}
+
+#[test]
+#[cfg(unix)]
+fn the_nth_allocation_is_refused_for_every_n_and_nothing_said_before_is_wrong() {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    let scale = std::env::var("TTSR_TEST_SCALE").ok();
+    let scale: u64 = scale.and_then(|scale| scale.parse().ok()).unwrap_or(100);
+    let folder = std::env::temp_dir().join(format!("ttsr-refused-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("talk.ttsr");
+    let (whole, output) = refused_after(u64::MAX - 1, &path);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && whole.len() > 2, "{said}");
+    let calls = said
+        .lines()
+        .find_map(|line| line.split_once("calls ")?.1.parse().ok());
+    let calls: u64 = calls.unwrap();
+    // A process each: a hundred of them, spread over all, and fewer where less is asked for.
+    let every = calls.div_ceil(scale.max(10));
+    let mut refused = 0;
+    for answered in (0..calls).step_by(every as usize) {
+        std::fs::remove_file(&path).ok();
+        let (lines, output) = refused_after(answered, &path);
+        // SIGABRT: the process ended by itself, and at once.
+        assert_eq!(output.status.signal(), Some(6), "{answered}: {output:?}");
+        assert!(whole.starts_with(&lines), "{answered}: {lines:?}");
+        refused += 1;
+        #[cfg(feature = "harness")]
+        {
+            // A file that was not begun is none, and what was said to be durable is there.
+            let (_, kept) = ttsr::harness::store::Store::open(&path).unwrap();
+            let written: Vec<String> = kept.messages().iter().map(|m| m.text()).collect();
+            let said: Vec<&str> = lines
+                .iter()
+                .filter_map(|l| Some(l.split_once(' ')?.1))
+                .collect();
+            assert!(
+                written.len() >= said.len() && written.len() <= said.len() + 1,
+                "{answered}: {written:?}"
+            );
+            assert!(
+                written.iter().zip(&said).all(|(is, was)| is == was),
+                "{answered}"
+            );
+        }
+    }
+    std::fs::remove_dir_all(&folder).ok();
+    println!("allocations: {refused} of {calls} refused, one a process: each ended by itself");
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(name: &str) {
 
 /// The one place where instructions are counted: callgrind is told this function's name.
 #[inline(never)]
-fn measured_pass(pass: &mut dyn FnMut() -> usize) -> usize {
+pub(crate) fn measured_pass(pass: &mut dyn FnMut() -> usize) -> usize {
     black_box(pass())
 }
 

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 use serde::Deserialize;
 
 use crate::cases;
+use crate::growth::{self, PAIRS};
 
 /// How much more than the file's count is too much.
 const BAND: f64 = 0.03;
@@ -49,7 +50,7 @@ pub(crate) fn check() -> ExitCode {
     println!("| case | instructions | a piece | of the file | |\n|---|---|---|---|---|");
     let mut failed = 0;
     for &name in cases::NAMES {
-        let counted = count(name);
+        let counted = count(&["--case", name]);
         let of_file = known
             .instructions
             .get(name)
@@ -73,6 +74,37 @@ pub(crate) fn check() -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Prints what twice the text costs for every hostile pair; fails where it is too much.
+pub(crate) fn check_growth() -> ExitCode {
+    if !has_valgrind() {
+        println!("growth: valgrind is not installed, so nothing is counted and nothing is checked");
+        return ExitCode::SUCCESS;
+    }
+    println!("| hostile pair | instructions a byte | twice the text | |\n|---|---|---|---|");
+    let mut failed = 0;
+    for pair in PAIRS {
+        let once = count(&["--pair", pair.name]);
+        let twice = count(&["--pair", pair.name, "--twice"]);
+        let ratio = twice.instructions as f64 / once.instructions as f64;
+        let is_failure = ratio > growth::MOST;
+        failed += usize::from(is_failure);
+        println!(
+            "| {} | {:.0} | {ratio:.3} times | {} |",
+            pair.name,
+            twice.instructions as f64 / twice.pieces as f64,
+            if is_failure { "GROWS" } else { "" },
+        );
+    }
+    println!(
+        "{} pairs, {failed} of them grow faster than their text",
+        PAIRS.len()
+    );
+    match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
 /// Counts everything anew and writes the file.
 pub(crate) fn update() -> ExitCode {
     if !has_valgrind() {
@@ -81,7 +113,7 @@ pub(crate) fn update() -> ExitCode {
     }
     let mut counts = environment();
     for &name in cases::NAMES {
-        let counted = count(name);
+        let counted = count(&["--case", name]);
         println!("{name}: {}", counted.instructions);
         counts
             .instructions
@@ -113,19 +145,19 @@ fn verdict(of_file: Option<f64>) -> Verdict {
     Verdict { words, is_failure }
 }
 
-/// Runs this program for one case in a process of its own, under callgrind.
-fn count(name: &str) -> Counted {
+/// Runs this program in a process of its own, under callgrind, for what the arguments name.
+fn count(arguments: &[&str]) -> Counted {
     let program = std::env::current_exe().expect("a program knows where it is");
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no"])
         .arg("--toggle-collect=*measured_pass*")
         .arg("--callgrind-out-file=/dev/null")
         .arg(program)
-        .args(["--case", name])
+        .args(arguments)
         .output()
         .expect("valgrind was found before");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "`{name}` failed:\n{said}");
+    assert!(output.status.success(), "{arguments:?} failed:\n{said}");
     let collected = said
         .lines()
         .find_map(|line| line.split("Collected :").nth(1));
@@ -138,7 +170,7 @@ fn count(name: &str) -> Counted {
     };
     assert!(
         counted.instructions > counted.pieces,
-        "`{name}`: the pass was not counted"
+        "{arguments:?}: the pass was not counted"
     );
     counted
 }

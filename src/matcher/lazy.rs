@@ -755,12 +755,18 @@ impl Lazy {
         }
     }
 
-    #[cfg(test)]
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
     pub(crate) fn set_tile(&mut self, tile: Tile) {
         self.tiles = [tile; 2];
     }
 
-    #[cfg(test)]
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
     pub(crate) fn set_filtered(&mut self, least: usize, level: Level) {
         self.filtered = least;
         if let Some(filter) = &mut self.filter {

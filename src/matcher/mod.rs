@@ -17,20 +17,22 @@ pub(crate) mod confirm;
 mod crowd;
 pub(crate) mod decode;
 mod filter;
-mod gap;
+#[cfg(test)]
+mod forced;
+pub(crate) mod gap;
 mod generations;
-mod lanes;
+pub(crate) mod lanes;
 mod lazy;
 mod look;
 mod nfa;
 mod once;
 pub(crate) mod pattern;
-mod plan;
+pub(crate) mod plan;
 mod sample;
 mod simplify;
 mod span;
 mod sync;
-mod table;
+pub(crate) mod table;
 mod tails;
 mod tree;
 
@@ -123,7 +125,7 @@ impl Matcher {
     }
 
     /// The same, laid out as `plan` says.
-    fn planned(
+    pub(crate) fn planned(
         patterns: &[Hir],
         table_bytes: usize,
         every_end: &[bool],
@@ -311,8 +313,11 @@ impl Matcher {
     }
 
     /// Cuts long deltas into other tiles than usual.
-    #[cfg(test)]
-    fn set_tile(&mut self, tile: lanes::Tile) {
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
+    pub(crate) fn set_tile(&mut self, tile: lanes::Tile) {
         self.first.lazy.set_tile(tile);
         self.more
             .iter_mut()
@@ -320,8 +325,11 @@ impl Matcher {
     }
 
     /// Filters deltas of at least that many bytes, whatever it costs; or none.
-    #[cfg(test)]
-    fn set_filtered(&mut self, least: usize, level: Level) {
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
+    pub(crate) fn set_filtered(&mut self, least: usize, level: Level) {
         self.first.lazy.set_filtered(least, level);
         self.more
             .iter_mut()

@@ -35,7 +35,10 @@ pub(crate) enum Spread {
     /// As many as a sample of text shows to be good.
     Sampled,
     /// So many, in turn; each reports every pattern at least once and may stop then.
-    #[cfg(test)]
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
     InTurn(usize),
 }
 
@@ -117,7 +120,6 @@ impl Plan {
             };
             match self.spread {
                 Spread::Sampled => part.sampled(self, simplified, table_bytes, &mut parts)?,
-                #[cfg(test)]
                 Spread::InTurn(unions) => parts.extend(part.in_turn(unions, simplified)),
             }
         }
@@ -372,7 +374,6 @@ fn cost(unions: usize, states: usize) -> f64 {
     5.0 * unions as f64 + 14.0 * (states.max(MANY) as f64 / MANY as f64).log2()
 }
 
-#[cfg(test)]
 impl Part {
     fn in_turn(self, unions: usize, simplified: &[Simplified]) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();

@@ -168,16 +168,7 @@ impl Part {
         let is_known = |known: &KnownNames| {
             known.holds(name) || besides.as_ref().is_some_and(|known| known.holds(name))
         };
-        let mut judge = Judge {
-            pack,
-            rules,
-            view: &rules.raw,
-            part: self.id,
-            order: self.order,
-            file: None,
-            scoped: &mut self.scoped,
-            found,
-        };
+        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
         let at = self.delivered;
         for watched in &rules.watches {
             if let What::UnknownTool(known) = &watched.what
@@ -229,16 +220,7 @@ impl Part {
         let (Some(bounds), Some(rules)) = (&mut self.bounds, pack.channel(self.channel)) else {
             return;
         };
-        let mut judge = Judge {
-            pack,
-            rules,
-            view: &rules.raw,
-            part: self.id,
-            order: self.order,
-            file: None,
-            scoped: &mut self.scoped,
-            found,
-        };
+        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
         ask(bounds, &mut judge);
     }
 
@@ -283,16 +265,7 @@ impl Part {
         if is_done {
             return;
         }
-        let mut judge = Judge {
-            pack,
-            rules,
-            view: &rules.raw,
-            part: self.id,
-            order: self.order,
-            file: None,
-            scoped: &mut self.scoped,
-            found,
-        };
+        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
         if let (Some(bounds), false) = (&mut self.bounds, judge.scoped.is_closed) {
             bounds.push(&mut judge, Piece::verbatim(bytes, at));
         }
@@ -309,16 +282,7 @@ impl Part {
         let at = self.delivered;
         let mut view = std::mem::replace(&mut self.view, View::Closed);
         if let Some(rules) = pack.channel(self.channel) {
-            let mut judge = Judge {
-                pack,
-                rules,
-                view: &rules.raw,
-                part: self.id,
-                order: self.order,
-                file: None,
-                scoped: &mut self.scoped,
-                found,
-            };
+            let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
             if let Some(mut bounds) = self.bounds.take() {
                 bounds.finish(&mut judge, at);
             }

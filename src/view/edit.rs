@@ -96,7 +96,10 @@ enum Role {
 /// An object of the input: the keys that lead to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Group {
-    dotted: String,
+    /// The keys, one behind the other, and where each ends: a key may hold any character, also a dot.
+    keys: String,
+    ends: Vec<usize>,
+    /// More than the keys where their path was too long to be kept.
     depth: usize,
 }
 
@@ -217,21 +220,20 @@ impl Role {
 impl Group {
     /// The object that holds the value: the first `depth` segments of its path.
     fn set(&mut self, path: &ArgPath, depth: usize) {
-        self.dotted.clear();
+        self.keys.clear();
+        self.ends.clear();
         for segment in (0..depth).filter_map(|index| path.segment(index)) {
-            if !self.dotted.is_empty() {
-                self.dotted.push('.');
-            }
-            self.dotted.push_str(segment);
+            self.keys.push_str(segment);
+            self.ends.push(self.keys.len());
         }
         self.depth = depth;
     }
 
     /// Whether it is `outer` or in there.
     fn is_within(&self, outer: &Group) -> bool {
-        let rest = self.dotted.strip_prefix(outer.dotted.as_str());
         self.depth >= outer.depth
-            && rest.is_some_and(|rest| outer.depth == 0 || rest.is_empty() || rest.starts_with('.'))
+            && self.ends.starts_with(&outer.ends)
+            && self.keys.starts_with(&outer.keys)
     }
 }
 
@@ -239,9 +241,9 @@ impl Group {
     /// The innermost object that both are in.
     fn around(mut self, other: &Group) -> Group {
         while !other.is_within(&self) {
-            let outer = self.dotted.rfind('.').unwrap_or(0);
-            self.dotted.truncate(outer);
             self.depth -= 1;
+            self.ends.truncate(self.depth);
+            self.keys.truncate(self.ends.last().copied().unwrap_or(0));
         }
         self
     }

@@ -462,7 +462,7 @@ impl Hook for Stuck {
 
 /// The deadline is an hour: where it is what ends this, nobody waits for the test.
 #[test]
-fn a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
+fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
     for on_hook_fault in [OnHookFault::Abort, OnHookFault::Continue] {
         let (let_go, go) = std::sync::mpsc::channel();
         let log = Log::default();

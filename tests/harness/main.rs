@@ -10,6 +10,7 @@ mod guides;
 mod handoff;
 mod hold;
 mod hooks;
+mod inject;
 mod part;
 mod partial;
 mod progress;

@@ -55,6 +55,28 @@ pub(super) struct Judge<'a> {
     pub(super) found: &'a mut Found,
 }
 
+impl<'a> Judge<'a> {
+    /// For what a part, of that order, brings as it is.
+    pub(super) fn new(
+        pack: &'a Pack,
+        rules: &'a ChannelRules,
+        (part, order): (PartId, u32),
+        scoped: &'a mut Scoped,
+        found: &'a mut Found,
+    ) -> Judge<'a> {
+        Judge {
+            pack,
+            rules,
+            view: &rules.raw,
+            part,
+            order,
+            file: None,
+            scoped,
+            found,
+        }
+    }
+}
+
 impl Judge<'_> {
     /// Takes the first end of a pattern of a rule that asks for no more.
     #[cold]

@@ -1252,3 +1252,15 @@ fn hostile_sizes_are_bounded() {
             .ends_with("bad")
     );
 }
+
+#[test]
+fn keys_with_dots_are_no_paths_and_have_an_end() {
+    let files = |input: &str| check(input).added;
+    let both = [("q", "x"), ("q", "y")].map(|(file, text)| (file.to_owned(), text.to_owned()));
+    let input = r#"{"a.b":{"content":"x"},"c":{"content":"y"},"path":"q"}"#;
+    assert_eq!(files(input), both);
+    let input = r#"{"a..b.c":{"":{"content":"x"}},".":{"content":"y"},"path":"q"}"#;
+    assert_eq!(files(input), both);
+    let input = r#"{"a.b":{"path":"p"},"a":{"b":{"content":"x"}}}"#;
+    assert_eq!(files(input), texts("", &["x"]));
+}

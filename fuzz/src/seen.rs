@@ -1,15 +1,6 @@
-//! The views, as the crate has them, and what a sink sees of them, byte by byte.
+//! What a sink sees of a view, byte by byte.
 
-#![allow(dead_code)] // each target uses one view
-
-#[path = "../../src/view/code.rs"]
-pub(crate) mod code;
-#[path = "../../src/view/fence.rs"]
-pub(crate) mod fence;
-#[path = "../../src/view/piece.rs"]
-pub(crate) mod piece;
-
-use piece::{Piece, Sink, Tag};
+use crate::view::piece::{Piece, Sink, Tag};
 
 /// What came in: each byte with its tag, its place and when it was certain, and the cuts.
 #[derive(Debug, Default, PartialEq)]

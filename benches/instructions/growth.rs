@@ -1,0 +1,273 @@
+//! Hostile pairs of rules and text: twice the text must cost at most 2.1 times the instructions.
+//!
+//! Each text keeps its rule busy and breaks none. It was read once before, so that states are built where they
+//! can be, and what is left is the price of a byte. Limits that bound work by something else than the length of
+//! the text are set far below it: else that bound, and no growth, would be measured.
+
+use std::fmt::Write;
+
+use ttsr::{Channel, Limits, Pack, Stream};
+
+use crate::cases::measured_pass;
+use crate::common::rules::PART;
+use crate::common::text::Random;
+
+/// Most that a text twice as long may cost.
+pub(crate) const MOST: f64 = 2.1;
+
+/// Bytes of the shorter text; the longer has twice as many.
+const LENGTH: usize = 32 << 10;
+
+/// The same where states never end: tables are worn and replaced at once, so that there must be several.
+const WEARING: usize = 8 * LENGTH;
+
+/// A rule, and text made against it.
+pub(crate) struct Pair {
+    pub(crate) name: &'static str,
+    length: usize,
+    /// What breaks it, and what else it says, as it is written.
+    rule: &'static str,
+    channel: Channel,
+    /// About so many bytes.
+    text: fn(usize) -> Vec<u8>,
+}
+
+const fn text(name: &'static str, rule: &'static str, text: fn(usize) -> Vec<u8>) -> Pair {
+    let channel = Channel::Text;
+    Pair {
+        name,
+        length: LENGTH,
+        rule,
+        channel,
+        text,
+    }
+}
+
+const fn wearing(name: &'static str, rule: &'static str, made: fn(usize) -> Vec<u8>) -> Pair {
+    let length = WEARING;
+    Pair {
+        length,
+        ..text(name, rule, made)
+    }
+}
+
+const fn input(name: &'static str, rule: &'static str, text: fn(usize) -> Vec<u8>) -> Pair {
+    let channel = Channel::ToolInput;
+    Pair {
+        name,
+        length: LENGTH,
+        rule,
+        channel,
+        text,
+    }
+}
+
+pub(crate) const PAIRS: &[Pair] = &[
+    text(
+        "a repeat inside a repeat",
+        "match.any = [{ regex = '(?:a+)+b' }]",
+        |length| "a".repeat(length).into(),
+    ),
+    text(
+        "alternatives that overlap",
+        "match.any = [{ regex = '(?:a|aa|aaa)+c' }]",
+        |length| "a".repeat(length).into(),
+    ),
+    text(
+        "optional copies before required ones",
+        "match.any = [{ regex = '(?:a?){40}a{40}x' }]",
+        |length| "a".repeat(length).into(),
+    ),
+    text(
+        "three wild stretches on one line",
+        "match.any = [{ regex = 'x.*x.*=.*;' }]",
+        |length| "x".repeat(length).into(),
+    ),
+    text(
+        "blanks before an end that is none",
+        r"match.any = [{ regex = '\s+\z' }]",
+        |length| (" ".repeat(length) + "x").into(),
+    ),
+    wearing(
+        "every one begins a count",
+        "match.any = [{ regex = '[01]*1[01]{18}x' }, { regex = '1[01]{20}y' }]",
+        |length| of("01", length),
+    ),
+    wearing(
+        "gaps behind gaps",
+        "match.any = [{ regex = 'a.*b.*c.*d.*x' }, { regex = '(?:a[^b]{9}|b[^c]{9}|c[^d]{9}){3}y' }]",
+        |length| of("abcd", length),
+    ),
+    wearing(
+        "counted words of Unicode",
+        r"match.any = [{ regex = '(?:\w{9}\W|\d){6}x' }, { regex = '(?i)[kſ]\w{12}я' }]",
+        |length| of("aж9 kſ", length),
+    ),
+    text(
+        "bytes that belong to no character",
+        r"match.any = [{ regex = '\b\pL{3,40}\d' }]",
+        |length| b"a\xE2\x82\xA9\xA9\xF0".repeat(length / 6),
+    ),
+    text(
+        "an exception that may still come",
+        "match.any = [{ literal = 'x' }]\nmatch.none = [{ literal = 'z' }]",
+        |length| ("x".repeat(length) + "z\n").into(),
+    ),
+    text(
+        "an exception within ten thousand lines",
+        "match.any = [{ literal = 'x' }]\nmatch.none = [{ literal = 'z' }]\nmatch.within = { lines = 10000 }",
+        |length| "x\nx\nx\nz\n".repeat(length / 8).into(),
+    ),
+    text(
+        "one of two that wait for each other",
+        "match.all = [{ literal = 'x' }, { literal = 'z' }]\nmatch.within = { chars = 1_000_000 }",
+        |length| "x ".repeat(length / 2).into(),
+    ),
+    text(
+        "two of three in order, again and again",
+        "match.sequence = [{ literal = 'x' }, { literal = 'y' }, { literal = 'z' }]\nmatch.within = { lines = 10000 }",
+        |length| "x\ny\n".repeat(length / 4).into(),
+    ),
+    text(
+        "each search fails at the end of the text",
+        "match.any = [{ regex = 'x[^z]*z|x' }]\nmatch.count = 1_000_000_000",
+        |length| "x".repeat(length).into(),
+    ),
+    text(
+        "a secret that does not end is held",
+        "match.any = [{ regex = '(?s)x.*z' }]\naction = 'redact'",
+        |length| "x".repeat(length).into(),
+    ),
+    text(
+        "matches that are not random enough",
+        "match.any = [{ regex = 'k=\"(?<key>[^\"]{16,})\"' }]\nmatch.capture = { group = 'key', entropy = 3.5 }",
+        |length| "k=\"aaaaaaaaaaaaaaaaaaaa\" ".repeat(length / 24).into(),
+    ),
+    text(
+        "a word that almost repeats itself",
+        "match.repetition = { unit-chars = [20, 400], times = 4 }",
+        fibonacci,
+    ),
+    text(
+        "fences inside fences",
+        "match.any = [{ literal = 'x', region = 'code' }]",
+        |length| "```\n~~~\n````\n> ```\n".repeat(length / 19).into(),
+    ),
+    text(
+        "ticks of inline code that never close",
+        "match.any = [{ literal = 'x', region = 'inline-code' }]",
+        |length| {
+            let runs = (1..).map(|ticks| format!("{} ", "`".repeat(ticks % 90 + 1)));
+            runs.take(length / 47).collect::<String>().into()
+        },
+    ),
+    text(
+        "characters that nobody sees",
+        "match.any = [{ literal = 'ab', fold = ['case', 'invisible'] }]",
+        |length| "a\u{200B}\u{AD}\u{202E}".repeat(length / 9).into(),
+    ),
+    text(
+        "control tokens that break off",
+        "match.leak = true",
+        |length| "<|im_st<|<<|".repeat(length / 12).into(),
+    ),
+    input(
+        "brackets that open and close",
+        "match.any = [{ regex = '(?:a+)+b' }]",
+        |length| {
+            let nest = format!("{}1{},", "[".repeat(90), "]".repeat(90));
+            format!("{{\"a\":[{}0]}}", nest.repeat(length / 182)).into()
+        },
+    ),
+    input(
+        "escapes and nothing else",
+        "match.any = [{ regex = '(?:a+)+b' }]",
+        |length| format!("{{\"command\":\"{}\"}}", r"\u0061".repeat(length / 6)).into(),
+    ),
+    input(
+        "keys and globs with stars",
+        "args = ['*a*a*a*b', '**.*a*a*c']\nmatch.any = [{ literal = 'x' }]",
+        |length| {
+            let mut keys = String::from("{");
+            while keys.len() < length {
+                write!(keys, "\"aaaaaaaaaaaaaaaa{}\":{{\"a\":\"x\"}},", keys.len())
+                    .expect("a string takes all");
+            }
+            (keys + "\"a\":1}").into()
+        },
+    ),
+    input(
+        "an edit of lines that are all alike",
+        "match.any = [{ literal = 'z', region = 'added' }]",
+        |length| {
+            let (old, new) = (r"a\nb\n".repeat(length / 14), r"b\na\n".repeat(length / 14));
+            format!("{{\"path\":\"a.rs\",\"old_string\":\"{old}\",\"new_string\":\"{new}\"}}")
+                .into()
+        },
+    ),
+    input(
+        "commands inside commands",
+        "match.any = [{ literal = 'rm -rf', region = 'shell' }]",
+        |length| format!("{{\"command\":\"{}", "echo $(`{ ".repeat(length / 10)).into(),
+    ),
+];
+
+/// So many bytes of those characters, in no order.
+fn of(alphabet: &str, length: usize) -> Vec<u8> {
+    let chars: Vec<char> = alphabet.chars().collect();
+    let mut random = Random::default();
+    let mut text = String::new();
+    while text.len() < length {
+        text.push(chars[random.below(chars.len())]);
+    }
+    text.into()
+}
+
+/// The Fibonacci word: full of squares and cubes, and nothing in it comes four times in a row.
+fn fibonacci(length: usize) -> Vec<u8> {
+    let (mut before, mut word) = ("a".to_owned(), "ab".to_owned());
+    while word.len() < length {
+        (before, word) = (word.clone(), word + &before);
+    }
+    word.truncate(length);
+    word.into()
+}
+
+/// Reads the text of that pair, so many times as long as it is; prints its bytes.
+pub(crate) fn run(name: &str, times: usize) {
+    let pair = PAIRS.iter().find(|pair| pair.name == name);
+    let pair = pair.expect("the name of a pair");
+    let written = format!(
+        "schema = 1\n[pack]\nname = 'a'\n[rule.b]\ndescription = 'c'\nseverity = 'info'\non = ['{}']\n{}\n",
+        pair.channel.name(),
+        pair.rule
+    );
+    let limits = Limits {
+        table_bytes: 256 << 10,
+        stretch_bytes: 2 << 10,
+        ..Limits::default()
+    };
+    let pack = Pack::builder().limits(limits).toml("pair.toml", written);
+    let pack = pack.build().expect("the rule loads");
+    let text = (pair.text)(pair.length * times);
+    let open = || {
+        let mut stream = pack.stream();
+        stream.open(PART, pair.channel);
+        let _ = stream.tool(PART, "edit", "call_1");
+        stream
+    };
+    let read = |stream: &mut Stream, text: &[u8]| -> usize {
+        let hits = text.chunks(5).map(|delta| stream.push(PART, delta).len());
+        hits.sum::<usize>() + stream.close(PART).len()
+    };
+    assert_eq!(
+        read(&mut open(), &(pair.text)(2 * pair.length)),
+        0,
+        "{name}"
+    );
+    let mut stream = open();
+    let hits = measured_pass(&mut || read(&mut stream, &text));
+    assert_eq!(hits, 0, "hits of `{name}`");
+    assert_eq!(stream.counters().unscanned_bytes, 0, "`{name}` is read");
+    println!("{}", text.len());
+}

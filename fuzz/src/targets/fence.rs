@@ -1,0 +1,30 @@
+//! Regions of markdown are the same under every cut, also with bounds that are reached all the time; bytes
+//! come in order, and nothing but markers and indentation is left out.
+
+use crate::seen::{Seen, pieces};
+use crate::view::fence::Markdown;
+
+/// Holds what this module says against one input.
+pub fn run(data: &[u8]) {
+    let [cuts, bounds, text @ ..] = data else {
+        return;
+    };
+    let held = usize::from(*bounds) + 16;
+    let read = |size: usize| {
+        let (mut markdown, mut seen) = (Markdown::with_limits(held, held / 16), Seen::default());
+        for piece in pieces(text, size) {
+            markdown.take(piece, &mut seen);
+        }
+        markdown.cut(text.len() as u64, text.len() as u64, &mut seen);
+        seen
+    };
+    let whole = read(text.len().max(1));
+    assert_eq!(read(1), whole, "byte by byte");
+    assert_eq!(read(usize::from(*cuts) % 29 + 1), whole, "cut otherwise");
+    let mut next = 0;
+    for &(byte, _, start, _, _) in &whole.bytes {
+        assert!(start >= next || byte == b' ', "bytes are out of order");
+        assert!(byte == text[start as usize] || text[start as usize] == b'\t');
+        next = start + 1;
+    }
+}

@@ -1,0 +1,48 @@
+//! Text folded byte by byte, or in pieces of any size, is the text folded at once: the same bytes, at the
+//! same places, certain at the same time.
+
+use crate::view::fold::{Fold, Folds, fold_text};
+use crate::view::piece::Piece;
+
+/// Holds what this module says against one input.
+pub fn run(data: &[u8]) {
+    let [which, size, text @ ..] = data else {
+        return;
+    };
+    let names = ["case", "invisible", "nfkc", "confusables"];
+    let folds = names
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| which >> bit & 1 == 1);
+    let folds = folds.fold(Folds::default(), |folds, (_, name)| {
+        folds | Folds::named(name).expect("it is a name")
+    });
+    let (whole, overlong) = folded(folds, text, text.len().max(1));
+    assert_eq!(folded(folds, text, 1), (whole.clone(), overlong));
+    let size = usize::from(*size) + 1;
+    assert_eq!(folded(folds, text, size), (whole.clone(), overlong));
+    if let (Ok(text), 0) = (std::str::from_utf8(text), overlong) {
+        let bytes: Vec<u8> = whole.iter().map(|byte| byte.0).collect();
+        assert_eq!(bytes, fold_text(folds, text).into_bytes());
+    }
+}
+
+fn folded(folds: Folds, text: &[u8], size: usize) -> (Vec<(u8, u64, u64, u64)>, u64) {
+    let mut bytes = Vec::new();
+    let mut note = |piece: Piece<'_>| {
+        for (index, &byte) in piece.bytes.iter().enumerate() {
+            bytes.push((
+                byte,
+                piece.start(index),
+                piece.end(index),
+                piece.decided(index),
+            ));
+        }
+    };
+    let mut fold = Fold::new(folds);
+    for (index, piece) in text.chunks(size).enumerate() {
+        fold.push(Piece::verbatim(piece, (index * size) as u64), &mut note);
+    }
+    fold.finish(text.len() as u64, &mut note);
+    (bytes, fold.overlong())
+}

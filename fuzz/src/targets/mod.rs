@@ -1,0 +1,51 @@
+//! One module for each target; each opens with the promise it tests.
+
+#[cfg(feature = "ast")]
+pub mod ast;
+pub mod code;
+pub mod detect;
+pub mod edit;
+pub mod fence;
+pub mod fold;
+#[cfg(feature = "import")]
+pub mod import;
+pub mod matching;
+pub mod message;
+pub mod opencode;
+pub mod pack;
+pub mod paths;
+pub mod processor;
+pub mod shell;
+pub mod snapshot;
+pub mod sse;
+pub mod store;
+pub mod tool_input;
+pub mod wire;
+
+/// What a target does with an input.
+pub type Run = fn(&[u8]);
+
+/// All of them, by the names of their folders in `seeds` and `regressions`.
+pub const ALL: &[(&str, Run)] = &[
+    #[cfg(feature = "ast")]
+    ("ast", ast::run),
+    ("code", code::run),
+    ("detect", detect::run),
+    ("edit", edit::run),
+    ("fence", fence::run),
+    ("fold", fold::run),
+    #[cfg(feature = "import")]
+    ("import", import::run),
+    ("matching", matching::run),
+    ("message", message::run),
+    ("opencode", opencode::run),
+    ("pack", pack::run),
+    ("paths", paths::run),
+    ("processor", processor::run),
+    ("shell", shell::run),
+    ("snapshot", snapshot::run),
+    ("sse", sse::run),
+    ("store", store::run),
+    ("tool_input", tool_input::run),
+    ("wire", wire::run),
+];

@@ -1,0 +1,20 @@
+//! What an OpenCode server tells of its sessions gives the same notices, however it is cut.
+
+use ttsr::wire::opencode::{Feed, Notice};
+
+/// Holds what this module says against one input.
+pub fn run(data: &[u8]) {
+    let [cuts, bytes @ ..] = data else { return };
+    let notices = |size: usize| -> Vec<(String, Notice)> {
+        let (mut feed, mut notices) = (Feed::default(), Vec::new());
+        let mut note = |session: &str, notice| notices.push((session.to_owned(), notice));
+        for piece in bytes.chunks(size) {
+            feed.push(piece, &mut note);
+        }
+        feed.finish(&mut note);
+        notices
+    };
+    let whole = notices(bytes.len().max(1));
+    assert_eq!(notices(1), whole, "byte by byte");
+    assert_eq!(notices(usize::from(*cuts) % 61 + 2), whole, "cut otherwise");
+}

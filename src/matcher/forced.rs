@@ -1,0 +1,202 @@
+//! What the tests of the matcher and `examples/collide.rs` share: layouts that are forced, random rule sets and texts
+//! for them, and the oracle.
+
+use std::collections::BTreeMap;
+
+use regex_automata::nfa::thompson;
+use regex_automata::nfa::thompson::pikevm::{Cache, PikeVM};
+use regex_automata::util::syntax;
+use regex_automata::{Input, MatchKind};
+use regex_syntax::hir::Hir;
+
+use crate::limits::Limits;
+use crate::matcher::gap::Gaps;
+use crate::matcher::lanes::Tile;
+use crate::matcher::plan::{Plan, Spread};
+use crate::matcher::table::simd::Level;
+use crate::matcher::{Matcher, SHORT, is_short, pattern};
+use crate::testing::{Random, pattern_text, sample};
+
+/// First end of each pattern, and the number of bytes that had to be seen.
+pub(crate) type Firsts = BTreeMap<u32, (usize, usize)>;
+
+pub(crate) fn oracle(pattern: &str) -> PikeVM {
+    PikeVM::builder()
+        .syntax(syntax::Config::new().utf8(false))
+        .thompson(thompson::Config::new().utf8(false).nfa_size_limit(None))
+        .configure(PikeVM::config().match_kind(MatchKind::All))
+        .build(pattern)
+        .expect(pattern)
+}
+
+pub(crate) fn first_end(vm: &PikeVM, text: &[u8]) -> Option<usize> {
+    first_end_with(vm, &mut vm.create_cache(), text)
+}
+
+/// The same, for those who keep the oracle's memory.
+pub(crate) fn first_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Option<usize> {
+    let mut slots = [None; 2];
+    let input = Input::new(text).earliest(true);
+    vm.search_slots(cache, &input, &mut slots);
+    slots[1].map(|end| end.get())
+}
+
+pub(crate) fn parsed(patterns: &[&str]) -> Vec<Hir> {
+    let limits = Limits::default();
+    let parse = |text: &&str| pattern::parse(text, &limits).expect(text);
+    patterns.iter().map(parse).collect()
+}
+
+/// Every gap is cut, however narrow and wherever it is.
+pub(crate) const EVERY_GAP: Gaps = Gaps {
+    characters: 0,
+    repeats: 1,
+    evidence: 0,
+};
+
+/// Ways to lay out patterns: as usual, and forced.
+pub(crate) const PLANS: [Plan; 6] = [
+    Plan::USUAL,
+    plan(None, 1, None),
+    plan(Some(EVERY_GAP), 1, Some(Level::Portable)),
+    plan(Some(EVERY_GAP), 2, None),
+    plan(None, 3, Some(Level::Portable)),
+    plan(Some(EVERY_GAP), usize::MAX, None),
+];
+
+pub(crate) const fn plan(gaps: Option<Gaps>, unions: usize, level: Option<Level>) -> Plan {
+    Plan {
+        gaps,
+        spread: Spread::InTurn(unions),
+        level,
+    }
+}
+
+pub(crate) fn matcher_of(hirs: &[Hir], table_bytes: usize, plan: Plan) -> Matcher {
+    Matcher::planned(hirs, table_bytes, &[], plan).expect("few patterns tell few characters apart")
+}
+
+/// Runs the text cut at `cuts` (offsets in rising order).
+pub(crate) fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
+    let mut found = Firsts::new();
+    let mut note = |pattern, end, decided| {
+        found.entry(pattern).or_insert((end, decided));
+    };
+    let mut cursor = matcher.start();
+    let mut from = 0;
+    for &to in cuts.iter().chain([&text.len()]) {
+        let delta = &text[from..to];
+        // As streams do it.
+        let is_done = is_short(delta)
+            && (cursor.push_short(delta, &mut [0; SHORT], |_| true)
+                || matcher.push_short(&mut cursor, delta).is_some());
+        if !is_done {
+            matcher.push(&mut cursor, delta, |event| {
+                let decided = from + event.at + 1;
+                note(event.pattern, decided - event.back, decided);
+            });
+        }
+        from = to;
+    }
+    matcher.finish(&mut cursor, |event| {
+        note(event.pattern, text.len() - event.back, text.len());
+    });
+    found
+}
+
+pub(crate) fn ends(firsts: &Firsts) -> Vec<(u32, usize)> {
+    firsts
+        .iter()
+        .map(|(&pattern, &(end, _))| (pattern, end))
+        .collect()
+}
+
+pub(crate) fn expected(vms: &[PikeVM], text: &[u8]) -> Vec<(u32, usize)> {
+    let ends = vms
+        .iter()
+        .enumerate()
+        .filter_map(|(i, vm)| Some((i as u32, first_end(vm, text)?)));
+    ends.collect()
+}
+
+/// Random cuts of a text: offsets in rising order, some of them twice (an empty delta).
+pub(crate) fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
+    let mut cuts: Vec<usize> = (0..random.below(5))
+        .map(|_| random.below(len + 1))
+        .collect();
+    cuts.sort_unstable();
+    cuts
+}
+
+/// Texts that the patterns are likely to match: samples of them with noise around.
+pub(crate) fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
+    let mut text = random.noise(6);
+    for _ in 0..1 + random.below(2) {
+        let hir = &hirs[random.below(hirs.len())];
+        sample(random, hir, &mut text);
+        text.extend(random.noise(4));
+    }
+    text.truncate(40);
+    text
+}
+
+/// Lanes even for the shortest texts.
+pub(crate) const SMALL_TILE: Tile = Tile {
+    lanes: 8,
+    stretch: 2,
+    early: 1,
+    least: 16,
+};
+
+pub(crate) fn random_patterns(random: &mut Random, count: usize) -> (Vec<String>, Vec<Hir>) {
+    let limits = Limits::default();
+    let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
+    while patterns.len() < count {
+        let text = pattern_text(random);
+        if let Ok(hir) = pattern::parse(&text, &limits) {
+            patterns.push(text);
+            hirs.push(hir);
+        }
+    }
+    (patterns, hirs)
+}
+
+/// A pattern with a beginning that is rare in ordinary text, so that it has a window.
+pub(crate) fn rare_pattern(random: &mut Random) -> String {
+    const RARE: [&str; 8] = [
+        "Qz#",
+        "[QX]{2}",
+        r"\bZ#",
+        "(?i)zxq",
+        "^JQ",
+        "é?Z~",
+        "(?:QQ|~~|Z#Z)",
+        "a?b?Q#",
+    ];
+    let rare = random.pick(&RARE);
+    match random.below(4) {
+        0 => (*rare).to_owned(),
+        1 => format!(".?{rare}"),
+        _ => format!("(?:{rare})(?:{})", pattern_text(random)),
+    }
+}
+
+/// Text of ordinary letters with beginnings and whole matches strewn in, and wide characters.
+pub(crate) fn strewn_text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
+    const PIECES: [&str; 12] = [
+        "-", " ", "e", "ab", "Q", "Z#", "é", "\n", "zx", "~", "the ", "日",
+    ];
+    let mut text = Vec::new();
+    while text.len() < 120 {
+        match random.below(12) {
+            0 => {
+                let hir = random.below(hirs.len());
+                sample(random, &hirs[hir], &mut text);
+            }
+            1 => text.push(b"\xA9\xFF\xE2"[random.below(3)]),
+            2 => text.extend_from_slice(&b"lorem ipsum dolor sit amet, "[..random.below(28)]),
+            _ => text.extend_from_slice(PIECES[random.below(PIECES.len())].as_bytes()),
+        }
+    }
+    text
+}

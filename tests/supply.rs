@@ -1,0 +1,215 @@
+//! What the crate is made of: how many packages the core needs, their licences, where they come from, and where
+//! `unsafe` is.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize;
+
+/// Most packages that the core may need besides itself.
+const MOST_PACKAGES: usize = 22;
+
+/// What `deny.toml` says, as far as these tests hold it.
+#[derive(Deserialize)]
+struct Deny {
+    licenses: Licenses,
+    bans: Bans,
+    sources: Sources,
+}
+
+#[derive(Deserialize)]
+struct Licenses {
+    allow: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+struct Bans {
+    deny: Vec<Banned>,
+}
+
+#[derive(Deserialize)]
+struct Banned {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Sources {
+    allow_registry: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+struct LockFile {
+    package: Vec<Locked>,
+}
+
+#[derive(Deserialize)]
+struct Locked {
+    name: String,
+    source: Option<String>,
+    checksum: Option<String>,
+}
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn deny() -> Deny {
+    toml::from_str(&read("deny.toml")).unwrap()
+}
+
+fn locked() -> Vec<Locked> {
+    let file: LockFile = toml::from_str(&read("Cargo.lock")).unwrap();
+    file.package
+}
+
+/// What cargo prints; it asks nobody else.
+fn cargo(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .args(["--offline", "--locked"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo {arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Packages and versions, each once.
+fn tree(features: &[&str], edges: &str) -> BTreeSet<String> {
+    let format = [
+        "tree", "--prefix", "none", "--format", "{p}|{l}", "--edges", edges,
+    ];
+    let lines = cargo(&[&format[..], features].concat());
+    let lines = lines.lines().map(|line| line.trim_end_matches(" (*)"));
+    let others = lines.filter(|line| !line.is_empty() && !line.starts_with("ttsr "));
+    others.map(str::to_owned).collect()
+}
+
+/// Whether a user may choose licences that are all in the list.
+fn is_allowed(expression: &str, allow: &BTreeSet<String>) -> bool {
+    // Expressions are flat here: alternatives inside parentheses at most.
+    let one = |license: &str| allow.contains(license.trim_matches([' ', '(', ')']));
+    let any = |part: &str| part.replace('/', " OR ").split(" OR ").any(one);
+    !expression.is_empty() && expression.split(" AND ").all(any)
+}
+
+#[test]
+fn the_core_needs_few_packages() {
+    let packages = tree(&[], "normal");
+    assert!(
+        packages.len() <= MOST_PACKAGES,
+        "{} packages: {packages:#?}",
+        packages.len()
+    );
+    // A tree that could not be read would be small, too.
+    assert!(
+        packages
+            .iter()
+            .any(|line| line.starts_with("regex-automata "))
+    );
+}
+
+#[test]
+fn the_core_has_no_async_runtime_and_no_command_line() {
+    for package in tree(&[], "normal") {
+        let name = package.split(' ').next().unwrap();
+        assert!(
+            !["tokio", "hyper", "clap", "futures-core"].contains(&name),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn every_license_is_one_that_is_allowed() {
+    let allow = deny().licenses.allow;
+    let packages = tree(&["--all-features"], "normal,build,dev");
+    assert!(packages.len() > 100, "{} packages", packages.len());
+    for package in packages {
+        let (package, license) = package.split_once('|').unwrap();
+        assert!(
+            is_allowed(license, &allow),
+            "{package} is under `{license}`"
+        );
+    }
+}
+
+#[test]
+fn a_license_that_asks_for_more_is_seen() {
+    let allow = deny().licenses.allow;
+    for allowed in [
+        "MIT",
+        "MIT OR GPL-3.0",
+        "Unlicense/MIT",
+        "(MIT OR Apache-2.0) AND Unicode-3.0",
+    ] {
+        assert!(is_allowed(allowed, &allow), "{allowed}");
+    }
+    for refused in ["", "GPL-3.0", "MIT AND GPL-3.0", "AGPL-3.0 OR SSPL-1.0"] {
+        assert!(!is_allowed(refused, &allow), "{refused}");
+    }
+}
+
+#[test]
+fn every_package_comes_from_the_registry_and_is_what_it_was() {
+    let registries = deny().sources.allow_registry;
+    for package in locked().iter().filter(|package| package.name != "ttsr") {
+        let source = package.source.as_deref().unwrap_or_default();
+        let registry = source.strip_prefix("registry+").unwrap_or(source);
+        assert!(
+            registries.contains(registry),
+            "{} comes from `{source}`",
+            package.name
+        );
+        assert!(
+            package.checksum.is_some(),
+            "{} has no checksum",
+            package.name
+        );
+    }
+}
+
+#[test]
+fn no_package_is_one_that_is_banned() {
+    let banned = deny().bans.deny;
+    assert!(!banned.is_empty());
+    for package in locked() {
+        let is_banned = banned.iter().any(|banned| banned.name == package.name);
+        assert!(!is_banned, "{}", package.name);
+    }
+}
+
+/// Files below that folder that allow what the crate denies.
+fn allowing(folder: &Path, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            allowing(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            if text.contains("(unsafe_code") {
+                found.push(path.display().to_string().replace('\\', "/"));
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_is_denied_but_in_one_module() {
+    let manifest: toml::Table = toml::from_str(&read("Cargo.toml")).unwrap();
+    assert_eq!(
+        manifest["lints"]["rust"]["unsafe_code"].as_str(),
+        Some("deny")
+    );
+    let mut found = Vec::new();
+    allowing(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut found,
+    );
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].ends_with("src/matcher/table.rs"), "{found:?}");
+}
