@@ -543,7 +543,7 @@ fn random_turns_end_once_and_leave_nothing_behind() {
     let ran_through = AtomicUsize::new(0);
     let runtime = super::runtime();
     let _in_runtime = runtime.enter();
-    let turns = schedules() / 10;
+    let turns = schedules();
     for seed in 0..turns {
         check_turn(seed, &ran_through);
     }
@@ -558,7 +558,7 @@ fn random_turns_end_once_and_leave_nothing_behind() {
 #[test]
 fn random_calls_never_run_against_a_verdict() {
     // A gate that said no is final, whatever order hooks, rules and answers come in.
-    for seed in 0..schedules() / 10 {
+    for seed in 0..schedules() {
         let random = &mut Random(seed);
         let mut hooks = Hooks::default();
         let blocks = random.one_in(2);
