@@ -56,6 +56,8 @@ pub mod consult;
 pub mod fallback;
 pub mod handoff;
 mod hooks;
+#[cfg(any(feature = "opencode", feature = "providers"))]
+mod http;
 pub mod log;
 mod message;
 #[cfg(feature = "opencode")]

@@ -6,10 +6,10 @@
 //! [`Server`] is an [`Agent`](crate::harness::progress::Agent). What the server sends is read by
 //! [`wire::opencode`](crate::wire::opencode). Guide: `docs/opencode.md`.
 
+mod address;
 mod agent;
 mod ask;
 mod drive;
-mod http;
 mod server;
 mod watch;
 

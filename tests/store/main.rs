@@ -8,6 +8,7 @@ mod fault;
 mod kill;
 mod record;
 mod resume;
+mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -10,7 +10,7 @@ use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
 use ttsr::Action;
-use ttsr::harness::log::{Judged, LogEvent};
+use ttsr::harness::log::{Finished, Judged, LogEvent};
 use ttsr::harness::store::{Entry, Piece, Reader, Record as Written};
 use ttsr::harness::{Content, Message};
 
@@ -290,39 +290,41 @@ fn show_event(event: &LogEvent, out: &mut dyn Write) -> io::Result<()> {
             let bytes = Count(*bytes, "byte");
             writeln!(out, "{SOFT}unscanned{SOFT:#}  {bytes} of `{}`", Escaped(of))
         }
-        LogEvent::Finish(finished) => {
-            let how = if finished.complete {
-                "done"
-            } else {
-                "no answer"
-            };
-            write!(
-                out,
-                "{STRONG}{how:<9}{STRONG:#}  {} after {} in {} ms, {}",
-                Escaped(&finished.reason),
-                Count(u64::from(finished.attempts), "attempt"),
-                finished.millis,
-                Count(finished.bytes, "byte")
-            )?;
-            if let Some(rate) = finished.token_rate {
-                write!(
-                    out,
-                    ", {}.{} tokens a second",
-                    rate / 1000,
-                    rate % 1000 / 100
-                )?;
-            }
-            if finished.saved > 0 {
-                write!(out, ", about {} saved", Count(finished.saved, "byte"))?;
-            }
-            writeln!(out)
-        }
+        LogEvent::Finish(finished) => show_finish(finished, out),
         LogEvent::Note { what, by } => {
             let by = by.as_deref().unwrap_or_default();
             writeln!(out, "note       {} {}", Escaped(what), Escaped(by))
         }
         other => writeln!(out, "{FAINT}{}{FAINT:#}", Escaped(&format!("{other:?}"))),
     }
+}
+
+fn show_finish(finished: &Finished, out: &mut dyn Write) -> io::Result<()> {
+    let how = if finished.complete {
+        "done"
+    } else {
+        "no answer"
+    };
+    write!(
+        out,
+        "{STRONG}{how:<9}{STRONG:#}  {} after {} in {} ms, {}",
+        Escaped(&finished.reason),
+        Count(u64::from(finished.attempts), "attempt"),
+        finished.millis,
+        Count(finished.bytes, "byte")
+    )?;
+    if let Some(rate) = finished.token_rate {
+        write!(
+            out,
+            ", {}.{} tokens a second",
+            rate / 1000,
+            rate % 1000 / 100
+        )?;
+    }
+    if finished.saved > 0 {
+        write!(out, ", about {} saved", Count(finished.saved, "byte"))?;
+    }
+    writeln!(out)
 }
 
 fn show_decision(judged: &Judged, out: &mut dyn Write) -> io::Result<()> {

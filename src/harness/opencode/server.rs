@@ -11,8 +11,9 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::http::{Address, Connection};
+use super::address::{Address, open};
 use crate::harness::Failure;
+use crate::harness::http::Connection;
 use crate::wire::opencode::{Feed, Notice};
 
 /// Which of the server's interfaces is used. A session is driven through one of them, and only that one
@@ -293,8 +294,8 @@ impl Server {
             .header("content-type", "application/json")
             .body(body);
         let request = request.map_err(|error| Failure::new("request", error.to_string()))?;
-        let mut connection = patiently(Connection::open(&self.address)).await?;
-        let response = patiently(connection.send(request)).await?;
+        let mut connection = patiently(open(&self.address)).await?;
+        let response = patiently(connection.ask(request)).await?;
         match response.status() {
             status if status.is_success() => Ok((connection, response)),
             status => Err(refused(&what, status, connection, response).await),

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use super::super::provider::Failure;
 use super::retry::retry_after;
 use super::sealed::Seals;
-use super::transport::Connection;
 use crate::Event;
+use crate::harness::http::Connection;
 use crate::wire::Reader;
 
 /// Most bytes read of an error.

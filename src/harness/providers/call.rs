@@ -16,7 +16,7 @@ use super::api::Api;
 use super::body::body;
 use super::endpoint::{Endpoint, Notice};
 use super::sealed::Seals;
-use super::transport::Connection;
+use super::transport;
 use crate::Event;
 
 /// A reply that is asked for or arrives. It owns the connection.
@@ -150,7 +150,7 @@ async fn ask(endpoint: &Endpoint, request: HttpRequest<String>) -> Result<Answer
         patience,
         ..
     } = endpoint;
-    let connecting = Connection::open(address, trust.as_ref());
+    let connecting = transport::open(address, trust.as_ref());
     let connection = timeout(patience.connect, connecting).await;
     let late = |what: &str| Failure::new("timeout", format!("{what} from {}", address.authority));
     let mut connection = connection.unwrap_or_else(|_| {

@@ -120,6 +120,8 @@ pub(super) struct Lexer {
     frames: Vec<Frame>,
     /// The last bytes of code; of a script those before blanks.
     back: [u8; BACK],
+    /// Blanks stand behind those bytes.
+    parted: bool,
     heredocs: Vec<Heredoc>,
     /// Inside a tag of HTML.
     in_tag: bool,
@@ -132,6 +134,7 @@ impl Lexer {
             state: State::Code,
             frames: Vec::new(),
             back: [0; BACK],
+            parted: false,
             heredocs: Vec::new(),
             in_tag: false,
         }
@@ -256,10 +259,23 @@ impl Lexer {
     }
 
     fn remember(&mut self, bytes: &[u8]) {
-        let bytes = match self.family {
-            Family::Script => bytes.trim_ascii_end(),
-            _ => bytes,
-        };
+        if self.family != Family::Script {
+            return self.keep(bytes);
+        }
+        // Blanks at the end are not looked back at. They part words all the same, also where the text is cut at them.
+        let kept = bytes.trim_ascii_end();
+        if !kept.is_empty() {
+            if self.parted {
+                self.keep(b" ");
+            }
+            self.keep(kept);
+        }
+        if !bytes.is_empty() {
+            self.parted = kept.len() < bytes.len();
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
         if let Some(last) = bytes.last_chunk::<BACK>() {
             self.back = *last;
         } else if !bytes.is_empty() {

@@ -212,6 +212,21 @@ fn code_text(random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
+fn a_word_is_parted_from_the_one_before_wherever_the_text_is_cut() {
+    let mut random = Random::new(3);
+    for text in [
+        "a return /'/;",
+        "é\n\tnew/'/",
+        "a  in /'/ b",
+        "+ + /'/ x",
+        ". new /'/",
+    ] {
+        let cases = check("tsx", text.as_bytes(), &mut random).1;
+        assert!(cases > text.len(), "{text}");
+    }
+}
+
+#[test]
 fn generated_code_is_the_same_however_it_is_cut() {
     let mut random = Random::new(2);
     let (mut cases, mut texts, full) = (0, 0, scale(1_000_000));

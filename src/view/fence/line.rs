@@ -179,7 +179,8 @@ impl Markdown {
 
     /// The text ends here, as if with a line feed.
     pub(super) fn end_line(&mut self, decided: u64, out: &mut Out<impl Sink>) {
-        if std::mem::take(&mut self.line.returned) {
+        // It may have been the last byte there was room for, and the line is known since.
+        if std::mem::take(&mut self.line.returned) && !self.is_known() {
             self.step(OTHER, decided, out);
         }
         match self.line.phase {

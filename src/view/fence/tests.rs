@@ -617,6 +617,22 @@ fn bounds_hold_and_do_not_depend_on_the_cut() {
     }
 }
 
+#[test]
+fn a_carriage_return_that_is_the_last_there_is_room_for_ends_no_line() {
+    let mut random = Random::new(9);
+    for beginning in ["```", "~~~", "```a\n```", "-", "#", ">", " ", "1", "="] {
+        for returns in 0..20 {
+            let text = format!("{beginning}{}x", "\r".repeat(returns));
+            let bounds = || Markdown::with_limits(16, 2);
+            let whole = read(&[text.as_bytes()], bounds());
+            assert!(!whole.is_empty(), "{text:?}");
+            cuts(text.as_bytes(), &mut random, |deltas| {
+                assert_eq!(read(deltas, bounds()), whole, "{deltas:?}");
+            });
+        }
+    }
+}
+
 /// What waits never is more than the bounds, whatever comes; and all of it is read to the end.
 #[test]
 fn hostile_text_does_not_make_more_wait_than_the_bounds() {
