@@ -7,7 +7,7 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use ttsr::harness::{Failure, Hooks, Input, Processor, Settings, Step};
+use ttsr::harness::{Failure, Hooks, Input, Observation, Processor, Settings, Step};
 use ttsr::{Channel, Event, Pack, PartId};
 
 static PACK: LazyLock<Pack> = LazyLock::new(|| {
@@ -137,7 +137,7 @@ fn cut(acts: &[Act], size: usize) -> Vec<Act> {
 fn run_all(acts: &[Act]) -> Vec<Discriminant<Step>> {
     let mut processor = Processor::new(PACK.session(), Hooks::default(), Settings::default());
     let mut kinds = Vec::new();
-    let (mut is_over, mut aborts) = (true, 0);
+    let (mut is_over, mut is_asked, mut aborts) = (true, false, 0);
     let mut came: BTreeMap<PartId, Vec<u8>> = BTreeMap::new();
     let mut forwarded: BTreeMap<PartId, Vec<u8>> = BTreeMap::new();
     for act in acts {
@@ -154,7 +154,8 @@ fn run_all(acts: &[Act]) -> Vec<Discriminant<Step>> {
                     came.clone_from(bytes);
                 }
             }
-            Act::Step(Input::Sent | Input::Event(Event::Restart)) => {
+            // One that was not asked for begins nothing.
+            Act::Step(Input::Sent) if std::mem::take(&mut is_asked) => {
                 came.clear();
                 forwarded.clear();
             }
@@ -173,7 +174,11 @@ fn run_all(acts: &[Act]) -> Vec<Discriminant<Step>> {
                     assert!(!is_over, "a reply ends twice");
                     is_over = true;
                 }
-                Step::Send { .. } => aborts = 0,
+                Step::Send { .. } => (is_asked, aborts) = (true, 0),
+                Step::Observe(Observation::Restarted) => {
+                    came.clear();
+                    forwarded.clear();
+                }
                 Step::Aborted(_) => {
                     aborts += 1;
                     assert!(aborts < 2, "an attempt is aborted twice");
