@@ -193,7 +193,10 @@ fn condition(condition: &Condition) -> Value {
         "leak": condition.leak,
         "limit": limit,
         "script": condition.script.as_ref().map(|script| json!({ "expect": script.expect })),
-        "unknown-name": condition.unknown_name.as_ref().map(|it| json!({ "known": it.known })),
+        "unknown-name": condition.unknown_name.as_ref().map(|it| json!({
+            "known": it.known,
+            "of": it.of.iter().map(|named| named.name()).collect::<Vec<_>>(),
+        })),
         "ast": condition.ast.as_ref().map(|ast| json!({
             "languages": ast.languages,
             "any": ast.any,
