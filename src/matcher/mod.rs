@@ -3,9 +3,11 @@
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
 //! `gap` says where it is cut, and `plan` which patterns share an automaton; `tree` shares common
 //! beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it through the `table` that
-//! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `tails`), while `build` adds the states
-//! that are met, each known by its `code`, and `generations` says when a full table is replaced. `decode` turns bytes into symbols. `span` finds where a match began. `around` and `confirm` are for patterns with look-around (feature
-//! `lookaround`): the automaton finds where they may end, and `confirm` decides.
+//! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `tails`), while
+//! `build` adds the states that are met, each known by its `code`, and `generations` says when a full table
+//! is replaced. `decode` turns bytes into symbols. `span` finds where a match began. `around` and `confirm`
+//! are for patterns with look-around (feature `lookaround`): the automaton finds where they may end, and
+//! `confirm` decides.
 
 mod alphabet;
 #[cfg(feature = "lookaround")]
