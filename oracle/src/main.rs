@@ -3,7 +3,7 @@
 //! `cargo run --release --manifest-path oracle/Cargo.toml [-- [--show N] FOLDER…]`
 //!
 //! Without folders: the sources in cargo's registry. Files that tree-sitter does not read without an error
-//! are left out. Ends with status 1 where more files of a language differ than [`ALLOWED`] of a thousand;
+//! are left out. Ends with status 1 where more files of a language differ than one and [`ALLOWED`] of a thousand;
 //! `--show` prints the first difference of so many files of each language.
 
 mod view;
@@ -47,7 +47,8 @@ fn main() -> ExitCode {
     let mut right = true;
     for (name, tally) in &tallies {
         println!("{name}: {tally:?}");
-        right &= tally.differing * 1000 <= tally.files * ALLOWED;
+        // Of few files one may always: which there are depends on what was ever built on this machine.
+        right &= tally.differing <= 1 + tally.files * ALLOWED / 1000;
     }
     if right {
         ExitCode::SUCCESS
