@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::list::Mutant;
 use crate::write::{Numbered, Written, write};
 
 /// The programs, and which mutant each number is.
+#[derive(Default, Serialize, Deserialize)]
 pub struct Built {
+    pub mutants: Vec<Mutant>,
     /// Their names, as `--test` takes them (`lib` for the tests of the library), and where they are.
     pub programs: Vec<(String, PathBuf)>,
     /// By number, from one.
@@ -24,25 +27,27 @@ pub struct Built {
 }
 
 impl Built {
-    /// Nothing yet but what did not compile the last time.
-    pub fn read(folders: &Folders, mutants: &[Mutant]) -> Built {
-        let text = fs::read_to_string(folders.unviable()).unwrap_or_default();
-        let keys: BTreeSet<&str> = text.lines().collect();
-        let unviable = (0..mutants.len()).filter(|&it| keys.contains(mutants[it].key.as_str()));
-        Built {
-            programs: Vec::new(),
-            numbers: Vec::new(),
-            unviable: unviable.collect(),
-            elsewhere: BTreeSet::new(),
-        }
+    /// What was built the last time.
+    pub fn read(folders: &Folders) -> Result<Built> {
+        let text = fs::read(folders.built()).context("nothing is built")?;
+        Ok(serde_json::from_slice(&text)?)
     }
 
-    fn keep(&self, folders: &Folders, mutants: &[Mutant]) -> Result<()> {
-        let lines = self
-            .unviable
-            .iter()
-            .map(|&it| format!("{}\n", mutants[it].key));
-        Ok(fs::write(folders.unviable(), lines.collect::<String>())?)
+    fn keep(&self, folders: &Folders) -> Result<()> {
+        Ok(fs::write(folders.built(), serde_json::to_vec(self)?)?)
+    }
+
+    /// What did not compile before will not now, and to find that out takes a few rounds.
+    fn begin(folders: &Folders, mutants: Vec<Mutant>) -> Built {
+        let old = Built::read(folders).unwrap_or_default();
+        let keys = old.unviable.iter().map(|&it| old.mutants[it].key.as_str());
+        let keys: BTreeSet<&str> = keys.collect();
+        let known = |it: &usize| keys.contains(mutants[*it].key.as_str());
+        Built {
+            unviable: (0..mutants.len()).filter(known).collect(),
+            mutants,
+            ..Built::default()
+        }
     }
 }
 
@@ -62,35 +67,27 @@ impl Folders {
         }
     }
 
-    /// The list of those that do not compile: to find them takes a few rounds.
-    fn unviable(&self) -> PathBuf {
-        self.scratch.join("unviable.txt")
+    fn built(&self) -> PathBuf {
+        self.scratch.join("built.json")
     }
 }
 
-pub fn build(folders: &Folders, mutants: &[Mutant], tests: &[String]) -> Result<Built> {
+pub fn build(folders: &Folders, mutants: Vec<Mutant>, tests: &[String]) -> Result<Built> {
     copy(&folders.tree)?;
-    let mut built = Built::read(folders, mutants);
+    let mut built = Built::begin(folders, mutants);
     // An error may hide others, so it takes a few rounds.
     for round in 1.. {
-        let lines = write_all(&folders.tree, mutants, &mut built)?;
+        let lines = write_all(&folders.tree, &mut built)?;
         let wrong = failing(folders, &lines)?;
         println!("round {round}: {} more mutants do not compile", wrong.len());
         if wrong.is_empty() {
             break;
         }
         built.unviable.extend(wrong);
-        built.keep(folders, mutants)?;
+        built.keep(folders)?;
     }
-    let elsewhere = built
-        .elsewhere
-        .iter()
-        .map(|&it| format!("{}\n", mutants[it].name));
-    fs::write(
-        folders.scratch.join("elsewhere.txt"),
-        elsewhere.collect::<String>(),
-    )?;
     built.programs = programs(folders, tests)?;
+    built.keep(folders)?;
     Ok(built)
 }
 
@@ -128,9 +125,10 @@ fn put(path: &Path, content: &[u8]) -> Result<()> {
 type Lines = BTreeMap<String, Vec<(std::ops::Range<usize>, usize)>>;
 
 /// Writes the sources with all mutants that may compile; numbers them anew.
-fn write_all(tree: &Path, mutants: &[Mutant], built: &mut Built) -> Result<Lines> {
+fn write_all(tree: &Path, built: &mut Built) -> Result<Lines> {
     built.numbers.clear();
     built.elsewhere.clear();
+    let mutants = &built.mutants;
     let mut of_file: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, mutant) in mutants.iter().enumerate() {
         if !built.unviable.contains(&index) {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Mutant {
     pub file: String,
     /// What is replaced.
@@ -21,7 +21,7 @@ pub struct Mutant {
     pub key: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Genre {
     BinaryOperator,
     FnValue,
@@ -31,20 +31,20 @@ pub enum Genre {
     UnaryOperator,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Span {
     pub start: Position,
     pub end: Position,
 }
 
 /// Both count from one; columns are characters.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Position {
     pub line: usize,
     pub column: usize,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Function {
     function_name: String,
     return_type: String,

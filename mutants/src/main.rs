@@ -40,6 +40,8 @@ struct Options {
     budget: f64,
     /// Where the copy and the results are.
     scratch: PathBuf,
+    /// Runs what was built the last time, whatever became of the sources meanwhile.
+    is_built: bool,
     /// Only says what was found.
     report: bool,
 }
@@ -53,6 +55,7 @@ impl Options {
             jobs: 2,
             budget: f64::INFINITY,
             scratch: "target/mutants".into(),
+            is_built: false,
             report: false,
         };
         let mut arguments = std::env::args().skip(1);
@@ -69,6 +72,7 @@ impl Options {
                 "--jobs" => options.jobs = value()?.parse()?,
                 "--budget" => options.budget = value()?.parse()?,
                 "--scratch" => options.scratch = value()?.into(),
+                "--built" => options.is_built = true,
                 "--report" => options.report = true,
                 _ => bail!("{argument}: not known"),
             }
@@ -85,20 +89,19 @@ fn main() -> Result<ExitCode> {
     let options = Options::of_arguments()?;
     std::fs::create_dir_all(&options.scratch)?;
     let scratch = std::fs::canonicalize(&options.scratch)?;
-    let mutants = list::all()?;
     let results = scratch.join("results.jsonl");
     let folders = Folders::at(&scratch);
-    let built = match options.report {
-        true => Built::read(&folders, &mutants),
-        false => build::build(&folders, &mutants, &options.tests)?,
+    let built = match options.is_built || options.report {
+        true => Built::read(&folders)?,
+        false => build::build(&folders, list::all()?, &options.tests)?,
     };
     if !options.report {
-        find(&options, &folders, &mutants, &built, &results)?;
+        find(&options, &folders, &built, &results)?;
     }
     let findings = run::findings(&results);
     let reasons = Reasons::read(Path::new("mutants/reasons.toml"))?;
     let report = Report {
-        mutants: &mutants,
+        mutants: &built.mutants,
         unviable: &built.unviable,
         findings: &findings,
         reasons: &reasons,
@@ -120,13 +123,8 @@ fn main() -> Result<ExitCode> {
 }
 
 /// Runs what is wanted and has no result.
-fn find(
-    options: &Options,
-    folders: &Folders,
-    mutants: &[Mutant],
-    built: &Built,
-    results: &Path,
-) -> Result<()> {
+fn find(options: &Options, folders: &Folders, built: &Built, results: &Path) -> Result<()> {
+    let mutants = &built.mutants;
     let tests = measure::measure(folders, &built.programs, options.jobs)?;
     let by_place = measure::by_place(&tests);
     let old = run::findings(results);

@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
             tree: self.tree,
             program: &self.tests[batch[0]].program,
             tests: &tests,
-            processor: Duration::from_secs_f64(10.0 * seconds + 2.0),
+            processor: Duration::from_secs_f64(5.0 * seconds + 0.5),
             patience: Duration::from_secs_f64(20.0 * seconds + 60.0),
         };
         process.run(("TTSR_MUTANT", number.to_string().as_ref()))

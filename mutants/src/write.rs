@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
 
 use crate::list::{Genre, Mutant, Position};
 use crate::place::{Kind, Place, Places};
@@ -24,7 +25,7 @@ pub struct Written {
 }
 
 /// A mutant that can be chosen.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Numbered {
     pub mutant: usize,
     /// The first number of the place it is at.
