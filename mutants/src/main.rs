@@ -15,6 +15,7 @@ mod run;
 mod write;
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -138,6 +139,12 @@ fn find(options: &Options, folders: &Folders, built: &Built, results: &Path) -> 
     );
     let mut chosen: Vec<usize> = built.numbers.iter().map(|it| it.mutant).collect();
     chosen.retain(|&it| options.wants(&mutants[it]) && is_open(&old, &mutants[it], &options.again));
+    // In no order, though always the same: a run that is stopped early says something of all.
+    chosen.sort_by_cached_key(|&it| {
+        let mut hasher = DefaultHasher::new();
+        mutants[it].key.hash(&mut hasher);
+        hasher.finish()
+    });
     println!("{} mutants to run", chosen.len());
     run.can_fail(&chosen)?;
     run.all(&chosen, results, options.jobs)

@@ -31,8 +31,8 @@ pub enum End {
 }
 
 impl Process<'_> {
-    /// Runs the tests one after another until the first fails.
-    pub fn run(&self, variable: (&str, &OsStr)) -> Result<End> {
+    /// Runs the tests one after another until the first fails; says what time of a processor that took.
+    pub fn run(&self, variable: (&str, &OsStr)) -> Result<(End, Duration)> {
         let mut child = Command::new("prlimit")
             .arg(format!("--cpu={}", self.processor.as_secs() + 1))
             .arg(format!("--as={MEMORY}"))
@@ -67,7 +67,7 @@ impl Process<'_> {
                 Ok(line) if line.starts_with("test ") && line.ends_with("FAILED") => {
                     child.kill()?;
                     child.wait()?;
-                    return Ok(End::Failed(self.test(passed)));
+                    return Ok((End::Failed(self.test(passed)), Duration::ZERO));
                 }
                 Ok(line) => {
                     passed += usize::from(line.starts_with("test ") && line.ends_with("ok"))
@@ -75,17 +75,19 @@ impl Process<'_> {
                 Err(RecvTimeoutError::Timeout) => {
                     child.kill()?;
                     child.wait()?;
-                    return Ok(End::TimedOut(self.test(passed)));
+                    return Ok((End::TimedOut(self.test(passed)), Duration::ZERO));
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        let spent = spent(child.id());
         let status = child.wait()?;
-        Ok(match killed_for_time(status) {
+        let end = match killed_for_time(status) {
             _ if status.success() => End::Passed,
             true => End::TimedOut(self.test(passed)),
             false => End::Failed(self.test(passed)),
-        })
+        };
+        Ok((end, spent))
     }
 
     /// The test behind those that passed: programs run theirs in the order of the alphabet.
@@ -97,6 +99,26 @@ impl Process<'_> {
             .copied()
             .unwrap_or("at its end")
             .to_owned()
+    }
+}
+
+/// What a process has spent that is over, or about to be, and that nobody has waited for.
+fn spent(process: u32) -> Duration {
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // The name in brackets may hold anything; state is what comes next, times are eleven fields on, in ticks.
+        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        if fields.first().is_none_or(|&state| state == "Z") {
+            let ticks = |at: usize| {
+                fields
+                    .get(at)
+                    .and_then(|it| it.parse().ok())
+                    .unwrap_or(0u64)
+            };
+            return Duration::from_millis(10 * (ticks(11) + ticks(12)));
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -173,11 +173,11 @@ impl<'a> Run<'a> {
         let seconds = |it: &usize| self.tests[*it].seconds;
         let mut spent: f64 = order.iter().map(seconds).sum();
         for test in reaching {
-            if spent > self.budget {
-                break;
-            }
             if !order.contains(test) {
                 spent += seconds(test);
+                if spent > self.budget && !order.is_empty() {
+                    break;
+                }
                 order.push(*test);
             }
         }
@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
             processor: Duration::from_secs_f64(5.0 * seconds + 0.5),
             patience: Duration::from_secs_f64(20.0 * seconds + 60.0),
         };
-        process.run(("TTSR_MUTANT", number.to_string().as_ref()))
+        Ok(process.run(("TTSR_MUTANT", number.to_string().as_ref()))?.0)
     }
 }
 
