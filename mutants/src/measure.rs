@@ -42,7 +42,9 @@ pub fn measure(
     let Folders { scratch, tree, .. } = folders;
     let mut all = Vec::new();
     for (name, program) in programs {
-        let file = scratch.join(format!("measured-{name}.json"));
+        // How many random cases there are changes what a test costs and what it reaches.
+        let scale = std::env::var("TTSR_TEST_SCALE").unwrap_or_default();
+        let file = scratch.join(format!("measured-{name}-{scale}.json"));
         let metadata = fs::metadata(program)?;
         let changed = metadata.modified()?.duration_since(UNIX_EPOCH)?;
         let stamp = (metadata.len(), changed.as_nanos() as u64);
