@@ -442,6 +442,7 @@ fn help_and_version_are_data() {
         (&["scan", "--help"], "--channel <CHANNEL>"),
         (&["check", "--help"], "<PATH>..."),
         (&["list", "--help"], "--pack <PACK>"),
+        (&["docs", "--help"], "--out <DIR>"),
         (&["bench", "--help"], "--stream <FILE>"),
         (&["import", "--help"], "--from <FORMAT>"),
         (&["new", "--help"], "--from-text <TEXT>"),
@@ -540,6 +541,59 @@ fn the_schema_is_json_and_completions_know_the_commands() {
         assert_eq!(output.status.code(), Some(0), "{shell}");
         assert!(stdout(&output).contains("explain"), "{shell}");
     }
+}
+
+#[test]
+fn the_pages_about_the_packs_are_those_that_the_command_writes() {
+    let mut args = vec!["docs", "--out", "../../docs/packs"];
+    if std::env::var_os("UPDATE_GOLDEN").is_none() {
+        args.push("--check");
+    }
+    let output = ttsr(args).output().unwrap();
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let packs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/packs");
+    for name in ttsr::Pack::builtins() {
+        let page = packs.join(name.replace('/', "-") + ".md");
+        assert!(page.exists(), "{name} has no page");
+    }
+}
+
+#[test]
+fn pages_about_a_pack_keep_what_their_author_wrote_and_leave_other_files_alone() {
+    let folder = scratch("docs");
+    let docs = |more: &[&str]| {
+        let args = ["docs", "--pack", "packs/demo.toml", "--out"].into_iter();
+        let mut command = ttsr(args);
+        command.arg(&folder).args(more).output().unwrap()
+    };
+    assert_eq!(
+        docs(&["--check"]).status.code(),
+        Some(1),
+        "nothing is there"
+    );
+    assert_eq!(
+        fs::read_dir(&folder).unwrap().count(),
+        0,
+        "nothing is written"
+    );
+    assert_eq!(docs(&[]).status.code(), Some(0));
+    assert_eq!(docs(&["--check"]).status.code(), Some(0));
+    let page = folder.join("demo.md");
+    let written = fs::read_to_string(&page).unwrap();
+    let own = format!(
+        "# Ours\n\nA word of ours.\n\n{}",
+        &written["# `demo`\n\n".len()..]
+    );
+    fs::write(&page, own.replace("no-rm", "no-rm-at-all")).unwrap();
+    let again = docs(&[]);
+    assert!(text(&again.stderr).ends_with("1 page changed\n"));
+    assert_eq!(fs::read_to_string(&page).unwrap(), own);
+    let index = folder.join("README.md");
+    fs::write(&index, "# My project\n").unwrap();
+    let refused = docs(&[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert_eq!(fs::read_to_string(&index).unwrap(), "# My project\n");
 }
 
 #[test]
