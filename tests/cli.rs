@@ -532,6 +532,31 @@ fn what_is_nearly_right_is_mended_in_the_file() {
 }
 
 #[test]
+fn check_says_what_every_rule_of_a_big_pack_keeps_in_few_lines() {
+    let args = ["check", "../../rules/std/secrets"];
+    let output = ttsr(args).output().unwrap();
+    let shown = stdout(&output);
+    assert!(shown.lines().count() < 20, "{shown}");
+    let json = ttsr(args.into_iter().chain(["--format", "json"]));
+    let json = { json }.output().unwrap();
+    let kept = events(&json, "kept");
+    let pack = ttsr::Pack::builtin("std/secrets").unwrap();
+    assert_eq!(kept.len(), pack.rules().len());
+    for line in kept {
+        let kept: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let id = kept["rule"].as_str().unwrap();
+        let rule = pack.rule(pack.find(id).unwrap());
+        let bytes = rule.retained_bytes(pack.limits());
+        assert_eq!(kept["retained_bytes"], bytes, "{id}");
+        let is_row = |line: &&str| {
+            let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
+            words.next() == Some(&bytes.to_string()) && words.any(|word| word == id)
+        };
+        assert_eq!(shown.lines().filter(is_row).count(), 1, "{id}");
+    }
+}
+
+#[test]
 fn the_schema_is_json_and_completions_know_the_commands() {
     let schema = ttsr(["schema"]).output().unwrap();
     let schema: serde_json::Value = serde_json::from_str(stdout(&schema)).unwrap();
