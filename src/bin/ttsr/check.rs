@@ -119,7 +119,7 @@ fn finding(diagnostic: &Diagnostic) -> Finding {
         case: format!("{} at {line}:{column}", diagnostic.code()),
         wrong: Some(Wrong {
             level: diagnostic.level(),
-            code: diagnostic.code(),
+            code: diagnostic.code().into(),
             message: format!("{}{help}", diagnostic.message()),
         }),
         place: Some(Place {

@@ -23,6 +23,7 @@ mod new;
 mod output;
 mod packs;
 mod places;
+mod progress;
 mod replay;
 mod reply;
 mod report;
