@@ -13,8 +13,9 @@
 //!   word that is no such word, nor an option or an assignment of one.
 //! - The script of `sh -c` and its kin is read as a shell text too, once.
 //!
-//! The haystack of a command comes first, then what is in it. A word is certain when it ends; a long one is
-//! handed on in stretches of [`STRETCH`] bytes.
+//! The haystack of a command comes first, then what is in it. A word that may still be something else is certain
+//! when it ends, a long one in stretches of [`STRETCH`] bytes; an argument of the outermost command as it comes, but
+//! for digits, which may be the number of a redirection.
 
 mod command;
 mod word;
@@ -307,52 +308,143 @@ impl Shell {
     fn text(&mut self, piece: &Piece<'_>, sink: &mut impl Sink) {
         let mut at = 0;
         while at < piece.bytes.len() {
-            let plain = self.plain(&piece.bytes[at..]);
-            if self.is_whole_word(piece, at, plain) {
-                self.whole_word(piece, at..at + plain, sink);
-                at += plain;
-                // A blank has ended the word, and that is all that it does.
-                at += usize::from(matches!(piece.bytes[at], b' ' | b'\t'));
-            } else if self.is_and(piece, at, plain) {
-                self.and(piece, at, sink);
-                at += 2;
-            } else if plain > 0 {
-                self.put(piece.slice(at..at + plain), false, sink);
-                at += plain;
-            } else if self.skips(piece.bytes[at]) || self.byte(piece.slice(at..at + 1), sink) {
-                at += 1;
-            }
+            at += if self.look != Look::None || self.skips_text() {
+                let skipped = self.skips(piece.bytes[at]);
+                usize::from(skipped || self.byte(piece.slice(at..at + 1), sink))
+            } else {
+                match self.frame() {
+                    Frame::Commands(..) => self.bare(piece, at, sink),
+                    frame => self.inside(frame, piece, at, sink),
+                }
+            };
         }
     }
 
-    /// How many bytes stand for nothing but themselves.
-    fn plain(&self, bytes: &[u8]) -> usize {
-        if self.look != Look::None || self.skips_text() {
-            return 0;
+    /// Reads on between words, or in one outside quotes: how many bytes were read.
+    // PERF: what is frequent is told apart here. Byte by byte through `byte`, word by word through `held`, and each
+    // space by itself, a byte cost 4.7 times the plain path (`cargo bench --bench views -- command`).
+    fn bare(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
+        match piece.bytes[at..] {
+            [byte, ..] if is_plain(byte) => self.bare_text(piece, at, sink),
+            [b' ' | b'\t', ..] => {
+                self.end_word(piece.start(at), piece.decided(at), sink);
+                self.next_words(piece, at, sink)
+            }
+            // Two operators alike; what the first does, and the second once the byte behind it is there.
+            [b'&', b'&', next, ..] if !matches!(next, b'&' | b'>') => {
+                self.end_word(piece.start(at), piece.decided(at), sink);
+                self.end_command(piece.decided(at + 1), sink);
+                2
+            }
+            _ => self.special(piece, at, sink),
         }
-        let class = match self.frame() {
-            Frame::Commands(..) => BARE,
+    }
+
+    /// Reads on in quotes, an expansion or a sum.
+    fn inside(
+        &mut self,
+        frame: Frame,
+        piece: &Piece<'_>,
+        at: usize,
+        sink: &mut impl Sink,
+    ) -> usize {
+        let class = match frame {
             Frame::Single => SINGLE,
             Frame::Ansi => ANSI,
-            Frame::Double | Frame::Brace { .. } | Frame::Sum(_) => INSIDE,
+            _ => INSIDE,
         };
-        let special = |&byte: &u8| SPECIAL[usize::from(byte)] & class != 0;
-        bytes.iter().position(special).unwrap_or(bytes.len())
+        let plain = plain(&piece.bytes[at..], class);
+        if plain > 0 {
+            self.put(piece.slice(at..at + plain), false, sink);
+            return plain;
+        }
+        match (frame, piece.bytes[at]) {
+            (Frame::Single | Frame::Ansi, b'\'') | (Frame::Double, b'"') => self.unquote(),
+            (Frame::Single | Frame::Ansi, _) => return self.other(piece, at, sink),
+            _ => return self.special(piece, at, sink),
+        }
+        1
     }
 
-    /// Whether `&&` stands there, of two operators alike, and no third.
-    fn is_and(&self, piece: &Piece<'_>, at: usize, plain: usize) -> bool {
-        plain == 0
-            && matches!(piece.bytes[at..], [b'&', b'&', next, ..] if !matches!(next, b'&' | b'>'))
-            && self.look == Look::None
-            && matches!(self.frame(), Frame::Commands(..))
-            && !self.skips_text()
+    /// A byte that stands for more than itself, outside single quotes.
+    fn special(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
+        match piece.bytes[at..] {
+            // Text, as it turns out one byte later.
+            [b'$', next, ..] if !matches!(next, b'(' | b'{' | b'\'' | b'"') => {
+                let dollar = piece.slice(at..at + 1);
+                self.put(dollar.later(piece.decided(at + 1)), true, sink);
+                1
+            }
+            _ => self.other(piece, at, sink),
+        }
     }
 
-    /// What the first `&` does, and the second once the byte behind it is there.
-    fn and(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) {
-        self.end_word(piece.start(at), piece.decided(at), sink);
-        self.end_command(piece.decided(at + 1), sink);
+    fn other(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
+        usize::from(self.byte(piece.slice(at..at + 1), sink))
+    }
+
+    /// Bytes that stand for nothing but themselves, from there on, outside quotes.
+    fn bare_text(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
+        if self.begins_argument(piece, at, sink) {
+            return self.words(piece, at, at, sink);
+        }
+        let plain = plain(&piece.bytes[at..], BARE);
+        if self.is_whole_word(piece, at, plain) {
+            self.whole_word(piece, at..at + plain, sink);
+        } else {
+            self.put(piece.slice(at..at + plain), false, sink);
+        }
+        plain
+    }
+
+    /// Whether what follows can be handed on as it comes: an argument of the outermost command has begun, or does now
+    /// with a byte that makes it no number of a redirection.
+    fn begins_argument(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> bool {
+        let [command] = &mut self.commands[..] else {
+            return false;
+        };
+        if !command.is_argument() || !matches!(piece.place, Place::Verbatim(_)) {
+            return false;
+        }
+        if command.in_word || piece.bytes[at].is_ascii_digit() {
+            return command.dest.is_some();
+        }
+        command.begin_argument(piece.start(at));
+        if self.open.is_some() {
+            let space = self.commands[0].space(piece.decided(at));
+            hand_on(&mut self.open, space, sink);
+        }
+        true
+    }
+
+    /// Behind a blank that ended an argument: more of them, with that blank, if they go on right there.
+    fn next_words(&mut self, piece: &Piece<'_>, blank: usize, sink: &mut impl Sink) -> usize {
+        let goes_on = self.commands.len() == 1
+            && self.commands[0].is_argument()
+            && self.commands[0].ended_at(piece.start(blank))
+            && self.open.is_some()
+            && matches!(piece.place, Place::Verbatim(_))
+            && is_single_blank(piece.bytes, blank);
+        if !goes_on {
+            return 1;
+        }
+        self.commands[0].begin_argument(piece.end(blank));
+        self.words(piece, blank, blank + 1, sink)
+    }
+
+    /// Hands on what begins at `from`, arguments as they stand, with single blanks between; the first goes on at `at`.
+    fn words(&mut self, piece: &Piece<'_>, from: usize, at: usize, sink: &mut impl Sink) -> usize {
+        let mut end = at + plain(&piece.bytes[at..], BARE);
+        let mut last = None;
+        while is_single_blank(piece.bytes, end) {
+            last = Some(end + 1);
+            end += 1 + plain(&piece.bytes[end + 1..], BARE);
+        }
+        if let Some(last) = last {
+            self.commands[0].begin_argument(piece.start(last));
+        }
+        hand_on(&mut self.open, piece.slice(from..end).words(), sink);
+        end - from
     }
 
     /// Whether text here is part of no command.
@@ -360,21 +452,20 @@ impl Shell {
         self.comment || self.body.is_some() || self.skipped > 0
     }
 
-    /// Whether these bytes are a whole word of the outermost command, as it stands.
+    /// Whether these bytes are a whole word of the outermost command, as it stands; of an argument, if they are digits.
     fn is_whole_word(&self, piece: &Piece<'_>, at: usize, plain: usize) -> bool {
         let is_end = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b';' | b'|' | b'(' | b')');
         (1..STRETCH).contains(&plain)
             && matches!(piece.place, Place::Verbatim(_))
             && self.commands.len() == 1
-            && matches!(self.frame(), Frame::Commands(..))
             && self.commands[0].awaits_word()
+            && (!self.commands[0].is_argument()
+                || piece.bytes[at..at + plain].iter().all(u8::is_ascii_digit))
             && piece.bytes.get(at + plain).is_some_and(is_end)
     }
 
     /// What [`put`](Self::put) and [`end_word`](Self::end_word) do, without a copy; and the space before the word
     /// goes with it where it stands there.
-    // PERF: word by word through `held`, and each space by itself, a byte cost 4.7 times the plain path
-    // (`cargo bench --bench views -- command`).
     fn whole_word(&mut self, piece: &Piece<'_>, word: Range<usize>, sink: &mut impl Sink) {
         let (end, now) = (piece.start(word.end), piece.decided(word.end));
         self.begin_word(piece.start(word.start));
@@ -389,6 +480,7 @@ impl Shell {
         if dest != Dest::Command || !self.commands[0].is_plain() {
             let pieces = std::iter::once(piece.slice(word));
             self.place(dest, first, pieces, now, sink);
+            self.bound(now, sink);
         } else if goes_on && has_space {
             let both = piece.slice(word.start - 1..word.end);
             hand_on(&mut self.open, both.later(now), sink);
@@ -398,7 +490,6 @@ impl Shell {
             }
             hand_on(&mut self.open, piece.slice(word).later(now), sink);
         }
-        self.bound(now, sink);
         self.word_ended(end);
     }
 
@@ -783,21 +874,45 @@ impl Shell {
         }
         let mut at = 0;
         while at < piece.bytes.len() {
-            let room = STRETCH - self.command().held.bytes().len();
-            let most = room.min(piece.bytes.len() - at);
-            self.command().held.push(piece.slice(at..at + most));
-            at += most;
-            if most == room {
-                self.stretch(false, piece.decided(at - 1), sink);
-            }
+            let rest = piece.slice(at..piece.bytes.len());
+            at += match self.commands.len() == 1 && self.commands[0].is_argument() {
+                true => self.put_argument(rest, sink),
+                false => self.hold(rest, sink),
+            };
         }
+    }
+
+    /// Bytes of an argument: they wait only while it may be the number of a redirection. How many were taken.
+    fn put_argument(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> usize {
+        if self.commands[0].dest.is_none() {
+            let digits = self.commands[0].number(piece.bytes);
+            if digits > 0 {
+                return self.hold(piece.slice(0..digits), sink);
+            }
+            self.stretch(false, piece.decided(0), sink);
+        }
+        hand_on(&mut self.open, piece, sink);
+        piece.bytes.len()
+    }
+
+    /// Bytes of a word wait for its end, or until there are enough for a stretch of it. How many were taken.
+    fn hold(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> usize {
+        let room = STRETCH - self.command().held.bytes().len();
+        let most = room.min(piece.bytes.len());
+        self.command().held.push(piece.slice(0..most));
+        if most == room {
+            self.stretch(false, piece.decided(most - 1), sink);
+        }
+        most
     }
 
     fn end_word(&mut self, end: u64, now: u64, sink: &mut impl Sink) {
         if !self.command().in_word {
             return;
         }
-        self.stretch(true, now, sink);
+        if self.command().dest.is_none() || !self.command().held.is_empty() {
+            self.stretch(true, now, sink);
+        }
         self.word_ended(end);
     }
 
@@ -1035,6 +1150,26 @@ impl Body {
             .map(|at| at + 1);
         false
     }
+}
+
+fn is_plain(byte: u8) -> bool {
+    SPECIAL[usize::from(byte)] & BARE == 0
+}
+
+/// How many bytes stand for nothing but themselves in text of that class.
+#[inline]
+fn plain(bytes: &[u8], class: u8) -> usize {
+    let special = |&byte: &u8| SPECIAL[usize::from(byte)] & class != 0;
+    bytes.iter().position(special).unwrap_or(bytes.len())
+}
+
+/// Whether one blank stands there between two arguments as they are. Digits may be the number of a redirection, and
+/// what is no whole character is over where something stands in.
+#[inline]
+fn is_single_blank(bytes: &[u8], at: usize) -> bool {
+    matches!(bytes[at..], [b' ', next, ..] if is_plain(next) && !next.is_ascii_digit())
+        && at > 0
+        && bytes[at - 1].is_ascii()
 }
 
 /// Hands on a piece of a haystack; `open` says where it ended so far.

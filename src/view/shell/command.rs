@@ -183,6 +183,11 @@ impl Command {
         Piece::stand_in(b" ", self.end, self.start, now)
     }
 
+    /// Whether the last word ended there.
+    pub(super) fn ended_at(&self, end: u64) -> bool {
+        self.end == end
+    }
+
     /// How many bytes of the part that space stands for.
     pub(super) fn space_bytes(&self) -> u64 {
         self.start.saturating_sub(self.end)
@@ -191,6 +196,32 @@ impl Command {
     /// Whether its words go nowhere else.
     pub(super) fn is_plain(&self) -> bool {
         !self.twice && !self.is_script()
+    }
+
+    /// Whether the word that is read, or the next one, is an argument that goes nowhere else: what its end is like
+    /// changes nothing in it.
+    pub(super) fn is_argument(&self) -> bool {
+        let is_word = match self.dest {
+            None => self.next == Next::Word,
+            Some(dest) => dest == Dest::Command,
+        };
+        is_word && self.lead == Lead::Arguments && !self.twice
+    }
+
+    /// How many of the bytes that come next may still be the number of a redirection.
+    pub(super) fn number(&self, bytes: &[u8]) -> usize {
+        let is_digit = |byte: &&u8| byte.is_ascii_digit();
+        match self.dest.is_none() && self.quoted_at.is_none() {
+            true => bytes.iter().take_while(is_digit).count(),
+            false => 0,
+        }
+    }
+
+    /// An argument begins there.
+    pub(super) fn begin_argument(&mut self, start: u64) {
+        self.in_word = false;
+        self.begin_word(start);
+        self.dest = Some(Dest::Command);
     }
 
     /// The space between an operator and its target.
@@ -386,7 +417,7 @@ fn is_assignment(word: &[u8]) -> bool {
 /// Where a byte begins and ends.
 pub(super) fn ends(place: Place) -> (u64, u64) {
     match place {
-        Place::Verbatim(at) | Place::Late(at) => (at, at + 1),
+        Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => (at, at + 1),
         Place::StandIn { start, end } => (start, end),
     }
 }
