@@ -262,7 +262,9 @@ impl Shell {
         if piece.bytes.is_empty() {
             return;
         }
-        self.arrive(piece.decided(0), sink);
+        if self.restarts {
+            self.arrive(piece.decided(0), sink);
+        }
         match self.source {
             Source::Text => self.text(piece, sink),
             Source::Word => self.put(*piece, true, sink),
@@ -309,11 +311,10 @@ impl Shell {
         let mut at = 0;
         while at < piece.bytes.len() {
             at += if self.look != Look::None || self.skips_text() {
-                let skipped = self.skips(piece.bytes[at]);
-                usize::from(skipped || self.byte(piece.slice(at..at + 1), sink))
+                usize::from(self.odd(piece.slice(at..at + 1), sink))
             } else {
                 match self.frame() {
-                    Frame::Commands(..) => self.bare(piece, at, sink),
+                    Frame::Commands(kind, parens) => self.bare(kind, parens, piece, at, sink),
                     frame => self.inside(frame, piece, at, sink),
                 }
             };
@@ -321,26 +322,79 @@ impl Shell {
     }
 
     /// Reads on between words, or in one outside quotes: how many bytes were read.
-    // PERF: what is frequent is told apart here. Byte by byte through `byte`, word by word through `held`, and each
-    // space by itself, a byte cost 4.7 times the plain path (`cargo bench --bench views -- command`).
-    fn bare(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
-        match piece.bytes[at..] {
-            [byte, ..] if is_plain(byte) => self.bare_text(piece, at, sink),
-            [b' ' | b'\t', ..] => {
-                self.end_word(piece.start(at), piece.decided(at), sink);
-                self.next_words(piece, at, sink)
+    // PERF: what is frequent is told apart here. Byte by byte, word by word through `held`, and each space by itself,
+    // a byte cost 4.7 times the plain path (`cargo bench --bench views -- command`).
+    fn bare(
+        &mut self,
+        kind: Kind,
+        parens: u32,
+        piece: &Piece<'_>,
+        at: usize,
+        sink: &mut impl Sink,
+    ) -> usize {
+        let byte = piece.bytes[at];
+        if is_plain(byte) {
+            return self.bare_text(piece, at, sink);
+        }
+        let here = piece.slice(at..at + 1);
+        match byte {
+            b'\'' => self.quote(Frame::Single, here),
+            b'"' => self.quote(Frame::Double, here),
+            b'$' => self.dollar(piece, at, sink),
+            b'\\' => self.look_at(Look::Backslash, here),
+            b'<' | b'>' => self.look_at(Look::Operator, here),
+            b'`' => self.backquote(here, sink),
+            b')' if kind == Kind::Parens && parens == 0 => self.leave(here, sink),
+            b'#' if !self.command().in_word => self.comment = true,
+            b'#' => self.put(here, false, sink),
+            b'&' => return self.and(piece, at, sink),
+            b' ' | b'\t' => {
+                self.end_word(here.start(0), here.decided(0), sink);
+                return self.next_words(piece, at, sink);
             }
-            // Two operators alike; what the first does, and the second once the byte behind it is there.
-            [b'&', b'&', next, ..] if !matches!(next, b'&' | b'>') => {
-                self.end_word(piece.start(at), piece.decided(at), sink);
-                self.end_command(piece.decided(at + 1), sink);
-                2
+            // A newline, `;`, `|`, and parentheses that are no substitution.
+            _ => self.end_simple(byte, parens, here, sink),
+        }
+        1
+    }
+
+    /// The byte ends a simple command.
+    fn end_simple(&mut self, byte: u8, parens: u32, here: Piece<'_>, sink: &mut impl Sink) {
+        self.end_word(here.start(0), here.decided(0), sink);
+        self.end_command(here.decided(0), sink);
+        match byte {
+            b'(' => self.set_parens(parens.saturating_add(1)),
+            b')' => self.set_parens(parens.saturating_sub(1)),
+            b'\n' if !self.heredocs.is_empty() => {
+                self.body = Some(Body::new(self.heredocs.remove(0)));
             }
-            _ => self.special(piece, at, sink),
+            _ => {}
         }
     }
 
-    /// Reads on in quotes, an expansion or a sum.
+    /// Of two operators alike the first ends the command, the second nothing, once the byte behind it is there.
+    fn and(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
+        self.end_word(piece.start(at), piece.decided(at), sink);
+        if matches!(piece.bytes[at + 1..], [b'&', next, ..] if !matches!(next, b'&' | b'>')) {
+            self.end_command(piece.decided(at + 1), sink);
+            return 2;
+        }
+        self.look_at(Look::Operator, piece.slice(at..at + 1));
+        1
+    }
+
+    fn dollar(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) {
+        let dollar = piece.slice(at..at + 1);
+        match piece.bytes.get(at + 1) {
+            // Text, as it turns out one byte later.
+            Some(next) if !matches!(next, b'(' | b'{' | b'\'' | b'"') => {
+                self.put(dollar.later(piece.decided(at + 1)), true, sink);
+            }
+            _ => self.look_at(Look::Dollar, dollar),
+        }
+    }
+
+    /// Reads on in quotes, an expansion or a sum: how many bytes were read.
     fn inside(
         &mut self,
         frame: Frame,
@@ -358,29 +412,33 @@ impl Shell {
             self.put(piece.slice(at..at + plain), false, sink);
             return plain;
         }
+        let here = piece.slice(at..at + 1);
         match (frame, piece.bytes[at]) {
             (Frame::Single | Frame::Ansi, b'\'') | (Frame::Double, b'"') => self.unquote(),
-            (Frame::Single | Frame::Ansi, _) => return self.other(piece, at, sink),
-            _ => return self.special(piece, at, sink),
+            (Frame::Single | Frame::Ansi, b'`') if !self.in_backquotes() => {
+                self.put(here, true, sink);
+            }
+            (_, b'`') => self.backquote(here, sink),
+            (Frame::Ansi, _) => self.look_at(Look::Escape(Escape::default()), here),
+            (_, b'$') => self.dollar(piece, at, sink),
+            (_, b'\\') => self.look_at(Look::Backslash, here),
+            (Frame::Brace { .. }, b'"') => self.quote(Frame::Double, here),
+            (Frame::Brace { quoted: false }, b'\'') => self.quote(Frame::Single, here),
+            (Frame::Brace { .. }, b'}') => {
+                self.frames.pop();
+                self.put(here, true, sink);
+            }
+            (Frame::Sum(parens), byte @ (b'(' | b')')) => {
+                let parens = if byte == b'(' { parens + 1 } else { parens - 1 };
+                self.frames.pop();
+                if parens > 0 {
+                    self.frames.push(Frame::Sum(parens));
+                }
+                self.put(here, true, sink);
+            }
+            _ => self.put(here, true, sink),
         }
         1
-    }
-
-    /// A byte that stands for more than itself, outside single quotes.
-    fn special(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
-        match piece.bytes[at..] {
-            // Text, as it turns out one byte later.
-            [b'$', next, ..] if !matches!(next, b'(' | b'{' | b'\'' | b'"') => {
-                let dollar = piece.slice(at..at + 1);
-                self.put(dollar.later(piece.decided(at + 1)), true, sink);
-                1
-            }
-            _ => self.other(piece, at, sink),
-        }
-    }
-
-    fn other(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
-        usize::from(self.byte(piece.slice(at..at + 1), sink))
     }
 
     /// Bytes that stand for nothing but themselves, from there on, outside quotes.
@@ -410,11 +468,15 @@ impl Shell {
             return command.dest.is_some();
         }
         command.begin_argument(piece.start(at));
-        if self.open.is_some() {
-            let space = self.commands[0].space(piece.decided(at));
-            hand_on(&mut self.open, space, sink);
-        }
+        self.space(piece.decided(at), sink);
         true
+    }
+
+    /// What stands between an argument that begins and what was there before.
+    fn space(&mut self, now: u64, sink: &mut impl Sink) {
+        if self.open.is_some() {
+            hand_on(&mut self.open, self.commands[0].space(now), sink);
+        }
     }
 
     /// Behind a blank that ended an argument: more of them, with that blank, if they go on right there.
@@ -485,9 +547,7 @@ impl Shell {
             let both = piece.slice(word.start - 1..word.end);
             hand_on(&mut self.open, both.later(now), sink);
         } else {
-            if goes_on {
-                hand_on(&mut self.open, self.commands[0].space(now), sink);
-            }
+            self.space(now, sink);
             hand_on(&mut self.open, piece.slice(word).later(now), sink);
         }
         self.word_ended(end);
@@ -519,102 +579,28 @@ impl Shell {
         true
     }
 
-    /// Whether the byte was taken; if not, it is looked at again.
-    fn byte(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+    /// What skipped text or a byte that was looked at makes of the next. Whether it was taken; if not, it is looked at
+    /// again.
+    fn odd(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        if self.skips(piece.bytes[0]) {
+            return true;
+        }
         if self.skipped > 0 {
             return self.too_deep(piece, sink);
         }
-        let byte = piece.bytes[0];
         match self.look {
-            Look::Backslash => return self.after_backslash(piece, sink),
-            Look::Dollar => return self.after_dollar(piece, sink),
-            Look::DollarParen => return self.after_dollar_paren(piece, sink),
-            Look::Operator => return self.after_operator(piece, sink),
-            Look::Escape(escape) => return self.after_escape(escape, piece, sink),
-            Look::None => {}
-        }
-        if byte == b'`' && (self.in_backquotes() || !self.is_quoted()) {
-            self.backquote(piece, sink);
-            return true;
-        }
-        match self.frame() {
-            Frame::Commands(kind, parens) => self.in_commands(kind, parens, piece, sink),
-            Frame::Single | Frame::Ansi if byte == b'\'' => self.unquote(),
-            Frame::Single => self.put(piece, true, sink),
-            Frame::Ansi if byte == b'`' => self.put(piece, true, sink),
-            Frame::Ansi => self.look_at(Look::Escape(Escape::default()), piece),
-            frame => self.in_word(frame, piece, sink),
-        }
-        true
-    }
-
-    fn in_commands(&mut self, kind: Kind, parens: u32, piece: Piece<'_>, sink: &mut impl Sink) {
-        let (byte, at, now) = (piece.bytes[0], piece.start(0), piece.decided(0));
-        match byte {
-            b' ' | b'\t' => self.end_word(at, now, sink),
-            b'\n' => {
-                self.end_word(at, now, sink);
-                self.end_command(now, sink);
-                if !self.heredocs.is_empty() {
-                    self.body = Some(Body::new(self.heredocs.remove(0)));
-                }
-            }
-            b';' | b'|' => {
-                self.end_word(at, now, sink);
-                self.end_command(now, sink);
-            }
-            b'(' => {
-                self.end_word(at, now, sink);
-                self.end_command(now, sink);
-                self.set_parens(parens.saturating_add(1));
-            }
-            b')' if kind == Kind::Parens && parens == 0 => self.leave(piece, sink),
-            b')' => {
-                self.end_word(at, now, sink);
-                self.end_command(now, sink);
-                self.set_parens(parens.saturating_sub(1));
-            }
-            b'&' => {
-                self.end_word(at, now, sink);
-                self.look_at(Look::Operator, piece);
-            }
-            b'<' | b'>' => self.look_at(Look::Operator, piece),
-            b'\'' => self.quote(Frame::Single, piece),
-            b'"' => self.quote(Frame::Double, piece),
-            b'$' => self.look_at(Look::Dollar, piece),
-            b'\\' => self.look_at(Look::Backslash, piece),
-            b'#' if !self.command().in_word => self.comment = true,
-            _ => self.put(piece, false, sink),
+            Look::Backslash => self.after_backslash(piece, sink),
+            Look::Dollar => self.after_dollar(piece, sink),
+            Look::DollarParen => self.after_dollar_paren(piece, sink),
+            Look::Operator => self.after_operator(piece, sink),
+            Look::Escape(escape) => self.after_escape(escape, piece, sink),
+            Look::None => false,
         }
     }
 
     fn set_parens(&mut self, count: u32) {
         if let Some(Frame::Commands(_, parens)) = self.frames.last_mut() {
             *parens = count;
-        }
-    }
-
-    /// In double quotes, an expansion or a sum.
-    fn in_word(&mut self, frame: Frame, piece: Piece<'_>, sink: &mut impl Sink) {
-        match (frame, piece.bytes[0]) {
-            (_, b'$') => self.look_at(Look::Dollar, piece),
-            (_, b'\\') => self.look_at(Look::Backslash, piece),
-            (Frame::Double, b'"') => self.unquote(),
-            (Frame::Brace { .. }, b'"') => self.quote(Frame::Double, piece),
-            (Frame::Brace { quoted: false }, b'\'') => self.quote(Frame::Single, piece),
-            (Frame::Brace { .. }, b'}') => {
-                self.frames.pop();
-                self.put(piece, true, sink);
-            }
-            (Frame::Sum(parens), byte @ (b'(' | b')')) => {
-                let parens = if byte == b'(' { parens + 1 } else { parens - 1 };
-                self.frames.pop();
-                if parens > 0 {
-                    self.frames.push(Frame::Sum(parens));
-                }
-                self.put(piece, true, sink);
-            }
-            _ => self.put(piece, true, sink),
         }
     }
 
@@ -789,11 +775,6 @@ impl Shell {
         self.put(Piece::stand_in(utf8, start, end, now), true, sink);
     }
 
-    /// Whether it is between single quotes.
-    fn is_quoted(&self) -> bool {
-        matches!(self.frame(), Frame::Single | Frame::Ansi)
-    }
-
     fn in_backquotes(&self) -> bool {
         let commands = |frame: &&Frame| matches!(frame, Frame::Commands(..));
         matches!(
@@ -889,7 +870,12 @@ impl Shell {
             if digits > 0 {
                 return self.hold(piece.slice(0..digits), sink);
             }
-            self.stretch(false, piece.decided(0), sink);
+            if self.commands[0].held.is_empty() {
+                self.commands[0].dest = Some(Dest::Command);
+                self.space(piece.decided(0), sink);
+            } else {
+                self.stretch(false, piece.decided(0), sink);
+            }
         }
         hand_on(&mut self.open, piece, sink);
         piece.bytes.len()
@@ -969,8 +955,8 @@ impl Shell {
                     self.counters.long_scripts += u64::from(long);
                 }
                 if level == 0 {
-                    if first && self.open.is_some() {
-                        hand_on(&mut self.open, space, sink);
+                    if first {
+                        self.space(now, sink);
                     }
                     pieces.for_each(|piece| hand_on(&mut self.open, piece.later(now), sink));
                 }
