@@ -343,8 +343,12 @@ impl Command {
 
 /// What follows the command of that name.
 fn lead(word: &[u8], scripts: bool) -> Lead {
-    let path = memchr::memrchr(b'/', word).map_or(0, |slash| slash + 1);
-    let name = &word[path..];
+    let path = word.iter().rposition(|&byte| byte == b'/');
+    let name = &word[path.map_or(0, |slash| slash + 1)..];
+    // No name that is looked for is longer.
+    if name.len() > 8 {
+        return Lead::Arguments;
+    }
     if let Some(prefix) = prefix(name) {
         let (words, takes) = (prefix.words, false);
         return Lead::Prefix(prefix, Behind { words, takes });
@@ -391,7 +395,7 @@ fn is_keyword(word: &[u8]) -> bool {
 /// `NAME=` or `NAME+=`, and whatever follows.
 fn is_assignment(word: &[u8]) -> bool {
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let Some(equals) = memchr::memchr(b'=', word) else {
+    let Some(equals) = word.iter().position(|&byte| byte == b'=') else {
         return false;
     };
     let name = &word[..equals];
