@@ -90,10 +90,6 @@ struct CaseSettings {
     channel: Option<String>,
     /// The interface of the server that the case is about, and its password.
     api: Option<String>,
-    #[cfg_attr(
-        not(feature = "opencode"),
-        expect(dead_code, reason = "its feature is off")
-    )]
     password: Option<String>,
 }
 

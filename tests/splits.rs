@@ -541,7 +541,7 @@ fn decisions(mut session: Session, steps: &[Step]) -> Vec<Decision> {
             None => session.finish(&mut stream),
         };
         for decision in session.decisions() {
-            all.push(decision.clone());
+            all.push(*decision);
             if decision.suppression.is_none() && decision.action.cuts() {
                 return all;
             }
