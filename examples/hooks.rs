@@ -1,9 +1,10 @@
 //! Hooks worth having: a token budget, the input of a tool as it is written, time to first token and
-//! throughput, what was cut and why, and a shorter answer where one took too long.
+//! throughput, what was cut and why, a shorter answer where one took too long, and no edit of a file that
+//! was not read.
 //!
 //! `cargo run --features harness --example hooks`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -116,6 +117,39 @@ impl Hook for Concise {
     }
 }
 
+/// Blocks edits of files that no tool has read or written in this conversation. No rule can: what was read
+/// stands in the calls before, and only whoever runs them knows which came back without an error.
+pub(crate) fn read_before_edit(hooks: &mut Hooks) {
+    let seen: Shared<BTreeSet<String>> = Shared::default();
+    let kept = Arc::clone(&seen);
+    hooks.on_tool_after("read-before-edit", move |call, after| {
+        if ["read", "write"].contains(&call.tool.as_str())
+            && !after.is_error
+            && let Some(path) = path_of(&call.input)
+        {
+            with(&kept, |seen: &mut BTreeSet<_>| seen.insert(path));
+        }
+    });
+    hooks.on_tool_before("read-before-edit", move |call, before| {
+        let path = path_of(&before.input).filter(|_| call.tool == "edit");
+        if let Some(path) = path
+            && !with(&seen, |seen: &mut BTreeSet<_>| seen.contains(&path))
+        {
+            before.block(format!(
+                "Read {path} first: it may not be as you remember it."
+            ));
+        }
+    });
+}
+
+/// The file that a call is about.
+fn path_of(input: &str) -> Option<String> {
+    let input: serde_json::Value = serde_json::from_str(input).ok()?;
+    let path = ["path", "filePath", "file_path"].map(|key| input[key].as_str());
+    let path = path.into_iter().flatten().next()?;
+    Some(path.strip_prefix("./").unwrap_or(path).to_owned())
+}
+
 #[allow(dead_code, reason = "the tests take the hooks and leave this")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use ttsr::Pack;
@@ -126,6 +160,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pace = pace(&mut hooks);
     let aborts = abort_counts(&mut hooks);
     concise_on_timeout(&mut hooks);
+    read_before_edit(&mut hooks);
 
     let script = Script::default()
         .text("Let me look at it.")

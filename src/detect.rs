@@ -56,7 +56,7 @@ impl Places {
     /// The bytes of the piece follow.
     pub(crate) fn push(&mut self, piece: &Piece<'_>) {
         match piece.place {
-            Place::Verbatim(at) | Place::Late(at) => {
+            Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => {
                 self.mark(at);
                 self.next += piece.bytes.len() as u64;
             }

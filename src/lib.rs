@@ -123,7 +123,8 @@ pub use matcher::AutomatonSize;
 #[cfg(feature = "cli")]
 pub use pack::import;
 pub use pack::{
-    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, check, schema,
+    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, check,
+    schema,
 };
 pub use rule::{
     Action, Allowance, Ast, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,

@@ -442,6 +442,7 @@ fn help_and_version_are_data() {
         (&["scan", "--help"], "--channel <CHANNEL>"),
         (&["check", "--help"], "<PATH>..."),
         (&["list", "--help"], "--pack <PACK>"),
+        (&["docs", "--help"], "--out <DIR>"),
         (&["bench", "--help"], "--stream <FILE>"),
         (&["import", "--help"], "--from <FORMAT>"),
         (&["new", "--help"], "--from-text <TEXT>"),
@@ -531,6 +532,31 @@ fn what_is_nearly_right_is_mended_in_the_file() {
 }
 
 #[test]
+fn check_says_what_every_rule_of_a_big_pack_keeps_in_few_lines() {
+    let args = ["check", "../../rules/std/secrets"];
+    let output = ttsr(args).output().unwrap();
+    let shown = stdout(&output);
+    assert!(shown.lines().count() < 20, "{shown}");
+    let json = ttsr(args.into_iter().chain(["--format", "json"]));
+    let json = { json }.output().unwrap();
+    let kept = events(&json, "kept");
+    let pack = ttsr::Pack::builtin("std/secrets").unwrap();
+    assert_eq!(kept.len(), pack.rules().len());
+    for line in kept {
+        let kept: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let id = kept["rule"].as_str().unwrap();
+        let rule = pack.rule(pack.find(id).unwrap());
+        let bytes = rule.retained_bytes(pack.limits());
+        assert_eq!(kept["retained_bytes"], bytes, "{id}");
+        let is_row = |line: &&str| {
+            let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
+            words.next() == Some(&bytes.to_string()) && words.any(|word| word == id)
+        };
+        assert_eq!(shown.lines().filter(is_row).count(), 1, "{id}");
+    }
+}
+
+#[test]
 fn the_schema_is_json_and_completions_know_the_commands() {
     let schema = ttsr(["schema"]).output().unwrap();
     let schema: serde_json::Value = serde_json::from_str(stdout(&schema)).unwrap();
@@ -540,6 +566,59 @@ fn the_schema_is_json_and_completions_know_the_commands() {
         assert_eq!(output.status.code(), Some(0), "{shell}");
         assert!(stdout(&output).contains("explain"), "{shell}");
     }
+}
+
+#[test]
+fn the_pages_about_the_packs_are_those_that_the_command_writes() {
+    let mut args = vec!["docs", "--out", "../../docs/packs"];
+    if std::env::var_os("UPDATE_GOLDEN").is_none() {
+        args.push("--check");
+    }
+    let output = ttsr(args).output().unwrap();
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let packs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/packs");
+    for name in ttsr::Pack::builtins() {
+        let page = packs.join(name.replace('/', "-") + ".md");
+        assert!(page.exists(), "{name} has no page");
+    }
+}
+
+#[test]
+fn pages_about_a_pack_keep_what_their_author_wrote_and_leave_other_files_alone() {
+    let folder = scratch("docs");
+    let docs = |more: &[&str]| {
+        let args = ["docs", "--pack", "packs/demo.toml", "--out"].into_iter();
+        let mut command = ttsr(args);
+        command.arg(&folder).args(more).output().unwrap()
+    };
+    assert_eq!(
+        docs(&["--check"]).status.code(),
+        Some(1),
+        "nothing is there"
+    );
+    assert_eq!(
+        fs::read_dir(&folder).unwrap().count(),
+        0,
+        "nothing is written"
+    );
+    assert_eq!(docs(&[]).status.code(), Some(0));
+    assert_eq!(docs(&["--check"]).status.code(), Some(0));
+    let page = folder.join("demo.md");
+    let written = fs::read_to_string(&page).unwrap();
+    let own = format!(
+        "# Ours\n\nA word of ours.\n\n{}",
+        &written["# `demo`\n\n".len()..]
+    );
+    fs::write(&page, own.replace("no-rm", "no-rm-at-all")).unwrap();
+    let again = docs(&[]);
+    assert!(text(&again.stderr).ends_with("1 page changed\n"));
+    assert_eq!(fs::read_to_string(&page).unwrap(), own);
+    let index = folder.join("README.md");
+    fs::write(&index, "# My project\n").unwrap();
+    let refused = docs(&[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert_eq!(fs::read_to_string(&index).unwrap(), "# My project\n");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use ttsr::{
-    Action, Channel, Counters, Hit, Mode, Pack, PartId, Pattern, Rule, Session, Source,
+    Action, Channel, Counters, Hit, Mode, Pack, PartId, Partial, Pattern, Rule, Session, Source,
     Suppression, Verdict,
 };
 
@@ -43,6 +43,43 @@ fn attempt(session: &mut Session, text: &str) -> Vec<(Action, Option<Suppression
     let _ = session.push(&mut stream, A, text.as_bytes());
     let decisions = session.decisions().iter();
     decisions.map(|it| (it.action, it.suppression)).collect()
+}
+
+/// A rule whose pattern another engine could not read was dropped, and nobody heard of it for weeks.
+#[test]
+fn complaint_c1_a_pattern_that_cannot_be_read_is_no_silent_rule() {
+    let folded = pack(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = '(?i)todo' }]\nexamples.match = ['todo']",
+    );
+    assert_eq!(hits(&folded, Channel::Text, "", &[b"a TODO."]).len(), 1);
+    let text = "schema = 1\n[pack]\nname = 'p'\n[rule.good]\ndescription = 'd'\nmatch.any = [{ word = 'a' }]\n\
+                examples.match = ['a']\n[rule.bad]\ndescription = 'd'\nmatch.any = [{ regex = '(?i' }]\n\
+                examples.match = ['a']\n";
+    let error = Pack::from_toml(text).expect_err("the good rule is not loaded alone");
+    let told = &error.diagnostics()[0];
+    assert_eq!(
+        (told.code(), told.rule(), told.line()),
+        ("regex", Some("p/bad"), 10)
+    );
+}
+
+/// Lists that were written as one text were half understood: the rule was in another scope than it said.
+#[test]
+fn complaint_c2_a_value_that_is_nearly_right_is_an_error_with_its_place() {
+    for on in [
+        "'text, thinking'",
+        "'\"text\", \"reasoning\"'",
+        "['text', 'thinking']",
+    ] {
+        let text = format!(
+            "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\non = {on}\n\
+             match.any = [{{ word = 'a' }}]\nexamples.match = ['a']\n"
+        );
+        let error = Pack::from_toml(&text).expect_err(on);
+        let told = &error.diagnostics()[0];
+        assert_eq!(told.line(), 6, "{on}");
+        assert!(told.help().is_some(), "{on}: what to write instead");
+    }
 }
 
 /// "The rule stopped working" was a rule that had been used up, and nothing said so.
@@ -83,6 +120,16 @@ fn complaint_c4_shadow_holds_for_every_call() {
     );
     let checked = session.check(Channel::UserInput, None, b"bad");
     assert!(checked.decisions()[0].is_suppressed(), "and it is told");
+}
+
+/// A scope of two parts that exclude each other was loaded and never fired; the request was turned down.
+#[test]
+fn complaint_c5_a_rule_that_can_never_fire_is_not_loaded() {
+    let text = "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\non = ['text']\npaths = ['**/*.rs']\n\
+                match.any = [{ word = 'a' }]\nexamples.match = ['a']\n";
+    let error = Pack::from_toml(text).unwrap_err();
+    let told = &error.diagnostics()[0];
+    assert_eq!((told.code(), told.line()), ("unreachable-scope", 7));
 }
 
 /// A patch names its files inside itself: globs on files never matched.
@@ -200,6 +247,28 @@ fn complaint_c15_guidance_that_left_the_context_is_given_again() {
     session.delivered(&decision);
     session.compacted();
     assert_eq!(attempt(&mut session, "bad"), [(Action::Inject, None)]);
+}
+
+/// How often a rule speaks, and what stays of a reply that it cut, was one setting for all rules.
+#[test]
+fn complaint_c16_c17_what_rules_do_is_said_once_and_changed_for_one() {
+    let pack = pack(
+        "[defaults]\non = ['text']\nseverity = 'error'\npartial = 'keep-before-match'\n\
+         repeat = { cooldown-turns = 2 }\n\
+         [rule.a]\ndescription = 'd'\nmatch.any = [{ word = 'a' }]\nexamples.match = ['a']\n\
+         [rule.b]\ndescription = 'd'\npartial = 'discard'\nrepeat = { per-session = 1 }\n\
+         match.any = [{ word = 'b' }]\nexamples.match = ['b']\n",
+    );
+    let of = |id: &str| pack.rule(pack.find(id).unwrap());
+    let (a, b) = (of("p/a"), of("p/b"));
+    assert_eq!(
+        (a.partial, b.partial),
+        (Partial::KeepBeforeMatch, Partial::Discard)
+    );
+    let cooldown = |rule: &Rule| rule.repeat.as_ref().and_then(|it| it.cooldown_turns);
+    let bound = |rule: &Rule| rule.repeat.as_ref().and_then(|it| it.per_session);
+    assert_eq!((cooldown(a), bound(a)), (Some(2), None));
+    assert_eq!(bound(b), Some(1));
 }
 
 /// Nobody could say whether a rule on edits sees the file, the old text or the new text.
@@ -530,6 +599,25 @@ fn complaint_c37_a_pattern_that_nothing_matches_is_told() {
         let error = Pack::from_toml(&text.replace("[a&&b]", "(?!)")).unwrap_err();
         assert_eq!(error.diagnostics()[0].code(), "look-around");
     }
+}
+
+/// Each chunk was looked at alone, and `$` matched wherever one happened to end.
+#[test]
+fn complaint_c54_a_match_may_span_any_number_of_deltas_and_the_end_is_that_of_the_part() {
+    let pack = pack(
+        "[rule.long]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = 'BEGIN[a-z ]{600,}END' }]\n\
+         examples.no-match = ['BEGIN END']\n\
+         [rule.end]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = 'over$' }]\nexamples.match = ['over']\n",
+    );
+    let text = format!("BEGIN{}END", "over ".repeat(200));
+    let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+    let found = hits(&pack, Channel::Text, "", &bytes);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(pack.rule(found[0].rule).id, "p/long");
+    let words: Vec<&[u8]> = vec![b"over", b" and over"];
+    let found = hits(&pack, Channel::Text, "", &words);
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].end, found[0].decided), (13, 13));
 }
 
 /// A wall that guards what it forbids is taken for an injection: what is said to the model hides nothing.

@@ -4,22 +4,37 @@
 //! the same. `UPDATE_GOLDEN=1` writes the steps that were given into the files: look at the difference.
 #![cfg(feature = "harness")]
 
+#[path = "conformance/channel.rs"]
+mod channel;
+#[cfg(feature = "opencode")]
+#[path = "conformance/client.rs"]
+mod client;
+#[cfg(feature = "opencode")]
+#[path = "opencode/server.rs"]
+#[expect(dead_code, reason = "the tests of the client use the rest of it")]
+mod server;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use ttsr::harness::consult::{Consultation, Consulted};
 use ttsr::harness::fallback::Chains;
-use ttsr::harness::handoff::{Arrived, Draft, Files, Handoff, Handoffs, read_part, references};
+use ttsr::harness::handoff::{
+    Arrived, Draft, Files, Handoff, Handoffs, ReadSession, Said, SaidPart, Speaker, command,
+    read_part, references, summary_prompt,
+};
 use ttsr::harness::progress::{AgentEvent, AgentPart, Do, Prompting, RouterSettings, ToolStatus};
 use ttsr::harness::question::{Choice, Question, QuestionRequest};
 use ttsr::harness::{
-    After, Content, End, Failure, Gate, Hooks, Input, Message, Observation, Processor, Replay,
-    Request, Role, Settings, Source, Step, ToolCall,
+    Aborted, After, Answer, At, Before, Content, Delta, End, Failure, Gate, Hook, Hooks, Input,
+    Message, Observation, Point, Processor, Replay, Request, Role, Settings, Source, Step,
+    ToolCall,
 };
-use ttsr::{Channel, Event, Origin, Pack, PartId};
+use ttsr::{Channel, Consult, Event, Origin, Pack, PartId};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +86,11 @@ struct CaseSettings {
     signs_reasoning: bool,
     fallback: Vec<String>,
     router: toml::Table,
+    /// What kind of chat a prompt comes from.
+    channel: Option<String>,
+    /// The interface of the server that the case is about, and its password.
+    api: Option<String>,
+    password: Option<String>,
 }
 
 #[derive(Deserialize, Clone)]
@@ -88,10 +108,29 @@ struct CaseHook {
     retry: bool,
     inject: Option<String>,
     block: Option<String>,
+    /// What a sub-agent is asked.
+    ask: Option<String>,
 }
 
 /// One step in the words of the format, keys in order.
 type Shown = Vec<(&'static str, Value)>;
+
+#[test]
+fn every_row_has_a_case() {
+    let mut names = Vec::new();
+    for path in files() {
+        let text = fs::read_to_string(path).unwrap();
+        let file: File = toml::from_str(&text).unwrap();
+        names.extend(file.case.into_iter().map(|case| case.name));
+    }
+    for (letter, count) in [("a", 10), ("b", 7), ("c", 7), ("d", 4), ("e", 8)] {
+        for row in 1..=count {
+            let prefix = format!("{letter}{row}_");
+            let has_case = names.iter().any(|name| name.starts_with(&prefix));
+            assert!(has_case, "no case begins with {prefix}");
+        }
+    }
+}
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
@@ -114,17 +153,20 @@ fn every_case_gives_its_steps() {
         let file: File = toml::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         assert_eq!(file.format, 1, "{path:?}");
         for case in &file.case {
-            let given = run(case, &file.rules, usize::MAX);
-            cases += 1;
-            if update {
-                text = with_steps(&text, case, &given);
+            if case.settings.api.is_some() && cfg!(not(feature = "opencode")) {
                 continue;
             }
+            let given = run(case, &file.rules, usize::MAX);
+            cases += 1;
             let is_same = given.len() == case.out.len()
                 && given
                     .iter()
                     .zip(&case.out)
                     .all(|(given, wanted)| fits(&object(given), wanted));
+            if update && !is_same {
+                text = with_steps(&text, case, &given);
+                continue;
+            }
             assert!(
                 is_same,
                 "{}: {}\ngave\n{}",
@@ -149,9 +191,21 @@ fn every_case_gives_its_steps() {
     assert!(cases > 30, "{cases} cases");
 }
 
-/// Whether all that is wanted is there; lists must be of one length.
+/// Whether all that is wanted is there; lists must be of one length. Of a text it may be wanted how it starts
+/// and ends, and what it holds, in that order.
 fn fits(given: &Value, wanted: &Value) -> bool {
     match (given, wanted) {
+        (Value::String(given), Value::Object(wanted)) => {
+            let words = |key: &str| wanted.get(key).and_then(Value::as_str).unwrap_or_default();
+            let pieces = wanted.get("holds").and_then(Value::as_array);
+            let mut rest = Some(given.as_str());
+            for piece in pieces.into_iter().flatten() {
+                let piece = piece.as_str().unwrap();
+                rest = rest.and_then(|rest| Some(rest.split_once(piece)?.1));
+            }
+            let is_framed = given.starts_with(words("starts")) && given.ends_with(words("ends"));
+            rest.is_some() && is_framed
+        }
         (Value::Object(given), Value::Object(wanted)) => wanted
             .iter()
             .all(|(key, wanted)| given.get(key).is_some_and(|given| fits(given, wanted))),
@@ -179,7 +233,9 @@ fn joined(steps: &[Shown]) -> Vec<Value> {
     for step in steps {
         let (kind, step) = (step[0].0, object(step));
         let is_of_attempt = ["open", "forward", "close", "aborted", "retract"].contains(&kind);
-        if kind == "hold" || (is_cut && is_of_attempt) {
+        // Every delta calls its hooks.
+        let is_of_delta = ["hold", "called"].contains(&kind);
+        if is_of_delta || (is_cut && is_of_attempt) {
             continue;
         }
         if ["inject", "notify"].contains(&kind) {
@@ -248,59 +304,113 @@ fn with_steps(file: &str, case: &Case, steps: &[Shown]) -> String {
     )
 }
 
-fn hooks(case: &Case) -> Hooks {
+/// What hooks were asked, in order.
+type Calls = Arc<Mutex<Vec<Shown>>>;
+
+/// A hook of a case.
+struct Listed {
+    hook: CaseHook,
+    points: [Point; 1],
+    calls: Calls,
+}
+
+impl Listed {
+    fn called(&self) {
+        let called = vec![
+            ("called", json!(self.hook.name)),
+            ("at", json!(self.hook.at)),
+        ];
+        self.calls.lock().unwrap().push(called);
+    }
+}
+
+impl Hook for Listed {
+    fn points(&self) -> &[Point] {
+        let registered = vec![
+            ("registered", json!(self.hook.name)),
+            ("at", json!(self.hook.at)),
+        ];
+        self.calls.lock().unwrap().push(registered);
+        &self.points
+    }
+
+    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {
+        self.called();
+        let so_far = String::from_utf8_lossy(at.so_far).into_owned() + &delta.text();
+        if so_far.contains(&self.hook.when) {
+            if let Some(text) = &self.hook.rewrite {
+                delta.rewrite(text.as_bytes());
+            }
+            if self.hook.abort {
+                delta.abort();
+            }
+        }
+    }
+
+    fn aborted(&mut self, _: &Aborted, answer: &mut Answer) {
+        self.called();
+        answer.retry = self.hook.retry;
+        answer.inject_message = self.hook.inject.clone();
+    }
+
+    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
+        self.called();
+        if call.input.contains(&self.hook.when) {
+            if let Some(input) = &self.hook.rewrite {
+                before.input = input.clone();
+            }
+            if let Some(why) = &self.hook.block {
+                before.block(why.clone());
+            }
+            if let Some(prompt) = &self.hook.ask {
+                before.consult(Consult::new(prompt.clone()));
+            }
+        }
+    }
+
+    fn tool_after(&mut self, _: &ToolCall, after: &mut After) {
+        self.called();
+        if let Some(text) = &self.hook.rewrite
+            && after.output.contains(&self.hook.when)
+        {
+            after.output = text.clone();
+        }
+    }
+}
+
+fn hooks(case: &Case, calls: &Calls) -> Hooks {
+    const KNOWN: [Point; 4] = [
+        Point::Delta,
+        Point::Aborted,
+        Point::ToolBefore,
+        Point::ToolAfter,
+    ];
     let mut hooks = Hooks::default();
     for hook in case.hooks.iter().cloned() {
-        let name = hook.name.clone();
-        match &*hook.at {
-            "stream.delta" => hooks.on_delta(name, move |at, delta| {
-                let so_far = String::from_utf8_lossy(at.so_far).into_owned() + &delta.text();
-                if so_far.contains(&hook.when) {
-                    if let Some(text) = &hook.rewrite {
-                        delta.rewrite(text.as_bytes());
-                    }
-                    if hook.abort {
-                        delta.abort();
-                    }
-                }
-            }),
-            "stream.aborted" => hooks.on_aborted(name, move |_, answer| {
-                answer.retry = hook.retry;
-                answer.inject_message = hook.inject.clone();
-            }),
-            "tool.execute.before" => hooks.on_tool_before(name, move |call, before| {
-                if call.input.contains(&hook.when) {
-                    if let Some(input) = &hook.rewrite {
-                        before.input = input.clone();
-                    }
-                    if let Some(why) = &hook.block {
-                        before.block(why.clone());
-                    }
-                }
-            }),
-            "tool.execute.after" => hooks.on_tool_after(name, move |_, after| {
-                if let Some(text) = hook
-                    .rewrite
-                    .as_ref()
-                    .filter(|_| after.output.contains(&hook.when))
-                {
-                    after.output = text.clone();
-                }
-            }),
-            other => panic!("{}: no hook point `{other}`", case.name),
-        }
+        let point = KNOWN.into_iter().find(|point| point.name() == hook.at);
+        let point = point.unwrap_or_else(|| panic!("{}: no hook point `{}`", case.name, hook.at));
+        let listed = Listed {
+            points: [point],
+            calls: Arc::clone(calls),
+            hook,
+        };
+        hooks.register(listed.hook.name.clone(), listed);
     }
     hooks
 }
 
-fn processor(case: &Case, rules: &str) -> Processor {
+fn pack(case: &Case, rules: &str) -> Pack {
     let rules = case.rules.as_deref().unwrap_or(rules);
     let pack = match &case.pack {
         Some(name) => Pack::builtin(name),
         None if rules.is_empty() => Pack::builder().build(),
         None => Pack::from_toml(&format!("schema = 1\n[pack]\nname = \"t\"\n{rules}")),
     };
-    let pack = pack.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+    pack.unwrap_or_else(|error| panic!("{}: {error}", case.name))
+}
+
+fn processor(case: &Case, rules: &str, calls: &Calls) -> Processor {
+    let pack = pack(case, rules);
     let CaseSettings {
         session,
         package,
@@ -322,7 +432,7 @@ fn processor(case: &Case, rules: &str) -> Processor {
         fallback: Chains::default().any(case.settings.fallback.iter().cloned()),
         ..plain
     };
-    let mut processor = Processor::new(pack.session(), hooks(case), settings);
+    let mut processor = Processor::new(pack.session(), hooks(case, calls), settings);
     processor.set_origin(Origin {
         agent: case.settings.agent.clone(),
         model: case.settings.model.clone(),
@@ -333,10 +443,19 @@ fn processor(case: &Case, rules: &str) -> Processor {
 
 /// Feeds the inputs, deltas cut into pieces of that size; gives the steps.
 fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
+    #[cfg(feature = "opencode")]
+    if case.settings.api.is_some() {
+        return client::run(case, rules);
+    }
+    if case.settings.channel.is_some() {
+        return channel::run(case);
+    }
+    let calls = Calls::default();
     let mut run = Run {
-        processor: processor(case, rules),
+        processor: processor(case, rules, &calls),
         consultations: Vec::new(),
         also: &case.also,
+        calls,
         shown: Vec::new(),
         now: Duration::ZERO,
         chat: None,
@@ -345,15 +464,13 @@ fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
         router: &case.settings.router,
     };
     for input in &case.r#in {
-        let input = Given {
-            table: input,
-            case: &case.name,
-        };
+        let input = Given::new(case, input);
         if let Some(at) = input.number("at") {
             run.now = Duration::from_millis(at);
         }
         run.take(&input, size);
     }
+    run.calls();
     run.shown
 }
 
@@ -361,6 +478,7 @@ struct Run<'a> {
     processor: Processor,
     consultations: Vec<Consultation>,
     also: &'a [String],
+    calls: Calls,
     shown: Vec<Shown>,
     now: Duration,
     /// The prompt of a chat that is under way, and its session.
@@ -391,6 +509,15 @@ impl Files for Memory {
 struct Given<'a> {
     table: &'a toml::Table,
     case: &'a str,
+}
+
+impl<'a> Given<'a> {
+    fn new(case: &'a Case, table: &'a toml::Table) -> Given<'a> {
+        Given {
+            table,
+            case: &case.name,
+        }
+    }
 }
 
 impl Given<'_> {
@@ -490,6 +617,36 @@ impl Given<'_> {
         items
             .map(|item| item.as_str().unwrap().to_owned())
             .collect()
+    }
+
+    /// What the tool gives back, where the session holds what the input says.
+    fn transcript(&self, read: &ReadSession) -> String {
+        let said: Vec<Said> = match self.number("messages") {
+            Some(count) => (1..=count).map(|at| says(&at.to_string())).collect(),
+            None => self.said(),
+        };
+        read.transcript(|_, at_most| match self.text("failed") {
+            Some(failed) => Err(failed),
+            None => Ok(said[said.len().saturating_sub(at_most)..].to_vec()),
+        })
+    }
+
+    /// The messages of an earlier session.
+    fn said(&self) -> Vec<Said> {
+        let said = self.table.get("said").and_then(toml::Value::as_array);
+        let said = said.into_iter().flatten().map(|said| {
+            let by = match said["by"].as_str().unwrap() {
+                "user" => Speaker::User,
+                "assistant" => Speaker::Assistant,
+                other => panic!("{}: {other}", self.case),
+            };
+            let parts = said["parts"].as_array().unwrap().iter().map(said_part);
+            Said {
+                by,
+                parts: parts.collect(),
+            }
+        });
+        said.collect()
     }
 
     /// What the server of a chat's agent says; of its own session, where no other is named.
@@ -658,19 +815,23 @@ impl Run<'_> {
     fn take_handoff(&mut self, input: &Given<'_>) -> bool {
         let session = input.text("session").unwrap_or_else(|| "ses_1".to_owned());
         if let Some(text) = input.text("handoff") {
-            let files = input.list("files");
-            for draft in Handoff::new(session, text).files(files).draft() {
-                self.show(match draft {
-                    Draft::OpenSession => vec![("open-session", json!(true))],
-                    Draft::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
-                    Draft::Append(text) => vec![("append", json!(text))],
-                    Draft::Toast { text, lasts } => vec![
-                        ("toast", json!(text)),
-                        ("lasts-ms", json!(lasts.as_millis() as u64)),
-                    ],
-                    other => panic!("{other:?}"),
-                });
+            self.draft(&Handoff::new(session, text).files(input.list("files")));
+        } else if let Some(json) = input.text("handoff-session") {
+            match Handoff::from_tool_input(&session, &json) {
+                Ok(handoff) => self.draft(&handoff),
+                Err(_) => self.show(vec![("refused", json!(true))]),
             }
+        } else if let Some(typed) = input.text("command") {
+            let prompt = command(&typed).map(summary_prompt);
+            self.show(vec![(
+                "summary",
+                json!(prompt.map_or(Value::Bool(false), Value::from)),
+            )]);
+        } else if let Some(json) = input.text("read-session") {
+            self.show(match ReadSession::from_tool_input(&json) {
+                Ok(read) => vec![("transcript", json!(input.transcript(&read)))],
+                Err(_) => vec![("refused", json!(true))],
+            });
         } else if let Some(text) = input.text("references") {
             self.show(vec![("references", json!(references(&text)))]);
         } else if let Some(name) = input.text("file") {
@@ -706,6 +867,21 @@ impl Run<'_> {
             return false;
         }
         true
+    }
+
+    fn draft(&mut self, handoff: &Handoff) {
+        for draft in handoff.draft() {
+            self.show(match draft {
+                Draft::OpenSession => vec![("open-session", json!(true))],
+                Draft::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
+                Draft::Append(text) => vec![("append", json!(text))],
+                Draft::Toast { text, lasts } => vec![
+                    ("toast", json!(text)),
+                    ("lasts-ms", json!(lasts.as_millis() as u64)),
+                ],
+                other => panic!("{other:?}"),
+            });
+        }
     }
 
     /// The prompt of a chat. Says whether the input was about that.
@@ -762,7 +938,18 @@ impl Run<'_> {
         }
     }
 
+    /// What hooks were asked since the last steps.
+    fn calls(&mut self) {
+        let calls = std::mem::take(&mut *self.calls.lock().unwrap());
+        for call in calls {
+            if self.also.iter().any(|also| also == call[0].0) {
+                self.show(call);
+            }
+        }
+    }
+
     fn steps(&mut self, steps: Vec<Step>) {
+        self.calls();
         for step in steps {
             if let Some(shown) = shown(&step, &self.processor) {
                 let is_extra = ["decision", "step-started", "step-finished"].contains(&shown[0].0);
@@ -776,6 +963,27 @@ impl Run<'_> {
     fn show(&mut self, shown: Shown) {
         let known = shown.into_iter().filter(|(_, value)| !value.is_null());
         self.shown.push(known.collect());
+    }
+}
+
+fn said_part(part: &toml::Value) -> SaidPart {
+    let word = |key: &str| Some(part.get(key)?.as_str().unwrap().to_owned());
+    match (word("text"), word("attached"), word("tool")) {
+        (Some(text), None, None) => SaidPart::Text(text),
+        (None, Some(name), None) => SaidPart::Attached(name),
+        (None, None, Some(name)) => SaidPart::Tool {
+            name,
+            title: word("title").unwrap_or_default(),
+        },
+        _ => panic!("no part: {part:?}"),
+    }
+}
+
+/// A message of the user.
+fn says(text: &str) -> Said {
+    Said {
+        by: Speaker::User,
+        parts: vec![SaidPart::Text(text.to_owned())],
     }
 }
 

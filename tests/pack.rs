@@ -1844,6 +1844,9 @@ fn the_schema_names_values_defaults_and_bounds() {
         at(at(rule, "match"), "any")["items"]["additionalProperties"],
         false
     );
+    // Taplo completes `any = [{ … }]` by these.
+    let pattern = &at(at(rule, "match"), "any")["items"];
+    assert_eq!(pattern["items"]["properties"], pattern["properties"]);
     let over = &at(&schema, "override")["additionalProperties"];
     assert!(at(at(over, "append"), "match")["properties"]["any"].is_object());
 }

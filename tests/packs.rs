@@ -1,7 +1,7 @@
 //! Every rule of every built-in pack keeps its word: each example hits, each near miss does not, and
 //! how the text is cut into deltas changes nothing; rules that act hit texts that were not written for
 //! them (`tests/data/positives`); what they hit in ordinary output is judged, line by line, in
-//! `docs/packs/false-positives.md`. The pages of `docs/packs` are made here: `UPDATE_GOLDEN=1` writes them.
+//! `docs/packs/false-positives.md`, which is made here: `UPDATE_GOLDEN=1` writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -301,51 +301,6 @@ fn excerpt(bytes: &[u8], end: u64) -> String {
         char => char,
     });
     shown.collect::<String>().trim().to_owned()
-}
-
-#[test]
-fn every_pack_has_a_page() {
-    let mut index = String::from(
-        "# Built-in packs\n\nMade from `rules/` by `tests/packs.rs`; `UPDATE_GOLDEN=1` writes the pages anew. What the packs \
-        find in\nordinary output, and whether they are right, stands in [false-positives.md](false-positives.md).\n\n\
-        | pack | rules | of them abort, retry or redact | what |\n|---|---|---|---|\n",
-    );
-    for (name, pack) in names().iter().zip(packs()) {
-        let file = name.replace('/', "-") + ".md";
-        let acting = pack.rules().iter().filter(|rule| acts(rule)).count();
-        let rules = pack.rules().len();
-        let about = about(name);
-        writeln!(
-            index,
-            "| [`{name}`]({file}) | {rules} | {acting} | {about} |"
-        )
-        .unwrap();
-        let mut page = format!(
-            "# `{name}`\n\n{about}. {rules} rules.\n\n\
-            | rule | what | why | action |\n|---|---|---|---|\n"
-        );
-        for rule in pack.rules() {
-            writeln!(page, "{}", row(rule)).unwrap();
-        }
-        check_page(&format!("docs/packs/{file}"), &page);
-    }
-    check_page("docs/packs/README.md", &index);
-}
-
-/// What the file of the pack says of it.
-fn about(name: &str) -> String {
-    let file: toml::Table = toml::from_str(&text_of(name)).unwrap();
-    file["pack"]["description"].as_str().unwrap().to_owned()
-}
-
-fn row(rule: &Rule) -> String {
-    let name = rule.id.rsplit('/').next().unwrap();
-    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    let why = cell(rule.why.as_deref().unwrap_or_default());
-    let source = rule.docs.as_deref().unwrap_or_default();
-    let what = cell(&rule.description);
-    let action = rule.action.name();
-    format!("| `{name}` | {what} | {why} ([source]({source})) | {action} |")
 }
 
 /// Whether the page stands as it should, or writes it.

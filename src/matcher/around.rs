@@ -12,7 +12,8 @@ use regex_syntax::hir::{
     Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, HirKind, Look, Repetition,
 };
 
-use super::pattern::Refused;
+use super::mended;
+use super::pattern::{self, Refused};
 use crate::limits::Limits;
 
 /// Most characters that a pattern may look at beyond either end of its match.
@@ -99,6 +100,9 @@ pub(crate) fn without_looks(hir: &Hir) -> Hir {
 
 /// An error of `fancy-regex` as a refusal.
 pub(crate) fn syntax_error(error: &fancy_regex::Error, text: &str) -> Refused {
+    if let Some(error) = mended::error(text) {
+        return pattern::syntax_error(&error);
+    }
     let (message, span) = match error {
         fancy_regex::Error::ParseError(at, kind) => {
             let next = text.get(*at..).and_then(|rest| rest.chars().next());

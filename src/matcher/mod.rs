@@ -26,6 +26,8 @@ mod generations;
 pub(crate) mod lanes;
 mod lazy;
 mod look;
+#[cfg(feature = "lookaround")]
+mod mended;
 mod nfa;
 mod once;
 pub(crate) mod pattern;

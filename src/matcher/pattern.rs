@@ -95,7 +95,7 @@ pub(crate) fn states(hir: &Hir) -> usize {
     }
 }
 
-fn syntax_error(error: &regex_syntax::Error) -> Refused {
+pub(super) fn syntax_error(error: &regex_syntax::Error) -> Refused {
     use regex_syntax::ast::ErrorKind;
     let (message, span) = match error {
         regex_syntax::Error::Parse(error) => {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::compose::{self, Allow, Date, Override, Source, Written};
 use super::diagnostic::{Code, Cursor, Diagnostic, Excerpt, Report, code};
 use super::escape::{self, quote};
+use super::header::{self as pack_header, PackHeader};
 use super::lint;
 use super::lock::Lock;
 use crate::limits::Limits;
@@ -63,6 +64,9 @@ pub(super) struct Check<'l> {
 pub(super) struct Facts {
     pub(super) pack: String,
     pub(super) version: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) license: Option<String>,
+    pub(super) docs: Option<String>,
     pub(super) extends: Vec<String>,
     pub(super) grants: Option<Vec<Action>>,
     pub(super) lists: BTreeMap<String, Vec<String>>,
@@ -87,6 +91,7 @@ pub(super) struct Loaded {
     /// In the order of their full ids.
     pub(super) rules: Vec<Rule>,
     pub(super) allows: Vec<Allow>,
+    pub(super) headers: Vec<PackHeader>,
     pub(super) lock: Lock,
     pub(super) report: Report,
 }
@@ -141,13 +146,29 @@ impl<'l> Check<'l> {
         late.extend(faults.into_iter().map(|(at, fault)| (at, None, fault)));
         self.late_places(&sources, late);
         let lock = self.locked(&sources, terms.lock.as_ref());
+        let headers = self.headers(&sources);
         let report = self.report;
         Loaded {
             rules,
             allows,
+            headers,
             lock,
             report,
         }
+    }
+
+    /// What the packs say of themselves. Where something could not be read the load fails anyway.
+    fn headers(&self, sources: &[Source]) -> Vec<PackHeader> {
+        let files = sources.iter().zip(&self.facts);
+        pack_header::joined(files.map(|(source, facts)| PackHeader {
+            name: facts.pack.clone(),
+            version: facts.version.clone(),
+            description: facts.description.clone(),
+            license: facts.license.clone(),
+            docs: facts.docs.clone(),
+            extends: facts.extends.clone(),
+            is_extended: source.is_extended,
+        }))
     }
 
     /// The lock of what was read; reports where it is not the `wanted` one.

@@ -38,6 +38,8 @@ pub(super) struct Source {
     pub(super) text: String,
     /// The folder it lies in, where it is a file.
     pub(super) folder: Option<PathBuf>,
+    /// Nobody named it: another pack extends it.
+    pub(super) is_extended: bool,
     /// What was read of its head, once that was needed.
     head: Option<Head>,
     /// How many packs follow below it at most.
@@ -138,7 +140,10 @@ fn find(check: &mut Check<'_>, files: &mut Files<'_>) {
                 (None, Some(folder)) => files.beside(folder, &name, check),
                 (None, None) => {}
             }
-            check.sources[before..].iter_mut().for_each(Source::peek);
+            for source in &mut check.sources[before..] {
+                source.is_extended = true;
+                source.peek();
+            }
             if !packs(&check.sources).any(|pack| pack == name) {
                 let fault = unknown(&name, &check.sources);
                 check.sources[next].faults.push((fault, span));

@@ -15,6 +15,7 @@ mod compose;
 mod diagnostic;
 mod error;
 mod escape;
+mod header;
 #[cfg(feature = "cli")]
 pub mod import;
 mod lint;
@@ -30,6 +31,7 @@ pub(crate) use compose::Allow;
 pub use compose::Date;
 pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
+pub use header::PackHeader;
 pub use lock::Lock;
 
 use crate::limits::Limits;
@@ -77,6 +79,7 @@ pub struct Pack {
 struct Inner {
     rules: Vec<Rule>,
     allows: Vec<Allow>,
+    headers: Vec<PackHeader>,
     lock: Lock,
     warnings: Vec<Diagnostic>,
     limits: Limits,
@@ -181,6 +184,13 @@ impl Pack {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.inner.limits
+    }
+
+    /// What the packs it was made of say of themselves, those they extend among them, by name. Rules made in
+    /// code have none.
+    #[must_use]
+    pub fn headers(&self) -> &[PackHeader] {
+        &self.inner.headers
     }
 
     /// The packs it was made of, with versions and hashes of their content.
@@ -310,6 +320,7 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
     let Loaded {
         rules,
         allows,
+        headers,
         lock,
         report,
     } = loaded;
@@ -324,6 +335,7 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
         inner: Arc::new(Inner {
             rules,
             allows,
+            headers,
             lock,
             warnings,
             limits,

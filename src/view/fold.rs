@@ -187,7 +187,7 @@ impl Fold {
                 );
             }
             Place::StandIn { .. } => self.hand_on(run.slice(0..last), out),
-            Place::Late(at) => {
+            Place::Late(at) | Place::Words(at) => {
                 for index in 0..last {
                     let place = Place::Verbatim(at + index as u64);
                     let byte = Piece {

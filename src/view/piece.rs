@@ -24,6 +24,9 @@ pub(crate) enum Place {
     /// As they are too, but each is certain only with the byte behind it: the next character may yet
     /// change it.
     Late(u64),
+    /// As they are too, words with single blanks between them: a blank is certain only with the byte behind it,
+    /// for without a word behind it there would be none.
+    Words(u64),
     /// All of them together stand for these bytes: an escape, a character that was folded.
     StandIn {
         /// Offset of the first byte that is stood for.
@@ -60,7 +63,7 @@ impl<'a> Piece<'a> {
     #[inline(always)]
     pub(crate) fn start(&self, index: usize) -> u64 {
         match self.place {
-            Place::Verbatim(at) | Place::Late(at) => at + index as u64,
+            Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => at + index as u64,
             Place::StandIn { start, .. } => start,
         }
     }
@@ -69,7 +72,7 @@ impl<'a> Piece<'a> {
     #[inline(always)]
     pub(crate) fn end(&self, index: usize) -> u64 {
         match self.place {
-            Place::Verbatim(at) | Place::Late(at) => at + index as u64 + 1,
+            Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => at + index as u64 + 1,
             Place::StandIn { end, .. } => end,
         }
     }
@@ -77,8 +80,12 @@ impl<'a> Piece<'a> {
     /// Bytes of the part that were delivered when the byte with that index was certain.
     #[inline(always)]
     pub(crate) fn decided(&self, index: usize) -> u64 {
-        let late = u64::from(matches!(self.place, Place::Late(_)));
-        self.decided.max(self.end(index) + late)
+        let late = match self.place {
+            Place::Verbatim(_) | Place::StandIn { .. } => false,
+            Place::Late(_) => true,
+            Place::Words(_) => self.bytes[index] == b' ',
+        };
+        self.decided.max(self.end(index) + u64::from(late))
     }
 
     /// A stretch of it. A stand-in may be cut too: both halves stand for the same bytes.
@@ -88,10 +95,23 @@ impl<'a> Piece<'a> {
             place: match self.place {
                 Place::Verbatim(at) => Place::Verbatim(at + range.start as u64),
                 Place::Late(at) => Place::Late(at + range.start as u64),
+                Place::Words(at) => Place::Words(at + range.start as u64),
                 place @ Place::StandIn { .. } => place,
             },
             bytes: &self.bytes[range],
             decided: self.decided,
+        }
+    }
+
+    /// The same bytes, which stand as they are, as words with single blanks between them.
+    #[inline(always)]
+    pub(crate) fn words(self) -> Piece<'a> {
+        match self.place {
+            Place::Verbatim(at) => Piece {
+                place: Place::Words(at),
+                ..self
+            },
+            _ => self,
         }
     }
 
@@ -244,7 +264,9 @@ impl Held {
             return false;
         };
         match (place, piece.place) {
-            (Place::Verbatim(at), Place::Verbatim(next)) | (Place::Late(at), Place::Late(next)) => {
+            (Place::Verbatim(at), Place::Verbatim(next))
+            | (Place::Late(at), Place::Late(next))
+            | (Place::Words(at), Place::Words(next)) => {
                 decided == piece.decided && at + (self.bytes.len() - from) as u64 == next
             }
             _ => false,

@@ -13,8 +13,9 @@
 //!   word that is no such word, nor an option or an assignment of one.
 //! - The script of `sh -c` and its kin is read as a shell text too, once.
 //!
-//! The haystack of a command comes first, then what is in it. A word is certain when it ends; a long one is
-//! handed on in stretches of [`STRETCH`] bytes.
+//! The haystack of a command comes first, then what is in it. A word that may still be something else is certain
+//! when it ends, a long one in stretches of [`STRETCH`] bytes; an argument of the outermost command as it comes, but
+//! for digits, which may be the number of a redirection.
 
 mod command;
 mod word;
@@ -261,7 +262,9 @@ impl Shell {
         if piece.bytes.is_empty() {
             return;
         }
-        self.arrive(piece.decided(0), sink);
+        if self.restarts {
+            self.arrive(piece.decided(0), sink);
+        }
         match self.source {
             Source::Text => self.text(piece, sink),
             Source::Word => self.put(*piece, true, sink),
@@ -307,52 +310,203 @@ impl Shell {
     fn text(&mut self, piece: &Piece<'_>, sink: &mut impl Sink) {
         let mut at = 0;
         while at < piece.bytes.len() {
-            let plain = self.plain(&piece.bytes[at..]);
-            if self.is_whole_word(piece, at, plain) {
-                self.whole_word(piece, at..at + plain, sink);
-                at += plain;
-                // A blank has ended the word, and that is all that it does.
-                at += usize::from(matches!(piece.bytes[at], b' ' | b'\t'));
-            } else if self.is_and(piece, at, plain) {
-                self.and(piece, at, sink);
-                at += 2;
-            } else if plain > 0 {
-                self.put(piece.slice(at..at + plain), false, sink);
-                at += plain;
-            } else if self.skips(piece.bytes[at]) || self.byte(piece.slice(at..at + 1), sink) {
-                at += 1;
-            }
+            at += if self.look != Look::None || self.skips_text() {
+                usize::from(self.odd(piece.slice(at..at + 1), sink))
+            } else {
+                match self.frame() {
+                    Frame::Commands(kind, parens) => self.bare(kind, parens, piece, at, sink),
+                    frame => self.inside(frame, piece, at, sink),
+                }
+            };
         }
     }
 
-    /// How many bytes stand for nothing but themselves.
-    fn plain(&self, bytes: &[u8]) -> usize {
-        if self.look != Look::None || self.skips_text() {
-            return 0;
+    /// Reads on between words, or in one outside quotes: how many bytes were read.
+    // PERF: what is frequent is told apart here. Byte by byte, word by word through `held`, and each space by itself,
+    // a byte cost 4.7 times the plain path (`cargo bench --bench views -- command`).
+    fn bare(
+        &mut self,
+        kind: Kind,
+        parens: u32,
+        piece: &Piece<'_>,
+        at: usize,
+        sink: &mut impl Sink,
+    ) -> usize {
+        let byte = piece.bytes[at];
+        if is_plain(byte) {
+            return self.bare_text(piece, at, sink);
         }
-        let class = match self.frame() {
-            Frame::Commands(..) => BARE,
+        let here = piece.slice(at..at + 1);
+        match byte {
+            b'\'' => self.quote(Frame::Single, here),
+            b'"' => self.quote(Frame::Double, here),
+            b'$' => self.dollar(piece, at, sink),
+            b'\\' => self.look_at(Look::Backslash, here),
+            b'<' | b'>' => self.look_at(Look::Operator, here),
+            b'`' => self.backquote(here, sink),
+            b')' if kind == Kind::Parens && parens == 0 => self.leave(here, sink),
+            b'#' if !self.command().in_word => self.comment = true,
+            b'#' => self.put(here, false, sink),
+            b'&' => return self.and(piece, at, sink),
+            b' ' | b'\t' => {
+                self.end_word(here.start(0), here.decided(0), sink);
+                return self.next_words(piece, at, sink);
+            }
+            // A newline, `;`, `|`, and parentheses that are no substitution.
+            _ => self.end_simple(byte, parens, here, sink),
+        }
+        1
+    }
+
+    /// The byte ends a simple command.
+    fn end_simple(&mut self, byte: u8, parens: u32, here: Piece<'_>, sink: &mut impl Sink) {
+        self.end_word(here.start(0), here.decided(0), sink);
+        self.end_command(here.decided(0), sink);
+        match byte {
+            b'(' => self.set_parens(parens.saturating_add(1)),
+            b')' => self.set_parens(parens.saturating_sub(1)),
+            b'\n' if !self.heredocs.is_empty() => {
+                self.body = Some(Body::new(self.heredocs.remove(0)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Of two operators alike the first ends the command, the second nothing, once the byte behind it is there.
+    fn and(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
+        self.end_word(piece.start(at), piece.decided(at), sink);
+        if matches!(piece.bytes[at + 1..], [b'&', next, ..] if !matches!(next, b'&' | b'>')) {
+            self.end_command(piece.decided(at + 1), sink);
+            return 2;
+        }
+        self.look_at(Look::Operator, piece.slice(at..at + 1));
+        1
+    }
+
+    fn dollar(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) {
+        let dollar = piece.slice(at..at + 1);
+        match piece.bytes.get(at + 1) {
+            // Text, as it turns out one byte later.
+            Some(next) if !matches!(next, b'(' | b'{' | b'\'' | b'"') => {
+                self.put(dollar.later(piece.decided(at + 1)), true, sink);
+            }
+            _ => self.look_at(Look::Dollar, dollar),
+        }
+    }
+
+    /// Reads on in quotes, an expansion or a sum: how many bytes were read.
+    fn inside(
+        &mut self,
+        frame: Frame,
+        piece: &Piece<'_>,
+        at: usize,
+        sink: &mut impl Sink,
+    ) -> usize {
+        let class = match frame {
             Frame::Single => SINGLE,
             Frame::Ansi => ANSI,
-            Frame::Double | Frame::Brace { .. } | Frame::Sum(_) => INSIDE,
+            _ => INSIDE,
         };
-        let special = |&byte: &u8| SPECIAL[usize::from(byte)] & class != 0;
-        bytes.iter().position(special).unwrap_or(bytes.len())
+        let plain = plain(&piece.bytes[at..], class);
+        if plain > 0 {
+            self.put(piece.slice(at..at + plain), false, sink);
+            return plain;
+        }
+        let here = piece.slice(at..at + 1);
+        match (frame, piece.bytes[at]) {
+            (Frame::Single | Frame::Ansi, b'\'') | (Frame::Double, b'"') => self.unquote(),
+            (Frame::Single | Frame::Ansi, b'`') if !self.in_backquotes() => {
+                self.put(here, true, sink);
+            }
+            (_, b'`') => self.backquote(here, sink),
+            (Frame::Ansi, _) => self.look_at(Look::Escape(Escape::default()), here),
+            (_, b'$') => self.dollar(piece, at, sink),
+            (_, b'\\') => self.look_at(Look::Backslash, here),
+            (Frame::Brace { .. }, b'"') => self.quote(Frame::Double, here),
+            (Frame::Brace { quoted: false }, b'\'') => self.quote(Frame::Single, here),
+            (Frame::Brace { .. }, b'}') => {
+                self.frames.pop();
+                self.put(here, true, sink);
+            }
+            (Frame::Sum(parens), byte @ (b'(' | b')')) => {
+                let parens = if byte == b'(' { parens + 1 } else { parens - 1 };
+                self.frames.pop();
+                if parens > 0 {
+                    self.frames.push(Frame::Sum(parens));
+                }
+                self.put(here, true, sink);
+            }
+            _ => self.put(here, true, sink),
+        }
+        1
     }
 
-    /// Whether `&&` stands there, of two operators alike, and no third.
-    fn is_and(&self, piece: &Piece<'_>, at: usize, plain: usize) -> bool {
-        plain == 0
-            && matches!(piece.bytes[at..], [b'&', b'&', next, ..] if !matches!(next, b'&' | b'>'))
-            && self.look == Look::None
-            && matches!(self.frame(), Frame::Commands(..))
-            && !self.skips_text()
+    /// Bytes that stand for nothing but themselves, from there on, outside quotes.
+    fn bare_text(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
+        if self.begins_argument(piece, at, sink) {
+            return self.words(piece, at, at, sink);
+        }
+        let plain = plain(&piece.bytes[at..], BARE);
+        if self.is_whole_word(piece, at, plain) {
+            self.whole_word(piece, at..at + plain, sink);
+        } else {
+            self.put(piece.slice(at..at + plain), false, sink);
+        }
+        plain
     }
 
-    /// What the first `&` does, and the second once the byte behind it is there.
-    fn and(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) {
-        self.end_word(piece.start(at), piece.decided(at), sink);
-        self.end_command(piece.decided(at + 1), sink);
+    /// Whether what follows can be handed on as it comes: an argument of the outermost command has begun, or does now
+    /// with a byte that makes it no number of a redirection.
+    fn begins_argument(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> bool {
+        let [command] = &mut self.commands[..] else {
+            return false;
+        };
+        if !command.is_argument() || !matches!(piece.place, Place::Verbatim(_)) {
+            return false;
+        }
+        if command.in_word || piece.bytes[at].is_ascii_digit() {
+            return command.dest.is_some();
+        }
+        command.begin_argument(piece.start(at));
+        self.space(piece.decided(at), sink);
+        true
+    }
+
+    /// What stands between an argument that begins and what was there before.
+    fn space(&mut self, now: u64, sink: &mut impl Sink) {
+        if self.open.is_some() {
+            hand_on(&mut self.open, self.commands[0].space(now), sink);
+        }
+    }
+
+    /// Behind a blank that ended an argument: more of them, with that blank, if they go on right there.
+    fn next_words(&mut self, piece: &Piece<'_>, blank: usize, sink: &mut impl Sink) -> usize {
+        let goes_on = self.commands.len() == 1
+            && self.commands[0].is_argument()
+            && self.commands[0].ended_at(piece.start(blank))
+            && self.open.is_some()
+            && matches!(piece.place, Place::Verbatim(_))
+            && is_single_blank(piece.bytes, blank);
+        if !goes_on {
+            return 1;
+        }
+        self.commands[0].begin_argument(piece.end(blank));
+        self.words(piece, blank, blank + 1, sink)
+    }
+
+    /// Hands on what begins at `from`, arguments as they stand, with single blanks between; the first goes on at `at`.
+    fn words(&mut self, piece: &Piece<'_>, from: usize, at: usize, sink: &mut impl Sink) -> usize {
+        let mut end = at + plain(&piece.bytes[at..], BARE);
+        let mut last = None;
+        while is_single_blank(piece.bytes, end) {
+            last = Some(end + 1);
+            end += 1 + plain(&piece.bytes[end + 1..], BARE);
+        }
+        if let Some(last) = last {
+            self.commands[0].begin_argument(piece.start(last));
+        }
+        hand_on(&mut self.open, piece.slice(from..end).words(), sink);
+        end - from
     }
 
     /// Whether text here is part of no command.
@@ -360,21 +514,20 @@ impl Shell {
         self.comment || self.body.is_some() || self.skipped > 0
     }
 
-    /// Whether these bytes are a whole word of the outermost command, as it stands.
+    /// Whether these bytes are a whole word of the outermost command, as it stands; of an argument, if they are digits.
     fn is_whole_word(&self, piece: &Piece<'_>, at: usize, plain: usize) -> bool {
         let is_end = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b';' | b'|' | b'(' | b')');
         (1..STRETCH).contains(&plain)
             && matches!(piece.place, Place::Verbatim(_))
             && self.commands.len() == 1
-            && matches!(self.frame(), Frame::Commands(..))
             && self.commands[0].awaits_word()
+            && (!self.commands[0].is_argument()
+                || piece.bytes[at..at + plain].iter().all(u8::is_ascii_digit))
             && piece.bytes.get(at + plain).is_some_and(is_end)
     }
 
     /// What [`put`](Self::put) and [`end_word`](Self::end_word) do, without a copy; and the space before the word
     /// goes with it where it stands there.
-    // PERF: word by word through `held`, and each space by itself, a byte cost 4.7 times the plain path
-    // (`cargo bench --bench views -- command`).
     fn whole_word(&mut self, piece: &Piece<'_>, word: Range<usize>, sink: &mut impl Sink) {
         let (end, now) = (piece.start(word.end), piece.decided(word.end));
         self.begin_word(piece.start(word.start));
@@ -389,16 +542,14 @@ impl Shell {
         if dest != Dest::Command || !self.commands[0].is_plain() {
             let pieces = std::iter::once(piece.slice(word));
             self.place(dest, first, pieces, now, sink);
+            self.bound(now, sink);
         } else if goes_on && has_space {
             let both = piece.slice(word.start - 1..word.end);
             hand_on(&mut self.open, both.later(now), sink);
         } else {
-            if goes_on {
-                hand_on(&mut self.open, self.commands[0].space(now), sink);
-            }
+            self.space(now, sink);
             hand_on(&mut self.open, piece.slice(word).later(now), sink);
         }
-        self.bound(now, sink);
         self.word_ended(end);
     }
 
@@ -428,102 +579,28 @@ impl Shell {
         true
     }
 
-    /// Whether the byte was taken; if not, it is looked at again.
-    fn byte(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+    /// What skipped text or a byte that was looked at makes of the next. Whether it was taken; if not, it is looked at
+    /// again.
+    fn odd(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> bool {
+        if self.skips(piece.bytes[0]) {
+            return true;
+        }
         if self.skipped > 0 {
             return self.too_deep(piece, sink);
         }
-        let byte = piece.bytes[0];
         match self.look {
-            Look::Backslash => return self.after_backslash(piece, sink),
-            Look::Dollar => return self.after_dollar(piece, sink),
-            Look::DollarParen => return self.after_dollar_paren(piece, sink),
-            Look::Operator => return self.after_operator(piece, sink),
-            Look::Escape(escape) => return self.after_escape(escape, piece, sink),
-            Look::None => {}
-        }
-        if byte == b'`' && (self.in_backquotes() || !self.is_quoted()) {
-            self.backquote(piece, sink);
-            return true;
-        }
-        match self.frame() {
-            Frame::Commands(kind, parens) => self.in_commands(kind, parens, piece, sink),
-            Frame::Single | Frame::Ansi if byte == b'\'' => self.unquote(),
-            Frame::Single => self.put(piece, true, sink),
-            Frame::Ansi if byte == b'`' => self.put(piece, true, sink),
-            Frame::Ansi => self.look_at(Look::Escape(Escape::default()), piece),
-            frame => self.in_word(frame, piece, sink),
-        }
-        true
-    }
-
-    fn in_commands(&mut self, kind: Kind, parens: u32, piece: Piece<'_>, sink: &mut impl Sink) {
-        let (byte, at, now) = (piece.bytes[0], piece.start(0), piece.decided(0));
-        match byte {
-            b' ' | b'\t' => self.end_word(at, now, sink),
-            b'\n' => {
-                self.end_word(at, now, sink);
-                self.end_command(now, sink);
-                if !self.heredocs.is_empty() {
-                    self.body = Some(Body::new(self.heredocs.remove(0)));
-                }
-            }
-            b';' | b'|' => {
-                self.end_word(at, now, sink);
-                self.end_command(now, sink);
-            }
-            b'(' => {
-                self.end_word(at, now, sink);
-                self.end_command(now, sink);
-                self.set_parens(parens.saturating_add(1));
-            }
-            b')' if kind == Kind::Parens && parens == 0 => self.leave(piece, sink),
-            b')' => {
-                self.end_word(at, now, sink);
-                self.end_command(now, sink);
-                self.set_parens(parens.saturating_sub(1));
-            }
-            b'&' => {
-                self.end_word(at, now, sink);
-                self.look_at(Look::Operator, piece);
-            }
-            b'<' | b'>' => self.look_at(Look::Operator, piece),
-            b'\'' => self.quote(Frame::Single, piece),
-            b'"' => self.quote(Frame::Double, piece),
-            b'$' => self.look_at(Look::Dollar, piece),
-            b'\\' => self.look_at(Look::Backslash, piece),
-            b'#' if !self.command().in_word => self.comment = true,
-            _ => self.put(piece, false, sink),
+            Look::Backslash => self.after_backslash(piece, sink),
+            Look::Dollar => self.after_dollar(piece, sink),
+            Look::DollarParen => self.after_dollar_paren(piece, sink),
+            Look::Operator => self.after_operator(piece, sink),
+            Look::Escape(escape) => self.after_escape(escape, piece, sink),
+            Look::None => false,
         }
     }
 
     fn set_parens(&mut self, count: u32) {
         if let Some(Frame::Commands(_, parens)) = self.frames.last_mut() {
             *parens = count;
-        }
-    }
-
-    /// In double quotes, an expansion or a sum.
-    fn in_word(&mut self, frame: Frame, piece: Piece<'_>, sink: &mut impl Sink) {
-        match (frame, piece.bytes[0]) {
-            (_, b'$') => self.look_at(Look::Dollar, piece),
-            (_, b'\\') => self.look_at(Look::Backslash, piece),
-            (Frame::Double, b'"') => self.unquote(),
-            (Frame::Brace { .. }, b'"') => self.quote(Frame::Double, piece),
-            (Frame::Brace { quoted: false }, b'\'') => self.quote(Frame::Single, piece),
-            (Frame::Brace { .. }, b'}') => {
-                self.frames.pop();
-                self.put(piece, true, sink);
-            }
-            (Frame::Sum(parens), byte @ (b'(' | b')')) => {
-                let parens = if byte == b'(' { parens + 1 } else { parens - 1 };
-                self.frames.pop();
-                if parens > 0 {
-                    self.frames.push(Frame::Sum(parens));
-                }
-                self.put(piece, true, sink);
-            }
-            _ => self.put(piece, true, sink),
         }
     }
 
@@ -698,11 +775,6 @@ impl Shell {
         self.put(Piece::stand_in(utf8, start, end, now), true, sink);
     }
 
-    /// Whether it is between single quotes.
-    fn is_quoted(&self) -> bool {
-        matches!(self.frame(), Frame::Single | Frame::Ansi)
-    }
-
     fn in_backquotes(&self) -> bool {
         let commands = |frame: &&Frame| matches!(frame, Frame::Commands(..));
         matches!(
@@ -783,21 +855,50 @@ impl Shell {
         }
         let mut at = 0;
         while at < piece.bytes.len() {
-            let room = STRETCH - self.command().held.bytes().len();
-            let most = room.min(piece.bytes.len() - at);
-            self.command().held.push(piece.slice(at..at + most));
-            at += most;
-            if most == room {
-                self.stretch(false, piece.decided(at - 1), sink);
+            let rest = piece.slice(at..piece.bytes.len());
+            at += match self.commands.len() == 1 && self.commands[0].is_argument() {
+                true => self.put_argument(rest, sink),
+                false => self.hold(rest, sink),
+            };
+        }
+    }
+
+    /// Bytes of an argument: they wait only while it may be the number of a redirection. How many were taken.
+    fn put_argument(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> usize {
+        if self.commands[0].dest.is_none() {
+            let digits = self.commands[0].number(piece.bytes);
+            if digits > 0 {
+                return self.hold(piece.slice(0..digits), sink);
+            }
+            if self.commands[0].held.is_empty() {
+                self.commands[0].dest = Some(Dest::Command);
+                self.space(piece.decided(0), sink);
+            } else {
+                self.stretch(false, piece.decided(0), sink);
             }
         }
+        hand_on(&mut self.open, piece, sink);
+        piece.bytes.len()
+    }
+
+    /// Bytes of a word wait for its end, or until there are enough for a stretch of it. How many were taken.
+    fn hold(&mut self, piece: Piece<'_>, sink: &mut impl Sink) -> usize {
+        let room = STRETCH - self.command().held.bytes().len();
+        let most = room.min(piece.bytes.len());
+        self.command().held.push(piece.slice(0..most));
+        if most == room {
+            self.stretch(false, piece.decided(most - 1), sink);
+        }
+        most
     }
 
     fn end_word(&mut self, end: u64, now: u64, sink: &mut impl Sink) {
         if !self.command().in_word {
             return;
         }
-        self.stretch(true, now, sink);
+        if self.command().dest.is_none() || !self.command().held.is_empty() {
+            self.stretch(true, now, sink);
+        }
         self.word_ended(end);
     }
 
@@ -854,8 +955,8 @@ impl Shell {
                     self.counters.long_scripts += u64::from(long);
                 }
                 if level == 0 {
-                    if first && self.open.is_some() {
-                        hand_on(&mut self.open, space, sink);
+                    if first {
+                        self.space(now, sink);
                     }
                     pieces.for_each(|piece| hand_on(&mut self.open, piece.later(now), sink));
                 }
@@ -1035,6 +1136,26 @@ impl Body {
             .map(|at| at + 1);
         false
     }
+}
+
+fn is_plain(byte: u8) -> bool {
+    SPECIAL[usize::from(byte)] & BARE == 0
+}
+
+/// How many bytes stand for nothing but themselves in text of that class.
+#[inline]
+fn plain(bytes: &[u8], class: u8) -> usize {
+    let special = |&byte: &u8| SPECIAL[usize::from(byte)] & class != 0;
+    bytes.iter().position(special).unwrap_or(bytes.len())
+}
+
+/// Whether one blank stands there between two arguments as they are. Digits may be the number of a redirection, and
+/// what is no whole character is over where something stands in.
+#[inline]
+fn is_single_blank(bytes: &[u8], at: usize) -> bool {
+    matches!(bytes[at..], [b' ', next, ..] if is_plain(next) && !next.is_ascii_digit())
+        && at > 0
+        && bytes[at - 1].is_ascii()
 }
 
 /// Hands on a piece of a haystack; `open` says where it ended so far.

@@ -5,7 +5,9 @@ mod hooks;
 
 use std::time::Duration;
 
-use ttsr::harness::{Cancel, Hooks, Input, Processor, Reason, Script, Settings, Source};
+use ttsr::harness::{
+    After, Cancel, Gate, Hooks, Input, Processor, Reason, Script, Settings, Source, ToolCall,
+};
 use ttsr::{Channel, Pack, PartId};
 
 use super::{Played, delta, pack, play, play_with, processor, text};
@@ -149,4 +151,37 @@ fn a9_a_rule_about_time_is_asked_while_nothing_arrives() {
     assert!(processor.stream().attempt() == 1 && !processor.is_idle());
     processor.step(seconds(7), Input::Tick, &mut out);
     assert_eq!(processor.stream().attempt(), 2, "cut, and asked for again");
+}
+
+#[test]
+fn complaint_c37_an_edit_of_a_file_that_was_not_read_is_blocked() {
+    let mut own = Hooks::default();
+    hooks::read_before_edit(&mut own);
+    let mut processor = processor(own);
+    let mut out = Vec::new();
+    let call = |tool: &str, path: &str| ToolCall {
+        session: String::new(),
+        tool: tool.into(),
+        call: "c".into(),
+        input: format!(r#"{{"path":"{path}"}}"#),
+    };
+    let mut edits = |processor: &mut Processor, path: &str| match processor
+        .before_tool(call("edit", path), &mut out)
+    {
+        Gate::Run(_) => "runs".to_owned(),
+        Gate::Blocked(_, told) => told.output,
+        Gate::Ask(..) => panic!("nobody is asked"),
+    };
+    assert!(edits(&mut processor, "a.rs").contains("Read a.rs first"));
+    let read = |processor: &mut Processor, path: &str, after: After| {
+        let told = processor.after_tool(&call("read", path), after, &mut Vec::new());
+        told.expect("nothing ends the turn");
+    };
+    read(&mut processor, "b.rs", After::output("fn b() {}"));
+    read(&mut processor, "a.rs", After::error("no such file"));
+    assert_ne!(edits(&mut processor, "a.rs"), "runs", "it was not read");
+    read(&mut processor, "./a.rs", After::output("fn a() {}"));
+    assert_eq!(edits(&mut processor, "a.rs"), "runs");
+    assert_eq!(edits(&mut processor, "b.rs"), "runs");
+    assert_ne!(edits(&mut processor, "c.rs"), "runs");
 }

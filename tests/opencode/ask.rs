@@ -93,8 +93,13 @@ fn e5_an_abort_from_elsewhere_is_told_as_one() {
             event("session.error", error),
             idle("ses_1"),
         ];
-        let (reply, _) = asked(plays, Asking::default()).await;
+        let (reply, imitation) = asked(plays, Asking::default()).await;
         assert_eq!(reply, Err(AskError::Aborted));
+        let stops = imitation
+            .whats()
+            .into_iter()
+            .filter(|what| what.ends_with("/abort"));
+        assert_eq!(stops.count(), 0, "what it does next is not stopped");
     });
 }
 

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// A request that came, without those for events.
+/// A request that came.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Asked {
     /// Method and path.
@@ -31,6 +31,7 @@ pub(crate) enum Play {
 
 #[derive(Default)]
 struct Shared {
+    /// Those for events too.
     asked: Mutex<Vec<Asked>>,
     /// What each connection to the events plays, the first one first; those after the last one stay silent.
     plays: Mutex<VecDeque<Vec<Play>>>,
@@ -71,7 +72,15 @@ impl Imitation {
         self.shared.answers.lock().unwrap().push((what, answer));
     }
 
+    /// Every request, without those for events.
     pub(crate) fn asked(&self) -> Vec<Asked> {
+        let is_for_events = |asked: &Asked| asked.what.ends_with("/event");
+        let mut asked = self.all_asked();
+        asked.retain(|asked| !is_for_events(asked));
+        asked
+    }
+
+    pub(crate) fn all_asked(&self) -> Vec<Asked> {
         self.shared.asked.lock().unwrap().clone()
     }
 
@@ -103,6 +112,7 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>, changed: watch::Sende
         return;
     };
     let bump = || changed.send_modify(|count| *count += 1);
+    shared.asked.lock().unwrap().push(asked.clone());
     if asked.what.ends_with("/event") && !has_answer(&shared, &asked.what) {
         {
             let mut streams = shared.streams.lock().unwrap();
@@ -116,7 +126,6 @@ async fn serve(mut socket: TcpStream, shared: Arc<Shared>, changed: watch::Sende
         return;
     }
     let answer = answer(&shared, &asked.what);
-    shared.asked.lock().unwrap().push(asked);
     bump();
     socket
         .write_all(format!("HTTP/1.1 {answer}").as_bytes())
@@ -172,7 +181,7 @@ async fn stream(
 ) {
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
     socket.write_all(HEAD).await.ok();
-    let mut heard = 0;
+    let mut heard = shared.asked.lock().unwrap().len();
     for play in plays {
         match play {
             Play::Break => return,

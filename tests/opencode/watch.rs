@@ -301,7 +301,7 @@ fn e8_a_server_that_refuses_is_not_asked_again_and_a_password_is_never_shown() {
         );
         let failure = watched.await.unwrap_err();
         assert_eq!(failure.kind(), "401");
-        let asked = imitation.asked();
+        let asked = imitation.all_asked();
         assert_eq!(asked.len(), 1);
         assert_eq!(
             asked[0].authorization.as_deref(),

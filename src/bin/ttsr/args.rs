@@ -12,7 +12,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// How a report on rule files is written.
+/// How a report on files is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
     /// For readers

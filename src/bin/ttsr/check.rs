@@ -1,5 +1,6 @@
 //! `ttsr check`: every problem of rule files.
 
+use std::cmp::Reverse;
 use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use ttsr::{Diagnostic, Level, Limits, Lock, Pack, PackBuilder, Pattern, Rule};
+use ttsr::{Diagnostic, Level, Limits, Lock, Pack, PackBuilder};
 
 use crate::args::ReportArg;
 use crate::explain::Cost;
@@ -21,8 +22,8 @@ use crate::{Outcome, Stop};
 
 /// Check rule files: every problem of all of them, in one run
 ///
-/// The files are checked as one pack, so that an id used in two of them is found. Of rules that keep more of a
-/// reply than an excerpt it says how much that is at most.
+/// The files are checked as one pack, so that an id used in two of them is found. Where they are in order it says
+/// how many bytes of a part each rule keeps at most, the most greedy first.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Rule files, and folders of them
@@ -32,9 +33,12 @@ pub(crate) struct Options {
     /// wants brackets, a number that wants no quotes, an example that stands twice, a missing `schema = 1`
     #[arg(long)]
     fix: bool,
-    /// Also show what each rule costs: automaton states, and bytes of a reply that are kept
+    /// Show what else each rule costs: its automaton's states, and whether text in its patterns can be searched for
     #[arg(long)]
     costs: bool,
+    /// Leave out what rules keep
+    #[arg(long, short, conflicts_with = "costs")]
+    quiet: bool,
     /// Compare the packs, those they extend among them, with this lock: a difference is an error. Where there is
     /// no such file, it is written
     #[arg(long, value_name = "FILE")]
@@ -71,14 +75,15 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         report.add(&DiagnosticRecord::new(diagnostic), || finding(diagnostic))?;
     }
     let is_human = report.is_human();
-    if let Some(pack) = loaded(&paths) {
-        report.note_each(pack.rules().iter().filter_map(|rule| Kept::of(rule, &pack)))?;
-        report.end()?;
-        if options.costs && is_human {
-            costs(&pack)?;
-        }
-    } else {
-        report.end()?;
+    let pack = loaded(&paths).filter(|_| !options.quiet);
+    match &pack {
+        Some(pack) if is_human && !options.costs => report.note_each(table(pack))?,
+        Some(pack) if !is_human => report.note_each(kept(pack).into_iter())?,
+        _ => {}
+    }
+    report.end()?;
+    if let Some(pack) = pack.filter(|_| is_human && options.costs) {
+        costs(&pack)?;
     }
     let errors = count(&diagnostics, Level::Error);
     tell(&format_args!(
@@ -114,7 +119,7 @@ fn finding(diagnostic: &Diagnostic) -> Finding {
         case: format!("{} at {line}:{column}", diagnostic.code()),
         wrong: Some(Wrong {
             level: diagnostic.level(),
-            code: diagnostic.code(),
+            code: diagnostic.code().into(),
             message: format!("{}{help}", diagnostic.message()),
         }),
         place: Some(Place {
@@ -163,7 +168,7 @@ fn locked(file: &Path, paths: &[PathBuf]) -> Result<Vec<Diagnostic>, Stop> {
     Ok(differences.cloned().collect())
 }
 
-/// How much text of a part a rule keeps, where that is more than the excerpt that any rule keeps.
+/// How much text of a part a rule keeps at most.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "kept")]
 struct Kept<'a> {
@@ -171,23 +176,54 @@ struct Kept<'a> {
     retained_bytes: u64,
 }
 
-impl<'a> Kept<'a> {
-    fn of(rule: &'a Rule, pack: &Pack) -> Option<Kept<'a>> {
-        let mut plain = Rule::new("a/plain", vec![Pattern::literal("x")]);
-        plain.on.clone_from(&rule.on);
-        let of = |rule: &Rule| rule.retained_bytes(pack.limits());
-        (of(rule) > of(&plain)).then(|| Kept {
-            rule: &rule.id,
-            retained_bytes: of(rule),
-        })
+impl Record for Kept<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{} bytes  {}", self.retained_bytes, Escaped(self.rule))
     }
 }
 
-impl Record for Kept<'_> {
+/// What each rule keeps, the most first.
+fn kept(pack: &Pack) -> Vec<Kept<'_>> {
+    let rules = pack.rules().iter().map(|rule| Kept {
+        rule: &rule.id,
+        retained_bytes: rule.retained_bytes(pack.limits()),
+    });
+    let mut kept: Vec<Kept<'_>> = rules.collect();
+    // Those that keep the same stay in the order of their ids.
+    kept.sort_by_key(|kept| Reverse(kept.retained_bytes));
+    kept
+}
+
+/// Most rules that have a line each in a table for a reader; of more, those that keep the same share one.
+const LINES: usize = 40;
+
+/// The same for a reader.
+fn table(pack: &Pack) -> impl Iterator<Item = Row> {
+    let kept = kept(pack);
+    let is_long = kept.len() > LINES;
+    let most = kept.first().map_or(0, |kept| kept.retained_bytes);
+    let width = most.to_string().len();
+    let groups = kept.chunk_by(|a, b| is_long && a.retained_bytes == b.retained_bytes);
+    let rows = groups.map(|group| {
+        let ids: Vec<String> = group
+            .iter()
+            .map(|it| Escaped(it.rule).to_string())
+            .collect();
+        let bytes = group[0].retained_bytes;
+        Row(format!("  {bytes:>width$}  {}", ids.join(", ")))
+    });
+    let head = (!kept.is_empty()).then(|| Row("most bytes kept of a part, by rule:".to_owned()));
+    let rows: Vec<Row> = head.into_iter().chain(rows).collect();
+    rows.into_iter()
+}
+
+/// A line of the table.
+#[derive(Serialize)]
+struct Row(String);
+
+impl Record for Row {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
-        let rule = Escaped(self.rule);
-        let bytes = self.retained_bytes;
-        writeln!(out, "keeps: {rule}: at most {bytes} bytes of a part")
+        writeln!(out, "{}", self.0)
     }
 }
 

@@ -10,6 +10,7 @@ mod chunk;
 mod completions;
 mod demo;
 mod diff;
+mod docs;
 mod effective;
 mod explain;
 mod fix;
@@ -22,6 +23,7 @@ mod new;
 mod output;
 mod packs;
 mod places;
+mod progress;
 mod replay;
 mod reply;
 mod report;
@@ -61,6 +63,7 @@ enum Command {
     Check(check::Options),
     Test(test::Options),
     List(list::Options),
+    Docs(docs::Options),
     Explain(explain::Options),
     Schema(schema::Options),
     Completions(completions::Options),
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Test(options) => test::run(&options),
         Command::List(options) => list::run(&options),
+        Command::Docs(options) => docs::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Schema(options) => schema::run(&options),
         Command::Completions(options) => completions::run(&options),

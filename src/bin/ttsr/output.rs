@@ -11,13 +11,16 @@ use serde::ser::{SerializeMap, Serializer};
 use ttsr::{Action, Channel, Decision, Diagnostic, Hit, Level, Pattern, Rule, Source, Stream};
 
 use crate::args::Format;
-use crate::effective;
+use crate::{effective, progress};
 
 pub(crate) const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
 /// Says something on the standard error.
 pub(crate) fn tell(what: &dyn Display) {
+    // Nobody draws a line between the one that goes and what is said.
+    let _held = io::stderr().lock();
+    progress::clear();
     // Where the standard error is gone there is nobody left to tell.
     writeln!(anstream::stderr(), "ttsr: {what}").ok();
 }

@@ -2,16 +2,17 @@
 //!
 //! Knows these formats and how their texts are escaped, not what is reported.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
+use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use ttsr::Level;
 
 use crate::args::{Format, ReportFormat};
-use crate::output::{Out, Record};
+use crate::output::{Out, Record, tell};
 
-/// The standard output of a command that reports on rule files.
+/// The standard output of a command that reports on files.
 pub(crate) struct Report {
     format: ReportFormat,
     /// For the formats that are written record by record.
@@ -36,8 +37,8 @@ pub(crate) struct Finding {
 #[derive(Clone, Debug)]
 pub(crate) struct Wrong {
     pub(crate) level: Level,
-    /// The kind of problem, a stable word.
-    pub(crate) code: &'static str,
+    /// The kind of problem, a stable word; of a rule that was broken its id.
+    pub(crate) code: Cow<'static, str>,
     pub(crate) message: String,
 }
 
@@ -89,6 +90,22 @@ impl Report {
                 self.out.write(&record)?;
             }
         }
+        Ok(())
+    }
+
+    /// Writes what does not wait for the end.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Ends the report with a record that is data for a script, and a remark for everybody else.
+    pub(crate) fn end_with(mut self, summary: &(impl Record + Display)) -> io::Result<()> {
+        if self.format == ReportFormat::Json {
+            self.out.write(summary)?;
+            return self.end();
+        }
+        self.end()?;
+        tell(summary);
         Ok(())
     }
 
@@ -153,7 +170,7 @@ fn junit_case(finding: &Finding, out: &mut String) {
         None => "/>\n".to_owned(),
         Some(wrong) if wrong.level == Level::Error => format!(
             "><failure type=\"{}\" message=\"{}\"/></testcase>\n",
-            wrong.code,
+            xml(&wrong.code),
             xml(&wrong.message)
         ),
         Some(wrong) => format!(
@@ -203,7 +220,7 @@ fn sarif(findings: &[Finding]) -> String {
 /// The kinds of problems, each once.
 fn sarif_rules(findings: &[Finding]) -> Vec<Value> {
     let wrongs = findings.iter().filter_map(|finding| finding.wrong.as_ref());
-    let mut codes: Vec<&str> = wrongs.map(|wrong| wrong.code).collect();
+    let mut codes: Vec<&str> = wrongs.map(|wrong| &*wrong.code).collect();
     codes.sort_unstable();
     codes.dedup();
     codes
@@ -261,7 +278,10 @@ fn github(findings: &[Finding]) -> String {
                 place.column
             )
         });
-        let title = property(&format!("{}: {}", wrong.code, finding.subject));
+        let title = match wrong.code == finding.subject {
+            true => property(&wrong.code),
+            false => property(&format!("{}: {}", wrong.code, finding.subject)),
+        };
         let message = message(&wrong.message);
         Some(format!("::{command} {place}title={title}::{message}\n"))
     };

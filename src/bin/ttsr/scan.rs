@@ -2,7 +2,6 @@
 //!
 //! Files are read on all cores and written in the order of their paths.
 
-use std::io::{self, IsTerminal as _, Write as _};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,12 +10,14 @@ use std::thread;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ignore::WalkBuilder;
-use ttsr::{Channel, Hit, Pack, PartId, Stream};
+use ttsr::{Channel, Hit, Level, Pack, PartId, Severity, Stream};
 
-use crate::args::{Format, FormatArg, PackArgs};
+use crate::args::{PackArgs, ReportArg, ReportFormat};
 use crate::input::{Blocks, Input, Problems, inputs};
-use crate::output::{HitRecord, Out, tell};
+use crate::output::{HitRecord, tell};
 use crate::places::Places;
+use crate::progress::{self, Progress};
+use crate::report::{Finding, Place, Report, Wrong};
 use crate::tally::{Count, Tally};
 use crate::{Outcome, Stop, packs};
 
@@ -38,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     path: Option<String>,
     #[command(flatten)]
-    format: FormatArg,
+    format: ReportArg,
     /// Read also what `.gitignore`, `.ignore` and the like leave out
     #[arg(long)]
     no_ignore: bool,
@@ -59,18 +60,20 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         pack = packs::about_file(&pack, path)?;
     }
     let mut problems = Problems::default();
-    let mut out = Out::new(options.format.format);
+    let mut report = Report::new(options.format.format);
     let mut tally = Tally::default();
     let inputs = found(options, &mut problems);
-    let mut progress = Progress::new(inputs.len());
+    let progress = Progress::new(inputs.len());
     let mut binaries = 0;
     for batch in inputs.chunks(BATCH) {
-        for (input, read) in batch.iter().zip(read_all(options, &pack, batch)) {
+        let read = read_all(options, &pack, batch, &progress);
+        progress::clear();
+        for (input, read) in batch.iter().zip(read) {
             problems.any |= read.has_problems;
             match read.content {
                 Content::Scanned(scanned) => {
                     scanned.add_to(&mut tally);
-                    scanned.write(input, &mut out)?;
+                    scanned.write(input, &mut report)?;
                 }
                 Content::Binary(bytes) => {
                     binaries += 1;
@@ -79,17 +82,15 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
                 Content::Nothing => {}
             }
         }
-        out.flush()?;
-        progress.add(batch.len());
+        report.flush()?;
     }
-    progress.end();
     if binaries > 0 {
         tell(&format_args!(
             "{} not scanned",
             Count(binaries, "binary file")
         ));
     }
-    out.end(&tally)?;
+    report.end_with(&tally)?;
     Ok(tally.outcome(&problems))
 }
 
@@ -146,7 +147,7 @@ enum Content {
 }
 
 /// Reads a batch on all cores; the results stand as the files do.
-fn read_all(options: &Options, pack: &Pack, batch: &[Input]) -> Vec<Read> {
+fn read_all(options: &Options, pack: &Pack, batch: &[Input], progress: &Progress) -> Vec<Read> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let next = AtomicUsize::new(0);
     let work = || {
@@ -155,7 +156,8 @@ fn read_all(options: &Options, pack: &Pack, batch: &[Input]) -> Vec<Read> {
             let at = next.fetch_add(1, Ordering::Relaxed);
             batch.get(at).map(|input| (at, input))
         } {
-            done.push((at, read(options, pack, input)));
+            done.push((at, read(options, pack, input, progress)));
+            progress.done();
         }
         done
     };
@@ -173,10 +175,13 @@ fn read_all(options: &Options, pack: &Pack, batch: &[Input]) -> Vec<Read> {
     all.into_iter().map(|(_, read)| read).collect()
 }
 
-fn read(options: &Options, pack: &Pack, input: &Input) -> Read {
+fn read(options: &Options, pack: &Pack, input: &Input, progress: &Progress) -> Read {
     let mut problems = Problems::default();
     let content = match input.open(&mut problems) {
-        Some(blocks) => Scanned::read(options, pack, input, blocks, &mut problems),
+        Some(blocks) => {
+            let blocks = Counted { blocks, progress };
+            Scanned::read(options, pack, input, blocks, &mut problems)
+        }
         None => Content::Nothing,
     };
     Read {
@@ -185,34 +190,17 @@ fn read(options: &Options, pack: &Pack, input: &Input) -> Read {
     }
 }
 
-/// How far it is, for somebody who watches.
-struct Progress {
-    done: usize,
-    all: usize,
-    is_shown: bool,
+/// The blocks of a file, for somebody who watches.
+struct Counted<'a> {
+    blocks: Blocks,
+    progress: &'a Progress,
 }
 
-impl Progress {
-    fn new(all: usize) -> Progress {
-        Progress {
-            done: 0,
-            all,
-            is_shown: all > BATCH && io::stderr().is_terminal(),
-        }
-    }
-
-    fn add(&mut self, files: usize) {
-        self.done += files;
-        if self.is_shown {
-            // Where the terminal is gone nobody watches.
-            write!(io::stderr(), "\r{} of {} files", self.done, self.all).ok();
-        }
-    }
-
-    fn end(&self) {
-        if self.is_shown {
-            write!(io::stderr(), "\r\x1b[K").ok();
-        }
+impl Counted<'_> {
+    fn next(&mut self, problems: &mut Problems) -> Option<&[u8]> {
+        let block = self.blocks.next(problems)?;
+        self.progress.read(block.len());
+        Some(block)
     }
 }
 
@@ -233,10 +221,10 @@ impl Scanned {
         options: &Options,
         pack: &Pack,
         input: &Input,
-        mut blocks: Blocks,
+        mut blocks: Counted<'_>,
         problems: &mut Problems,
     ) -> Content {
-        let places = (options.format.format == Format::Human).then(Places::new);
+        let places = (options.format.format != ReportFormat::Json).then(Places::new);
         let mut scanned = Scanned {
             stream: pack.stream(),
             hits: Vec::new(),
@@ -295,19 +283,62 @@ impl Scanned {
         }
     }
 
-    fn write(&self, input: &Input, out: &mut Out) -> Result<(), Stop> {
+    fn write(&self, input: &Input, report: &mut Report) -> Result<(), Stop> {
         let mut hits = self.hits.clone();
         hits.sort_by_key(|(hit, _)| (hit.decided, hit.rule));
         for (hit, place) in &hits {
             let record = HitRecord::new(&self.stream, hit, &input.name, "0");
-            out.write(&record.in_file(*place))?;
+            report.add(&record.in_file(*place), || self.finding(input, hit, *place))?;
         }
         Ok(())
     }
 }
 
+/// What it is in the reports that `ttsr check` writes, too.
+impl Scanned {
+    fn finding(&self, input: &Input, hit: &Hit, at: Option<(u64, u64)>) -> Finding {
+        let rule = self.stream.pack().rule(hit.rule);
+        let known = at.map(|(line, column)| {
+            let bounded = |number| u32::try_from(number).unwrap_or(u32::MAX);
+            (bounded(line), bounded(column))
+        });
+        let (line, column) = known.unwrap_or((1, 1));
+        let action = rule.action.name();
+        // A place that is too far back to be known is shown at the top of its file, and told in words.
+        let (case, byte) = match known {
+            Some(_) => (format!("{}:{line}:{column}", input.name), String::new()),
+            None => {
+                let byte = format!("ends at byte {}", hit.end);
+                (format!("{} {byte}", input.name), format!(", {byte}"))
+            }
+        };
+        Finding {
+            subject: rule.id.clone(),
+            case,
+            wrong: Some(Wrong {
+                level: level(rule.severity),
+                code: rule.id.clone().into(),
+                message: format!("{} ({action}{byte})", rule.description),
+            }),
+            place: (input.name != "-").then(|| Place {
+                file: input.name.clone(),
+                line,
+                column,
+            }),
+        }
+    }
+}
+
+fn level(severity: Severity) -> Level {
+    match severity {
+        Severity::Critical | Severity::Error => Level::Error,
+        Severity::Warning => Level::Warning,
+        _ => Level::Note,
+    }
+}
+
 /// The length of a file of which a block was read.
-fn rest(read: usize, mut blocks: Blocks, problems: &mut Problems) -> u64 {
+fn rest(read: usize, mut blocks: Counted<'_>, problems: &mut Problems) -> u64 {
     let mut length = read as u64;
     while let Some(block) = blocks.next(problems) {
         length += block.len() as u64;

@@ -237,7 +237,7 @@ impl Run<'_> {
             case: record.case.clone(),
             wrong: record.wrong().map(|wrong| Wrong {
                 level: Level::Error,
-                code: record.result.name(),
+                code: record.result.name().into(),
                 message: format!("{}: {wrong}", record.case),
             }),
             place: place.cloned(),

@@ -67,7 +67,8 @@ const EMPTY: &str = "(empty response)";
 /// sessions are ignored; the event stream is closed in every case.
 ///
 /// Where the connection ends before the session is idle, the reply is what had come. A reply without text is
-/// `(empty response)`. On a timeout and when the user cancels, the session is stopped.
+/// `(empty response)`. On a timeout and when `asking` is cancelled, the session is stopped; where somebody else
+/// stopped it, it is left alone, for it may have something else to do by then.
 ///
 /// # Errors
 /// See [`AskError`].
@@ -81,19 +82,26 @@ pub async fn ask(
     let mut heard = Heard::default();
     let ended = tokio::select! {
         biased;
-        () = asking.cancel.cancelled() => Err(AskError::Aborted),
-        ended = converse(server, session, prompt, &mut heard) => ended,
-        () = sleep_until(deadline) => Err(AskError::Timeout),
+        () = asking.cancel.cancelled() => Ended::GivenUp(AskError::Aborted),
+        ended = converse(server, session, prompt, &mut heard) => Ended::Itself(ended),
+        () = sleep_until(deadline) => Ended::GivenUp(AskError::Timeout),
     };
     match ended {
-        Ok(()) => Ok(heard.text()),
-        Err(error @ AskError::Failed(_)) => Err(error),
-        Err(error) => {
+        Ended::Itself(ended) => ended.map(|()| heard.text()),
+        Ended::GivenUp(error) => {
             // Nobody waits for it any more. If that fails, so be it: the error at hand is the news.
             server.abort(session).await.ok();
             Err(error)
         }
     }
+}
+
+/// How the wait for a reply ended.
+enum Ended {
+    /// The session is done, was stopped by somebody else, or failed.
+    Itself(Result<(), AskError>),
+    /// It goes on, and nobody waits for it.
+    GivenUp(AskError),
 }
 
 async fn converse(

@@ -91,9 +91,12 @@ impl Walk<'_> {
         let Some(pack) = self.as_table(value, "`pack`") else {
             return "";
         };
-        for key in ["description", "authors", "license", "docs"] {
-            self.string(pack, key);
-        }
+        self.string(pack, "authors");
+        let mut string = |key| self.string(pack, key).map(|text| text.value.to_owned());
+        let [description, license, docs] = ["description", "license", "docs"].map(&mut string);
+        self.facts.description = description;
+        self.facts.license = license;
+        self.facts.docs = docs;
         for (key, fault) in [
             ("version", version as fn(&str) -> Option<Fault>),
             ("engine", engine),

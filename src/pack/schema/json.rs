@@ -102,21 +102,25 @@ fn shape(out: &mut String, depth: usize, key: &Key) {
                 .into(),
         ),
         Shape::Table(keys) => table(out, depth, keys, required(key.path)),
-        Shape::Tables(keys) => nested(out, depth, ("array", "items"), keys, key.path),
-        Shape::Named(keys) => nested(
-            out,
-            depth,
-            ("object", "additionalProperties"),
-            keys,
-            key.path,
-        ),
+        Shape::Tables(keys) => tables(out, depth, keys, required(key.path)),
+        Shape::Named(keys) => {
+            simple("\"type\": \"object\",".into());
+            simple("\"additionalProperties\": {".into());
+            table(out, depth + 1, keys, required(key.path));
+            line(out, depth, "}");
+        }
     }
 }
 
-fn nested(out: &mut String, depth: usize, kind: (&str, &str), keys: Keys, path: &str) {
-    line(out, depth, &format!("\"type\": \"{}\",", kind.0));
-    line(out, depth, &format!("\"{}\": {{", kind.1));
-    table(out, depth + 1, keys, required(path));
+fn tables(out: &mut String, depth: usize, keys: Keys, required: &[&str]) {
+    line(out, depth, "\"type\": \"array\",");
+    line(out, depth, "\"items\": {");
+    // In `any = [{ … }]` Taplo 0.10 looks for keys one array deeper than they are, and completed nothing. On
+    // a table the word means nothing.
+    line(out, depth + 1, "\"items\": {");
+    table(out, depth + 2, keys, required);
+    line(out, depth + 1, "},");
+    table(out, depth + 1, keys, required);
     line(out, depth, "}");
 }
 

@@ -349,6 +349,7 @@ impl Haystack {
     }
 
     /// [`Haystack::take`] of what was held back, where some pattern is confirmed; `place` is what it says there.
+    /// `decided` tells of each byte when it was certain: the bytes of a piece need not be so all at once.
     pub(super) fn held_confirming(
         &mut self,
         waiting: &mut Waiting,
@@ -356,15 +357,20 @@ impl Haystack {
         arg: Option<&ArgPath>,
         bytes: &[u8],
         place: impl Fn(usize) -> u64,
-        decided: u64,
+        decided: impl Fn(usize) -> u64,
     ) {
         for (number, piece) in bytes.chunks(PIECE).enumerate() {
+            let begin = waiting.total();
+            let last = |seen: usize| decided(number * PIECE + seen - 1);
             let rest = bytes.len() - (number * PIECE + piece.len());
             self.step(waiting, judge, arg, piece, |behind| {
-                (place(rest + behind.seen + behind.back), decided)
+                let end = place(rest + behind.seen + behind.back);
+                (end, last(piece.len() - behind.seen))
             });
             waiting.keep(piece);
-            waiting.advance(&mut Confirming { judge, arg }, |_| decided);
+            waiting.advance(&mut Confirming { judge, arg }, |seen| {
+                last((seen - begin) as usize)
+            });
             self.window.push(piece);
         }
     }

@@ -131,14 +131,16 @@ impl Haystack {
             self.flush(judge, arg, start, piece.decided);
         }
         let place = |behind: usize| match piece.place {
-            Place::Verbatim(at) | Place::Late(at) => at + len as u64 - behind as u64,
+            Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => {
+                at + len as u64 - behind as u64
+            }
             // Inside of what is stood for there is no place: a match ends before it or after it.
             Place::StandIn { start, .. } if behind >= len => start,
             Place::StandIn { end, .. } => end,
         };
         #[cfg(feature = "lookaround")]
         if let Some(mut waiting) = self.waiting.take() {
-            let decided = piece.decided(len - 1);
+            let decided = |index: usize| piece.decided(index);
             self.held_confirming(&mut waiting, judge, arg, piece.bytes, place, decided);
             self.waiting = Some(waiting);
             return;

@@ -163,6 +163,8 @@ impl Sink for Values<'_, '_> {
         value.reader.count(&mut judge.found.counters);
         value.reader.restart(judge.view);
         if let Some(file) = value.file.take() {
+            // What was queued became certain before the file was known, and waits for it.
+            judge.settle();
             let path = normalise(&String::from_utf8_lossy(&file), judge.pack.root());
             judge.scoped.paths.push(path.into_boxed_str());
             judge.scoped.settle(judge.pack, decided, judge.found);

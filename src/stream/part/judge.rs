@@ -466,9 +466,11 @@ impl Found {
             start,
             end,
         };
+        // Views of one delta are not read in order.
+        let key = |known: &Redaction| (known.part, known.start, known.end, known.rule);
         let place = self
             .redactions
-            .partition_point(|known| (known.part, known.start) <= (part, start));
+            .partition_point(|known| key(known) <= key(&redaction));
         self.redactions.insert(place, redaction);
     }
 

@@ -70,7 +70,7 @@ enum Lead {
     #[default]
     Command,
     /// Options of a prefix, or the command behind it.
-    Prefix(&'static Prefix, Behind),
+    Prefix(Prefix, Behind),
     /// Options of a shell.
     Shell {
         /// The next word belongs to an option.
@@ -91,44 +91,36 @@ struct Behind {
 }
 
 /// A word that runs the command behind it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefix {
-    name: &'static str,
     /// Its options, of one letter, that take the next word.
     options: &'static str,
     /// Words of its own before the command.
     words: u8,
 }
 
-const fn prefix(name: &'static str, options: &'static str, words: u8) -> Prefix {
-    Prefix {
-        name,
-        options,
-        words,
-    }
+/// The prefix of that name.
+fn prefix(name: &[u8]) -> Option<Prefix> {
+    let (options, words) = match name {
+        b"sudo" => ("ughpCDRTUrt", 0),
+        b"doas" => ("uC", 0),
+        b"env" => ("uCS", 0),
+        b"nice" | b"watch" => ("n", 0),
+        b"ionice" => ("cnp", 0),
+        b"timeout" => ("ks", 1),
+        b"stdbuf" => ("ioe", 0),
+        b"xargs" => ("InPLdaEs", 0),
+        b"exec" => ("a", 0),
+        b"nohup" | b"command" | b"builtin" | b"setsid" | b"busybox" | b"unbuffer" => ("", 0),
+        b"chroot" => ("", 1),
+        _ => return None,
+    };
+    Some(Prefix { options, words })
 }
 
-static PREFIXES: [Prefix; 17] = [
-    prefix("sudo", "ughpCDRTUrt", 0),
-    prefix("doas", "uC", 0),
-    prefix("env", "uCS", 0),
-    prefix("nohup", "", 0),
-    prefix("nice", "n", 0),
-    prefix("ionice", "cnp", 0),
-    prefix("timeout", "ks", 1),
-    prefix("stdbuf", "ioe", 0),
-    prefix("xargs", "InPLdaEs", 0),
-    prefix("exec", "a", 0),
-    prefix("command", "", 0),
-    prefix("builtin", "", 0),
-    prefix("setsid", "", 0),
-    prefix("chroot", "", 1),
-    prefix("busybox", "", 0),
-    prefix("watch", "n", 0),
-    prefix("unbuffer", "", 0),
-];
-
-const SHELLS: [&str; 6] = ["sh", "bash", "zsh", "dash", "ksh", "ash"];
+fn is_shell(name: &[u8]) -> bool {
+    matches!(name, b"sh" | b"bash" | b"zsh" | b"dash" | b"ksh" | b"ash")
+}
 
 impl Command {
     pub(super) fn begin_word(&mut self, start: u64) {
@@ -183,6 +175,11 @@ impl Command {
         Piece::stand_in(b" ", self.end, self.start, now)
     }
 
+    /// Whether the last word ended there.
+    pub(super) fn ended_at(&self, end: u64) -> bool {
+        self.end == end
+    }
+
     /// How many bytes of the part that space stands for.
     pub(super) fn space_bytes(&self) -> u64 {
         self.start.saturating_sub(self.end)
@@ -191,6 +188,32 @@ impl Command {
     /// Whether its words go nowhere else.
     pub(super) fn is_plain(&self) -> bool {
         !self.twice && !self.is_script()
+    }
+
+    /// Whether the word that is read, or the next one, is an argument that goes nowhere else: what its end is like
+    /// changes nothing in it.
+    pub(super) fn is_argument(&self) -> bool {
+        let is_word = match self.dest {
+            None => self.next == Next::Word,
+            Some(dest) => dest == Dest::Command,
+        };
+        is_word && self.lead == Lead::Arguments && !self.twice
+    }
+
+    /// How many of the bytes that come next may still be the number of a redirection.
+    pub(super) fn number(&self, bytes: &[u8]) -> usize {
+        let is_digit = |byte: &&u8| byte.is_ascii_digit();
+        match self.dest.is_none() && self.quoted_at.is_none() {
+            true => bytes.iter().take_while(is_digit).count(),
+            false => 0,
+        }
+    }
+
+    /// An argument begins there.
+    pub(super) fn begin_argument(&mut self, start: u64) {
+        self.in_word = false;
+        self.begin_word(start);
+        self.dest = Some(Dest::Command);
     }
 
     /// The space between an operator and its target.
@@ -299,7 +322,7 @@ impl Command {
     }
 
     /// A word behind a prefix.
-    fn behind(&mut self, prefix: &'static Prefix, behind: Behind, word: &[u8], scripts: bool) {
+    fn behind(&mut self, prefix: Prefix, behind: Behind, word: &[u8], scripts: bool) {
         let stays = |words, takes| Lead::Prefix(prefix, Behind { words, takes });
         self.lead = if behind.takes {
             stays(behind.words, false)
@@ -319,23 +342,18 @@ impl Command {
 }
 
 /// What follows the command of that name.
-#[inline(always)]
 fn lead(word: &[u8], scripts: bool) -> Lead {
-    let name = word.rsplit(|&byte| byte == b'/').next().unwrap_or(word);
-    if let Some(prefix) = PREFIXES
-        .iter()
-        .find(|prefix| prefix.name.as_bytes() == name)
-    {
-        let words = prefix.words;
-        return Lead::Prefix(
-            prefix,
-            Behind {
-                words,
-                takes: false,
-            },
-        );
+    let path = word.iter().rposition(|&byte| byte == b'/');
+    let name = &word[path.map_or(0, |slash| slash + 1)..];
+    // No name that is looked for is longer.
+    if name.len() > 8 {
+        return Lead::Arguments;
     }
-    if scripts && SHELLS.iter().any(|shell| shell.as_bytes() == name) {
+    if let Some(prefix) = prefix(name) {
+        let (words, takes) = (prefix.words, false);
+        return Lead::Prefix(prefix, Behind { words, takes });
+    }
+    if scripts && is_shell(name) {
         return Lead::Shell { takes: false };
     }
     Lead::Arguments
@@ -377,16 +395,18 @@ fn is_keyword(word: &[u8]) -> bool {
 /// `NAME=` or `NAME+=`, and whatever follows.
 fn is_assignment(word: &[u8]) -> bool {
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    let name = word.iter().take_while(|byte| is_name(byte)).count();
-    name > 0
-        && !word[0].is_ascii_digit()
-        && (word[name..].starts_with(b"=") || word[name..].starts_with(b"+="))
+    let Some(equals) = word.iter().position(|&byte| byte == b'=') else {
+        return false;
+    };
+    let name = &word[..equals];
+    let name = name.strip_suffix(b"+").unwrap_or(name);
+    !name.is_empty() && !name[0].is_ascii_digit() && name.iter().all(is_name)
 }
 
 /// Where a byte begins and ends.
 pub(super) fn ends(place: Place) -> (u64, u64) {
     match place {
-        Place::Verbatim(at) | Place::Late(at) => (at, at + 1),
+        Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => (at, at + 1),
         Place::StandIn { start, end } => (start, end),
     }
 }

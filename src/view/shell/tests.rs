@@ -136,10 +136,13 @@ fn every_cut(
                 .iter()
                 .map(|d| d.escape_ascii().to_string())
                 .collect();
+            let differs = got.0.iter().zip(&whole.0).find(|(got, whole)| got != whole);
             panic!(
-                "{cuts:#?}\n{:?}\n{:?}",
+                "{cuts:?}\n{:?}\n{:?}\nfirst {differs:?}\n{:?}, {:?}",
                 haystacks(&got.0),
-                haystacks(&whole.0)
+                haystacks(&whole.0),
+                got.1,
+                whole.1
             );
         }
     };

@@ -440,3 +440,59 @@ fn real_patterns_load_or_are_refused_with_the_reason() {
         println!("{set}: of the patterns that `regex` refuses {loaded} load, {refused} do not");
     }
 }
+
+/// A byte behind a fold or among the words of a command is certain with the byte behind it, and so is what is confirmed.
+#[test]
+fn behind_a_view_a_hit_is_certain_at_the_same_byte_under_every_cut() {
+    let read_as = |keys: &str, pattern: &str| {
+        let text = format!(
+            "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['text', 'tool-input']\n\
+             match.any = [{{ regex = '{pattern}'{keys} }}]\n"
+        );
+        Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let cases = [
+        (
+            ", fold = 'invisible'",
+            "b(?!x)",
+            Channel::Text,
+            "abc and more",
+            (2, 3),
+        ),
+        #[cfg(feature = "unicode")]
+        (
+            ", fold = 'nfkc'",
+            "b(?!x)",
+            Channel::Text,
+            "abc and more",
+            (2, 4),
+        ),
+        #[cfg(feature = "unicode")]
+        (
+            ", fold = 'nfkc'",
+            "b+(?=cd)",
+            Channel::Text,
+            "xx bbcd and more",
+            (5, 8),
+        ),
+        (
+            ", region = 'shell'",
+            "two(?! x)",
+            Channel::ToolInput,
+            "{\"command\":\"rm one two three four\"}",
+            (22, 24),
+        ),
+        (
+            ", region = 'shell'",
+            "one (?=two)",
+            Channel::ToolInput,
+            "{\"command\":\"rm one two three four\"}",
+            (19, 22),
+        ),
+    ];
+    for (keys, pattern, channel, text, want) in cases {
+        let (hits, _) = read_all_cuts(&read_as(keys, pattern), channel, text.as_bytes(), pattern);
+        let places: Vec<_> = hits.iter().map(|hit| (hit.1, hit.2)).collect();
+        assert_eq!(places, [want], "{pattern}{keys}");
+    }
+}

@@ -293,6 +293,40 @@ fn matches_are_counted_over_a_turn_and_not_those_of_a_reply_that_was_cut() {
 }
 
 #[test]
+fn matches_are_counted_over_a_part_a_message_a_turn_and_a_session() {
+    for (per, times, expected) in [
+        ("part", 2, [0, 0, 0]),
+        ("message", 2, [1, 0, 0]),
+        ("turn", 3, [0, 1, 0]),
+        ("session", 4, [0, 0, 1]),
+    ] {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{{ word = 'sorry' }}]\n\
+             match.count = {times}\nmatch.per = '{per}'\naction = 'observe'\n\
+             examples.match = ['sorry sorry sorry sorry']"
+        ));
+        let mut session = pack.session();
+        let mut found = [0; 3];
+        for (at, (begins, parts)) in [(true, 2), (false, 1), (true, 1)].into_iter().enumerate() {
+            if begins {
+                session.begin_turn();
+            }
+            let mut stream = session.stream();
+            for part in 0..parts {
+                let _ = session.open(&mut stream, PartId(part), Channel::Text);
+                let _ = session.push(&mut stream, PartId(part), b"sorry.");
+                found[at] += session.decisions().len();
+                let _ = session.close(&mut stream, PartId(part));
+                found[at] += session.decisions().len();
+            }
+            let _ = session.finish(&mut stream);
+            found[at] += session.decisions().len();
+        }
+        assert_eq!(found, expected, "per {per}");
+    }
+}
+
+#[test]
 fn the_same_call_again_and_again_is_a_loop() {
     let pack = rules(
         "[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.doom-loop = { times = 3 }\n\

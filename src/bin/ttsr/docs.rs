@@ -1,0 +1,272 @@
+//! `ttsr docs`: a page about each pack, in Markdown.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ttsr::{Action, Mode, Pack, PackHeader, Rule, Status};
+
+use crate::args::PackArgs;
+use crate::output::{Escaped, tell};
+use crate::tally::Count;
+use crate::{Outcome, Stop, packs};
+
+/// What ends the part of a page that belongs to its author.
+const MARKER: &str = "<!-- ttsr docs: what stands above this line is kept -->";
+
+/// Write a page about each pack in Markdown: its rules, what they find, why, and what they do
+///
+/// The pages go to the standard output, or each into a file of its own below a folder:
+///
+///     ttsr docs --pack team.toml > README.md
+///
+///     ttsr docs --pack team --out docs/packs
+///
+/// What an author writes above the line `<!-- ttsr docs … -->` of such a file is kept. A file without that
+/// line is not touched.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    packs: PackArgs,
+    /// Write `NAME.md` for each pack into this folder, and `README.md` with a table of them
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write nothing; exit with 1 if a page of the folder would change
+    #[arg(long, requires = "out")]
+    check: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
+    let pack = packs::load(&options.packs)?;
+    let mut pages: Vec<Page> = named(&pack).map(|header| Page::of(header, &pack)).collect();
+    let Some(folder) = &options.out else {
+        let mut out = io::stdout().lock();
+        let texts: Vec<String> = pages.iter().map(Page::text).collect();
+        out.write_all(texts.join("\n").as_bytes())?;
+        out.flush()?;
+        return Ok(Outcome::Clean);
+    };
+    pages.push(index(&pack));
+    let mut changed = 0;
+    for page in &pages {
+        changed += u64::from(page.put(folder, options.check)?);
+    }
+    let verb = if options.check {
+        "would change"
+    } else {
+        "changed"
+    };
+    tell(&format_args!("{} {verb}", Count(changed, "page")));
+    Ok(match options.check && changed > 0 {
+        true => Outcome::Findings,
+        false => Outcome::Clean,
+    })
+}
+
+/// The packs that somebody asked for.
+fn named(pack: &Pack) -> impl Iterator<Item = &PackHeader> {
+    pack.headers().iter().filter(|header| !header.is_extended)
+}
+
+/// The rules that are written in that pack.
+fn rules<'p>(pack: &'p Pack, header: &PackHeader) -> Vec<&'p Rule> {
+    let rules = pack.rules().iter();
+    rules.filter(|rule| header.owns(&rule.id)).collect()
+}
+
+struct Page {
+    file: String,
+    heading: String,
+    body: String,
+}
+
+impl Page {
+    fn of(header: &PackHeader, pack: &Pack) -> Page {
+        let rules = rules(pack, header);
+        let mut body = about(header);
+        if !body.is_empty() {
+            body.push_str(". ");
+        }
+        writeln!(body, "{}.", Count(rules.len() as u64, "rule")).expect("a string takes all");
+        body.push_str(&provenance(header));
+        if !rules.is_empty() {
+            body.push_str("\n| rule | what | why | action |\n|---|---|---|---|\n");
+        }
+        for rule in rules {
+            body.push_str(&row(rule));
+        }
+        Page {
+            file: file(header),
+            heading: format!("# `{}`\n", header.name),
+            body,
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{}\n{}", self.heading, self.body)
+    }
+
+    /// Writes it into the folder, unless this is only a check; whether it differs from what is there.
+    fn put(&self, folder: &Path, is_check: bool) -> Result<bool, Stop> {
+        let path = folder.join(&self.file);
+        let because = |error: &dyn std::fmt::Display| {
+            Stop::Because(format!("{}: {error}", Escaped(&path.display().to_string())))
+        };
+        let before = match fs::read_to_string(&path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(because(&error)),
+        };
+        let above = match &before {
+            None => format!("{}\n", self.heading),
+            Some(text) => {
+                let at = text.find(MARKER);
+                let at = at.ok_or_else(|| {
+                    because(&format_args!(
+                        "it is no page of this command: it has no line `{MARKER}`"
+                    ))
+                })?;
+                text[..at].to_owned()
+            }
+        };
+        let text = format!("{above}{MARKER}\n\n{}", self.body);
+        if before.as_ref() == Some(&text) {
+            return Ok(false);
+        }
+        tell(&Escaped(&path.display().to_string()));
+        if !is_check {
+            fs::create_dir_all(folder)
+                .and_then(|()| fs::write(&path, text))
+                .map_err(|error| because(&error))?;
+        }
+        Ok(true)
+    }
+}
+
+/// The name of a pack's page. No pack's is `README`: names are of lower-case letters.
+fn file(header: &PackHeader) -> String {
+    header.name.replace('/', "-") + ".md"
+}
+
+/// A table of the packs.
+fn index(pack: &Pack) -> Page {
+    let mut body = String::from(
+        "| pack | rules | of them abort, retry or redact | what |\n|---|---|---|---|\n",
+    );
+    for header in named(pack) {
+        let rules = rules(pack, header);
+        let acting = rules.iter().filter(|rule| acts(rule)).count();
+        writeln!(
+            body,
+            "| [`{}`]({}) | {} | {acting} | {} |",
+            header.name,
+            file(header),
+            rules.len(),
+            about(header)
+        )
+        .expect("a string takes all");
+    }
+    Page {
+        file: "README.md".to_owned(),
+        heading: "# Packs\n".to_owned(),
+        body,
+    }
+}
+
+/// Whether what the rule finds is cut or taken out.
+fn acts(rule: &Rule) -> bool {
+    matches!(rule.action, Action::Abort | Action::Retry | Action::Redact)
+}
+
+/// What the pack is for, without the dot at its end.
+fn about(header: &PackHeader) -> String {
+    let text = header.description.as_deref().unwrap_or_default();
+    inline(text.trim().trim_end_matches('.'))
+}
+
+/// Where it comes from, a line each; nothing where the pack does not say.
+fn provenance(header: &PackHeader) -> String {
+    let extends: Vec<String> = header.extends.iter().map(|it| format!("`{it}`")).collect();
+    let docs = header.docs.as_deref().filter(|docs| is_link(docs));
+    let lines = [
+        header
+            .version
+            .as_deref()
+            .map(|it| format!("Version {}", inline(it))),
+        header
+            .license
+            .as_deref()
+            .map(|it| format!("Licence: {}", inline(it))),
+        (!extends.is_empty()).then(|| format!("Extends {}", extends.join(", "))),
+        docs.map(|docs| format!("More: <{docs}>")),
+    ];
+    let lines: Vec<String> = lines.into_iter().flatten().collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("\n{}.\n", lines.join(". ")),
+    }
+}
+
+fn row(rule: &Rule) -> String {
+    let name = rule.id.rsplit('/').next().unwrap_or_default();
+    let mut what = inline(&rule.description);
+    if rule.status == Status::Deprecated {
+        what.push_str(" (deprecated");
+        if let Some(other) = &rule.replaced_by {
+            write!(what, ": use `{other}`").expect("a string takes all");
+        }
+        what.push(')');
+    }
+    let mut why = inline(rule.why.as_deref().unwrap_or_default());
+    if let Some(docs) = rule.docs.as_deref().filter(|docs| is_link(docs)) {
+        write!(why, " ([source]({docs}))").expect("a string takes all");
+    }
+    let mode = match rule.mode {
+        Mode::Shadow => ", in shadow",
+        _ => "",
+    };
+    let action = rule.action.name();
+    format!("| `{name}` | {what} | {} | {action}{mode} |\n", why.trim())
+}
+
+/// Whether it can stand between brackets.
+fn is_link(text: &str) -> bool {
+    let is_web = text.starts_with("https://") || text.starts_with("http://");
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"()<>|".contains(c);
+    is_web && text.chars().all(is_plain)
+}
+
+/// Text as one line of a table; outside of code a `<` begins no tag.
+fn inline(text: &str) -> String {
+    let mut out = String::new();
+    let mut is_code = false;
+    for c in text.chars() {
+        match c {
+            '|' => out.push_str("\\|"),
+            '<' if !is_code => out.push_str("\\<"),
+            c if c.is_control() => out.push(' '),
+            c => {
+                is_code ^= c == '`';
+                out.push(c);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_stay_in_their_cell() {
+        assert_eq!(inline("a|b\n`c<d>` e<f>"), "a\\|b `c<d>` e\\<f>");
+        assert!(is_link("https://example.org/a#b"));
+        for text in ["javascript:alert(1)", "https://a b", "https://a)|", ""] {
+            assert!(!is_link(text), "{text}");
+        }
+    }
+}
