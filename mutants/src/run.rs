@@ -216,7 +216,8 @@ impl<'a> Run<'a> {
             program: &self.tests[batch[0]].program,
             tests: &tests,
             processor: Duration::from_secs_f64(5.0 * seconds + 0.5),
-            patience: Duration::from_secs_f64(20.0 * seconds + 60.0),
+            // Long: on a busy machine a process may wait for minutes, and none but a deadlock waits for ever.
+            patience: Duration::from_secs_f64(20.0 * seconds + 300.0),
         };
         Ok(process.run(("TTSR_MUTANT", number.to_string().as_ref()))?.0)
     }
