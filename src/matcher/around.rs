@@ -583,6 +583,23 @@ mod tests {
             ("(?:a(?=bc)){2}", "(?:a){2}", 2, 0),
             (r"(?=a\Rb)\wx", r"\wx", 2, 0),
             (r"(?x) fo+ (?=b) # (?=...)", "fo+", 1, 0),
+            (r"((?:\bk)+)-\1", r"(?:\bk)+-k+", 0, 1),
+            (r"(k+)(?i:\1)", "k+(?i:k+)", 0, 0),
+            (r"(k(?=-))-\1", "k-k", 0, 0),
+            ("(?:a|)x(?=b)", "(?:a|)x", 1, 0),
+            ("(?<=(?:a{0})*ab)c", "c", 0, 2),
+            ("x(?>[ab]+)", "x[ab]+", 1, 0),
+            ("x(?>(a)+)", "xa+", 1, 0),
+            (r"(?mR)^a$(?=\r)", "(?mR)^a$", 1, 1),
+            (r"\b{start}a\b{end}(?=-)", r"\b{start}a\b{end}", 1, 1),
+            (
+                r"\b{start-half}a\b{end-half}(?=-)",
+                r"\b{start-half}a\b{end-half}",
+                1,
+                1,
+            ),
+            (r"\Ba(?=b)", r"\Ba", 1, 1),
+            ("a(?=b{256})", "a", 256, 0),
         ];
         for (text, hull, ahead, behind) in cases {
             let got = around(text).unwrap_or_else(|refused| panic!("{text}: {refused:?}"));
@@ -617,7 +634,12 @@ mod tests {
             (r"(?<=\s+)foo", unbounded("look-behind"), r"(?<=\s+)"),
             (r"[(?=]\((?=a)b(?!c*)", unbounded("look-ahead"), "(?!c*)"),
             ("[](?=]x(?=a(?!b+))", unbounded("look-ahead"), "(?!b+)"),
+            (r"a(?!\)c*)", unbounded("look-ahead"), r"(?!\)c*)"),
+            ("[a]x(?!c*)", unbounded("look-ahead"), "(?!c*)"),
+            ("x(?![)]c*)", unbounded("look-ahead"), "(?![)]c*)"),
+            ("(?x)a # (?=b)\n(?=c*)", unbounded("look-ahead"), ""),
             ("(?>a|b*)c", unbounded("atomic group"), ""),
+            ("x(?>(?:ab)+)c", unbounded("atomic group"), ""),
             (
                 "a(?=b{300})",
                 Fault::TooFar {
@@ -635,6 +657,7 @@ mod tests {
                 "",
             ),
             (r"a\Kb(?=c)", Fault::Unsupported(r"`\K`"), ""),
+            (r"a\Gb(?=c)", Fault::Unsupported(r"`\G`"), ""),
             (r"(a)?b(?(1)c|d)", Fault::Unsupported("a conditional"), ""),
             (r"(a|b\1)+c", Fault::Recursive, ""),
             (

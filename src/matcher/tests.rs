@@ -115,6 +115,80 @@ fn first_ends_are_those_of_regex_under_every_cut() {
     }
 }
 
+/// Every assertion about words.
+const BOUNDARIES: [&str; 6] = [
+    r"\b",
+    r"\B",
+    r"\b{start}",
+    r"\b{end}",
+    r"\b{start-half}",
+    r"\b{end-half}",
+];
+
+fn bytes_pattern(bytes: &[u8]) -> String {
+    let escaped: String = bytes.iter().map(|byte| format!("\\x{byte:02X}")).collect();
+    format!("(?-u:{escaped})")
+}
+
+#[test]
+fn a_word_boundary_inside_a_character_is_what_regex_says() {
+    for char in ["é", "ж", "·", "€", "한", "😀", "𐐷"] {
+        let bytes = char.as_bytes();
+        let mut patterns = Vec::new();
+        for look in BOUNDARIES {
+            for at in 0..=bytes.len() {
+                let (head, tail) = (bytes_pattern(&bytes[..at]), bytes_pattern(&bytes[at..]));
+                patterns.push(format!("{head}{look}{tail}"));
+            }
+        }
+        let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+        for text in [
+            char.to_owned(),
+            format!("a{char}a"),
+            format!("-{char}{char}-"),
+        ] {
+            check_all_cuts(&patterns, text.as_bytes(), 1 << 20);
+        }
+    }
+}
+
+#[test]
+fn a_word_boundary_beside_a_byte_of_no_character_is_what_regex_says() {
+    let beside: Vec<String> = BOUNDARIES
+        .iter()
+        .flat_map(|look| {
+            [
+                format!("{look}-"),
+                format!("-{look}"),
+                format!("{look}x"),
+                format!("x{look}"),
+            ]
+        })
+        .collect();
+    let patterns: Vec<&str> = beside.iter().map(String::as_str).collect();
+    for stray in [
+        &b"\xA9"[..],
+        b"\xFF",
+        b"\xE2\x82",
+        b"\xA9\xA9\xA9\xA9",
+        "é\u{a9}".as_bytes(),
+        b"\xC3\xA9\xA9",
+    ] {
+        for (before, after) in [
+            ("-", "-"),
+            ("x", "x"),
+            ("x", "-"),
+            ("-", "x"),
+            ("", "-"),
+            ("-", ""),
+            ("", "x"),
+        ] {
+            let text = [before.as_bytes(), stray, after.as_bytes()].concat();
+            check_all_cuts(&patterns, &text, 1 << 20);
+        }
+    }
+}
+
 #[test]
 fn gaps_of_every_kind_are_cut_without_a_trace() {
     let cases: &[(&[&str], &[u8])] = &[

@@ -1,0 +1,266 @@
+//! Copies the crate, writes the mutants into the copy, and builds its tests once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::list::Mutant;
+use crate::write::{Numbered, Written, write};
+
+/// The programs, and which mutant each number is.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Built {
+    pub mutants: Vec<Mutant>,
+    /// Their names, as `--test` takes them (`lib` for the tests of the library), and where they are.
+    pub programs: Vec<(String, PathBuf)>,
+    /// By number, from one.
+    pub numbers: Vec<Numbered>,
+    /// Those that do not compile.
+    pub unviable: BTreeSet<usize>,
+    /// Those that cannot be chosen at run time.
+    pub elsewhere: BTreeSet<usize>,
+}
+
+impl Built {
+    /// What was built the last time.
+    pub fn read(folders: &Folders) -> Result<Built> {
+        let text = fs::read(folders.built()).context("nothing is built")?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    fn keep(&self, folders: &Folders) -> Result<()> {
+        Ok(fs::write(folders.built(), serde_json::to_vec(self)?)?)
+    }
+
+    /// What did not compile before will not now, and to find that out takes a few rounds.
+    fn begin(folders: &Folders, mutants: Vec<Mutant>) -> Built {
+        let old = Built::read(folders).unwrap_or_default();
+        let keys = old.unviable.iter().map(|&it| old.mutants[it].key.as_str());
+        let keys: BTreeSet<&str> = keys.collect();
+        let known = |it: &usize| keys.contains(mutants[*it].key.as_str());
+        Built {
+            unviable: (0..mutants.len()).filter(known).collect(),
+            mutants,
+            ..Built::default()
+        }
+    }
+}
+
+/// Where things are kept.
+pub struct Folders {
+    pub scratch: PathBuf,
+    pub tree: PathBuf,
+    target: PathBuf,
+}
+
+impl Folders {
+    pub fn at(scratch: &Path) -> Folders {
+        Folders {
+            scratch: scratch.to_owned(),
+            tree: scratch.join("tree"),
+            target: scratch.join("build"),
+        }
+    }
+
+    fn built(&self) -> PathBuf {
+        self.scratch.join("built.json")
+    }
+}
+
+pub fn build(folders: &Folders, mutants: Vec<Mutant>, tests: &[String]) -> Result<Built> {
+    copy(&folders.tree)?;
+    let mut built = Built::begin(folders, mutants);
+    // An error may hide others, so it takes a few rounds.
+    for round in 1.. {
+        let lines = write_all(&folders.tree, &mut built)?;
+        let wrong = failing(folders, &lines)?;
+        println!("round {round}: {} more mutants do not compile", wrong.len());
+        if wrong.is_empty() {
+            break;
+        }
+        built.unviable.extend(wrong);
+        built.keep(folders)?;
+    }
+    built.programs = programs(folders, tests)?;
+    built.keep(folders)?;
+    Ok(built)
+}
+
+/// What git knows of, and what is new.
+fn copy(tree: &Path) -> Result<()> {
+    let output = Command::new("git")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .output()?;
+    ensure!(output.status.success(), "git ls-files failed");
+    for name in String::from_utf8(output.stdout)?.split_terminator('\0') {
+        // The mutants' own files are written below.
+        if Path::new(name).is_file() && !name.starts_with("src/") {
+            put(&tree.join(name), &fs::read(name)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file unless it is so already, for cargo looks at the time.
+fn put(path: &Path, content: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+    fs::write(path, content).with_context(|| path.display().to_string())
+}
+
+/// Which mutant each line of each file is.
+type Lines = BTreeMap<String, Vec<(std::ops::Range<usize>, usize)>>;
+
+/// Writes the sources with all mutants that may compile; numbers them anew.
+fn write_all(tree: &Path, built: &mut Built) -> Result<Lines> {
+    built.numbers.clear();
+    built.elsewhere.clear();
+    let mutants = &built.mutants;
+    let mut of_file: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, mutant) in mutants.iter().enumerate() {
+        if !built.unviable.contains(&index) {
+            of_file.entry(&mutant.file).or_default().push(index);
+        }
+    }
+    let mut lines = Lines::new();
+    for file in sources(Path::new("src"))? {
+        let name = file.to_str().context("a path is text")?;
+        let mut source = fs::read_to_string(&file)?;
+        if let Some(here) = of_file.get(name) {
+            let first = built.numbers.len() as u32 + 1;
+            let Written {
+                text,
+                mutants,
+                lines: own,
+                elsewhere,
+            } = write(&source, mutants, here, first).with_context(|| name.to_owned())?;
+            source = text;
+            lines.insert(
+                name.to_owned(),
+                own.into_iter()
+                    .zip(mutants.iter().map(|it| it.mutant))
+                    .collect(),
+            );
+            built.numbers.extend(mutants);
+            built.elsewhere.extend(elsewhere);
+        }
+        if name == "src/lib.rs" {
+            source.push_str("\nmod mutant;\npub(crate) use mutant::mutant;\n");
+        }
+        put(&tree.join(name), source.as_bytes())?;
+    }
+    put(&tree.join("src/mutant.rs"), include_bytes!("choose.rs"))?;
+    Ok(lines)
+}
+
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder)?
+        .map(|it| Ok(it?.path()))
+        .collect::<Result<_>>()?;
+    entries.sort();
+    for path in entries {
+        match path.is_dir() {
+            true => found.extend(sources(&path)?),
+            false => found.push(path),
+        }
+    }
+    Ok(found)
+}
+
+fn cargo(folders: &Folders, command: &str) -> Command {
+    let mut cargo = Command::new("cargo");
+    // Mutants are not written as the lints want code to be.
+    cargo
+        .args([command, "--all-features", "--message-format=json"])
+        .current_dir(&folders.tree)
+        .env("CARGO_TARGET_DIR", &folders.target)
+        .env("CARGO_INCREMENTAL", "1")
+        .env("RUSTFLAGS", "--cap-lints=allow")
+        .stderr(Stdio::inherit());
+    cargo
+}
+
+/// The mutants in whose lines the compiler finds errors.
+fn failing(folders: &Folders, lines: &Lines) -> Result<BTreeSet<usize>> {
+    let output = cargo(folders, "check")
+        .args(["--lib", "--profile=test"])
+        .output()?;
+    let mut wrong = BTreeSet::new();
+    let mut of_none = String::new();
+    for message in messages(&output.stdout) {
+        let message = &message["message"];
+        if message["level"] != "error" || message["spans"].as_array().is_none_or(Vec::is_empty) {
+            continue;
+        }
+        match blamed(message, lines) {
+            Some(mutant) => {
+                wrong.insert(mutant);
+            }
+            None => of_none.push_str(message["rendered"].as_str().unwrap_or_default()),
+        }
+    }
+    if wrong.is_empty() && !output.status.success() {
+        bail!("errors of no mutant:\n{of_none}");
+    }
+    Ok(wrong)
+}
+
+/// Whose line an error points to, at first or at all.
+fn blamed(message: &Value, lines: &Lines) -> Option<usize> {
+    let mut spans: Vec<&Value> = message["spans"].as_array()?.iter().collect();
+    spans.sort_by_key(|it| it["is_primary"] != true);
+    spans.into_iter().find_map(|span| {
+        let line = span["line_start"].as_u64()? as usize;
+        let here = lines.get(span["file_name"].as_str()?)?;
+        let found = here.iter().find(|(range, _)| range.contains(&line));
+        found.map(|&(_, mutant)| mutant)
+    })
+}
+
+fn programs(folders: &Folders, tests: &[String]) -> Result<Vec<(String, PathBuf)>> {
+    let mut cargo = cargo(folders, "test");
+    cargo.args(["--no-run", "--lib"]);
+    for test in tests {
+        cargo.args(["--test", test]);
+    }
+    let output = cargo.output()?;
+    ensure!(output.status.success(), "the tests do not build");
+    let mut found = Vec::new();
+    for message in messages(&output.stdout) {
+        let target = &message["target"];
+        let (Some(path), Some(kind)) = (message["executable"].as_str(), target["kind"][0].as_str())
+        else {
+            continue;
+        };
+        match kind {
+            "lib" => found.push(("lib".to_owned(), path.into())),
+            "test" => found.push((
+                target["name"].as_str().unwrap_or_default().to_owned(),
+                path.into(),
+            )),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+fn messages(output: &[u8]) -> Vec<Value> {
+    let lines = output.split(|&byte| byte == b'\n');
+    lines
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect()
+}

@@ -1,0 +1,164 @@
+//! Mutation testing of the crate, with all mutants in one build.
+//!
+//! `scripts/mutants` calls it from the root of the repository. The mutants are those that cargo-mutants lists. They are
+//! written into a copy of the sources, where each place asks which mutant the process is ([`write`]); the tests of the
+//! copy are built once, each test is run alone to see which places it passes ([`measure`]), and then each mutant is run
+//! with the tests that reach it ([`run`]). What was found is kept, so that it can be stopped and started again.
+
+mod build;
+mod list;
+mod measure;
+mod place;
+mod process;
+mod report;
+mod run;
+mod write;
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+
+use build::{Built, Folders};
+use list::Mutant;
+use report::{Reasons, Report};
+use run::{Finding, Outcome, Run};
+
+/// What share of the mutants must be caught.
+const LEAST: f64 = 95.0;
+
+struct Options {
+    /// Prefixes of the files whose mutants are run; empty for all.
+    files: Vec<String>,
+    /// Which earlier results are looked at again.
+    again: Vec<Outcome>,
+    /// Programs of tests besides those of the library.
+    tests: Vec<String>,
+    jobs: usize,
+    /// Seconds of tests for one mutant.
+    budget: f64,
+    /// Where the copy and the results are.
+    scratch: PathBuf,
+    /// Runs what was built the last time, whatever became of the sources meanwhile.
+    is_built: bool,
+    /// Only says what was found.
+    report: bool,
+}
+
+impl Options {
+    fn of_arguments() -> Result<Options> {
+        let mut options = Options {
+            files: Vec::new(),
+            again: Vec::new(),
+            tests: Vec::new(),
+            jobs: 2,
+            budget: f64::INFINITY,
+            scratch: "target/mutants".into(),
+            is_built: false,
+            report: false,
+        };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                arguments
+                    .next()
+                    .with_context(|| format!("{argument} of what?"))
+            };
+            match argument.as_str() {
+                "--file" => options.files.push(value()?),
+                "--again" => options.again.push(serde_json::from_value(value()?.into())?),
+                "--test" => options.tests.push(value()?),
+                "--jobs" => options.jobs = value()?.parse()?,
+                "--budget" => options.budget = value()?.parse()?,
+                "--scratch" => options.scratch = value()?.into(),
+                "--built" => options.is_built = true,
+                "--report" => options.report = true,
+                _ => bail!("{argument}: not known"),
+            }
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, mutant: &Mutant) -> bool {
+        self.files.is_empty() || self.files.iter().any(|it| mutant.file.starts_with(it))
+    }
+}
+
+fn main() -> Result<ExitCode> {
+    let options = Options::of_arguments()?;
+    std::fs::create_dir_all(&options.scratch)?;
+    let scratch = std::fs::canonicalize(&options.scratch)?;
+    let results = scratch.join("results.jsonl");
+    let folders = Folders::at(&scratch);
+    let built = match options.is_built || options.report {
+        true => Built::read(&folders)?,
+        false => build::build(&folders, list::all()?, &options.tests)?,
+    };
+    if !options.report {
+        find(&options, &folders, &built, &results)?;
+    }
+    let findings = run::findings(&results);
+    let reasons = Reasons::read(Path::new("mutants/reasons.toml"))?;
+    let report = Report {
+        mutants: &built.mutants,
+        unviable: &built.unviable,
+        findings: &findings,
+        reasons: &reasons,
+    };
+    std::fs::write(scratch.join("survivors.md"), report.page())?;
+    println!("{}", report.table(|it| it.file.clone()));
+    println!("{}", report.table(|it| it.module().to_owned()));
+    let unexplained = report.unexplained();
+    unexplained.iter().for_each(|it| println!("{}", it.name));
+    println!(
+        "{} survive without a reason; {}",
+        unexplained.len(),
+        scratch.join("survivors.md").display()
+    );
+    Ok(match unexplained.is_empty() && report.score() >= LEAST {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Runs what is wanted and has no result.
+fn find(options: &Options, folders: &Folders, built: &Built, results: &Path) -> Result<()> {
+    let mutants = &built.mutants;
+    let tests = measure::measure(folders, &built.programs, options.jobs)?;
+    let by_place = measure::by_place(&tests);
+    let old = run::findings(results);
+    let run = Run::new(
+        &folders.tree,
+        mutants,
+        &tests,
+        &by_place,
+        numbers(built),
+        options.budget,
+    );
+    let mut chosen: Vec<usize> = built.numbers.iter().map(|it| it.mutant).collect();
+    chosen.retain(|&it| options.wants(&mutants[it]) && is_open(&old, &mutants[it], &options.again));
+    // In no order, though always the same: a run that is stopped early says something of all.
+    chosen.sort_by_cached_key(|&it| {
+        let mut hasher = DefaultHasher::new();
+        mutants[it].key.hash(&mut hasher);
+        hasher.finish()
+    });
+    println!("{} mutants to run", chosen.len());
+    run.can_fail(&chosen)?;
+    run.all(&chosen, results, options.jobs)
+}
+
+/// A mutant's number, and the first of its place.
+fn numbers(built: &Built) -> HashMap<usize, (u32, u32)> {
+    let numbered = built.numbers.iter().zip(1..);
+    numbered
+        .map(|(it, number)| (it.mutant, (number, it.place)))
+        .collect()
+}
+
+fn is_open(old: &BTreeMap<String, Finding>, mutant: &Mutant, again: &[Outcome]) -> bool {
+    old.get(&mutant.key)
+        .is_none_or(|it| again.contains(&it.outcome))
+}

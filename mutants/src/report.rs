@@ -1,0 +1,193 @@
+//! Sums up what was found, and writes down what survives and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use crate::list::Mutant;
+use crate::run::{Finding, Outcome};
+
+/// Why some mutants survive, by hand: `mutants/reasons.toml`.
+#[derive(Debug, Default, Deserialize)]
+pub struct Reasons {
+    #[serde(default)]
+    group: Vec<Group>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Group {
+    reason: String,
+    /// Functions all of whose survivors are meant: `src/verdict.rs: Retry::of`.
+    #[serde(default)]
+    functions: BTreeSet<String>,
+    /// Single mutants, as they are listed.
+    #[serde(default)]
+    mutants: BTreeSet<String>,
+}
+
+impl Reasons {
+    pub fn read(path: &Path) -> Result<Reasons> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => toml::from_str(&text).with_context(|| path.display().to_string()),
+            Err(_) => Ok(Reasons::default()),
+        }
+    }
+
+    fn of(&self, mutant: &Mutant) -> Option<usize> {
+        let function = format!("{}: {}", mutant.file, mutant.function());
+        let single = |it: &Group| it.mutants.contains(&mutant.key);
+        let groups = &self.group;
+        groups.iter().position(single).or_else(|| {
+            groups
+                .iter()
+                .position(|it| it.functions.contains(&function))
+        })
+    }
+}
+
+/// What became of each mutant.
+pub struct Report<'a> {
+    pub mutants: &'a [Mutant],
+    pub unviable: &'a BTreeSet<usize>,
+    pub findings: &'a BTreeMap<String, Finding>,
+    pub reasons: &'a Reasons,
+}
+
+#[derive(Default)]
+struct Tally {
+    mutants: usize,
+    unviable: usize,
+    not_run: usize,
+    caught: usize,
+    timed_out: usize,
+    survived: usize,
+    not_reached: usize,
+}
+
+impl Tally {
+    fn add(&mut self, fate: Fate) {
+        self.mutants += 1;
+        *match fate {
+            Fate::Unviable => &mut self.unviable,
+            Fate::NotRun => &mut self.not_run,
+            Fate::Run(Outcome::Caught) => &mut self.caught,
+            Fate::Run(Outcome::TimedOut) => &mut self.timed_out,
+            Fate::Run(Outcome::Survived) => &mut self.survived,
+            Fate::Run(Outcome::NotReached) => &mut self.not_reached,
+        } += 1;
+    }
+
+    /// What share of those that were run was noticed.
+    fn score(&self) -> f64 {
+        let caught = self.caught + self.timed_out;
+        let run = caught + self.survived + self.not_reached;
+        100.0 * caught as f64 / run.max(1) as f64
+    }
+
+    fn row(&self, name: &str) -> String {
+        format!(
+            "| {name} | {} | {} | {} | {} | {} | {} | {} | {:.1} % |\n",
+            self.mutants,
+            self.unviable,
+            self.not_run,
+            self.caught,
+            self.timed_out,
+            self.survived,
+            self.not_reached,
+            self.score()
+        )
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Unviable,
+    NotRun,
+    Run(Outcome),
+}
+
+impl Report<'_> {
+    fn fate(&self, index: usize) -> Fate {
+        if self.unviable.contains(&index) {
+            return Fate::Unviable;
+        }
+        match self.findings.get(&self.mutants[index].key) {
+            Some(finding) => Fate::Run(finding.outcome),
+            None => Fate::NotRun,
+        }
+    }
+
+    fn survivors(&self) -> impl Iterator<Item = &Mutant> {
+        let survives = |index: &usize| {
+            matches!(
+                self.fate(*index),
+                Fate::Run(Outcome::Survived | Outcome::NotReached)
+            )
+        };
+        (0..self.mutants.len())
+            .filter(survives)
+            .map(|it| &self.mutants[it])
+    }
+
+    /// What share of all that were run was noticed.
+    pub fn score(&self) -> f64 {
+        let mut all = Tally::default();
+        (0..self.mutants.len()).for_each(|it| all.add(self.fate(it)));
+        all.score()
+    }
+
+    /// A table of modules, or of files.
+    pub fn table(&self, by: impl Fn(&Mutant) -> String) -> String {
+        let mut rows: BTreeMap<String, Tally> = BTreeMap::new();
+        let mut all = Tally::default();
+        for (index, mutant) in self.mutants.iter().enumerate() {
+            let fate = self.fate(index);
+            rows.entry(by(mutant)).or_default().add(fate);
+            all.add(fate);
+        }
+        let mut out = String::from(
+            "| | mutants | do not compile | not run | caught | timed out | survived | not reached | score |\n\
+             |---|---|---|---|---|---|---|---|---|\n",
+        );
+        rows.iter()
+            .for_each(|(name, tally)| out += &tally.row(name));
+        out + &all.row("all")
+    }
+
+    /// The survivors that nobody has given a reason for.
+    pub fn unexplained(&self) -> Vec<&Mutant> {
+        self.survivors()
+            .filter(|it| self.reasons.of(it).is_none())
+            .collect()
+    }
+
+    /// The page of survivors.
+    pub fn page(&self) -> String {
+        let mut groups: BTreeMap<usize, Vec<&Mutant>> = BTreeMap::new();
+        for mutant in self.survivors() {
+            let group = self.reasons.of(mutant).unwrap_or(usize::MAX);
+            groups.entry(group).or_default().push(mutant);
+        }
+        let mut out = String::from(HEAD);
+        out += &self.table(|it| it.module().to_owned());
+        for (group, mutants) in groups {
+            let reason = self.reasons.group.get(group).map(|it| it.reason.trim());
+            let reason = reason.unwrap_or("No reason is known: a test is missing.");
+            let _ = write!(out, "\n## {} survivors\n\n{reason}\n\n", mutants.len());
+            mutants
+                .iter()
+                .for_each(|it| out += &format!("- `{}`\n", it.key));
+        }
+        out
+    }
+}
+
+const HEAD: &str = "\
+# Mutants that survive
+
+Written by `scripts/mutants`; the reasons stand in `mutants/reasons.toml`. How it works: [trust.md](trust.md#mutation).
+
+";
