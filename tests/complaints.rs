@@ -421,7 +421,7 @@ fn complaint_c34_a_hit_says_where_to_take_back_from() {
 
 /// The hook ran after the delta had been shown, and every delta was looked at even without any rule.
 #[test]
-fn complaint_c35_nothing_is_read_where_no_rule_reads_and_a_held_match_never_leaves() {
+fn complaint_c35_c56_nothing_is_read_where_no_rule_reads_and_a_held_match_never_leaves() {
     let empty = pack(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{ literal = 'bad' }]\nexamples.match = ['bad']\n",
     );
@@ -433,6 +433,45 @@ fn complaint_c35_nothing_is_read_where_no_rule_reads_and_a_held_match_never_leav
     let _ = stream.push(A, b"so ba");
     assert_eq!(stream.releasable(A), 3);
     assert_eq!(stream.counters(), Counters::default());
+}
+
+/// A checker looked at whole replies only, so that what was streamed passed unread.
+#[test]
+fn complaint_c55_what_is_streamed_is_read_while_it_streams() {
+    let abort = rule("on = ['text']\nseverity = 'critical'");
+    let mut session = abort.session();
+    let mut stream = session.stream();
+    stream.open(A, Channel::Text);
+    assert_eq!(session.push(&mut stream, A, b"so ba"), Verdict::Continue);
+    let verdict = session.push(&mut stream, A, b"d and much more");
+    assert!(
+        matches!(verdict, Verdict::Act(decision) if decision.action == Action::Abort && decision.decided() == 6),
+        "{verdict:?}"
+    );
+}
+
+/// Words that two texts share did not tell a text that says the same again from one that goes on.
+#[test]
+fn complaint_c53_what_says_the_same_in_other_words_is_a_loop_and_a_list_is_none() {
+    let near = pack(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.repetition = { times = 4, near = true }\n",
+    );
+    let again: String = (0..14)
+        .map(|n| format!("Let me look at the file number {n} and then fix the failing test in the parser module.\n"))
+        .collect();
+    let list: String = [
+        "reads a file",
+        "splits it into lines",
+        "counts the words",
+        "sorts what it counted",
+        "writes a table",
+        "tells the time it took",
+        "ends with the right status",
+    ]
+    .map(|what| format!("- The command {what}, unless its arguments say something else.\n"))
+    .concat();
+    assert!(!hits(&near, Channel::Text, "", &[again.as_bytes()]).is_empty());
+    assert_eq!(hits(&near, Channel::Text, "", &[list.as_bytes()]), []);
 }
 
 /// Prohibitions make models try again in the same way.
@@ -515,7 +554,7 @@ fn complaint_c32_c43_loops_are_found_at_every_scale_and_data_is_none() {
 
 /// Loops of two signs and of short words went on for minutes; tables, walls of dashes and rows of data were cut.
 #[test]
-fn complaint_c44_c45_c46_c52_what_circles_is_cut_and_what_is_alike_is_not() {
+fn complaint_c44_c45_c46_c48_c52_what_circles_is_cut_and_what_is_alike_is_not() {
     let pack = Pack::builtin("std/degeneration").unwrap();
     let wall = format!("+{}+\n", "-".repeat(70));
     let table: String = (0..40).map(|n| format!("| {n} | user{n} |\n")).collect();
@@ -542,6 +581,11 @@ fn complaint_c44_c45_c46_c52_what_circles_is_cut_and_what_is_alike_is_not() {
         (
             "a table, and rows of JSON",
             format!("{table}```json\n[\n{rows}]\n```\n"),
+            false,
+        ),
+        (
+            "data that is all alike",
+            format!("```csv\n{}```\n", "0,0,0,0,0,0,0,0\n".repeat(60)),
             false,
         ),
         (

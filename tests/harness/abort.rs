@@ -65,6 +65,7 @@ fn the_user_cancels_while_the_provider_is_silent() {
     assert_cancelled(&played);
 }
 
+/// Complaint C28: the user's cancel wins over what an abort had in mind.
 #[test]
 fn the_user_cancels_between_an_abort_and_its_retry() {
     type Moment = fn(&Step) -> bool;

@@ -127,6 +127,7 @@ fn a10_an_unfinished_call_is_marked() {
     assert_eq!(TOOL_ABORTED, "Tool execution aborted");
 }
 
+/// Complaint C14: what an attempt left behind is no result.
 #[test]
 fn no_call_of_an_aborted_attempt_runs_and_only_one_is_blamed() {
     let script = Script::default()

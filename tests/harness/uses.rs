@@ -55,6 +55,7 @@ fn a8_time_to_first_token_and_throughput_are_measured() {
     assert_eq!(pace.throughput(), Some(8.0));
 }
 
+/// Complaints C13 and C27: why a reply was cut, and by whom, is a type and no text to be read again.
 #[test]
 fn a8_aborts_are_counted_by_reason_and_source() {
     let mut own = Hooks::default();

@@ -81,6 +81,7 @@ async fn cut(server: &Server, provider: &mut Endpoint) -> Duration {
     closed.saturating_duration_since(verdict.expect("the rule is broken"))
 }
 
+/// Complaint C50: a provider that nobody listens to any more does not go on, and is not paid.
 #[test]
 fn the_server_sees_the_close_after_a_verdict() {
     runtime().block_on(async {
