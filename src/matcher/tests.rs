@@ -8,6 +8,7 @@ use super::forced::{
     EVERY_GAP, Firsts, PLANS, SMALL_TILE, ends, expected, firsts, matcher_of, oracle, parsed, plan,
     random_cuts, random_patterns, rare_pattern, strewn_text, text_for,
 };
+use super::gap::Gaps;
 use super::lanes::Tile;
 use super::table::simd::Level;
 use super::*;
@@ -797,4 +798,64 @@ fn counted_classes_that_overlap_themselves_visit_few_states() {
     assert!(firsts(&matcher, &text, &[]).is_empty());
     let states: usize = matcher.sizes().map(|size| size.states).sum();
     assert!(states < 4000, "{states}");
+}
+
+/// 130 patterns, some of which hit any text, and some of which are in progress at every word, each in a way of its own:
+/// in one automaton their states multiply.
+fn patterns_that_multiply() -> Vec<String> {
+    let common = ["[a-z]", r"\w\w", " ", r"\b[a-z]+ "].map(str::to_owned);
+    let letters = "etaoinshrdlcum".chars();
+    let busy = letters.flat_map(|first| {
+        (2..=9).map(move |count| format!("{first}[a-z ]{{{count},{}}}zz{count}", 3 * count))
+    });
+    let rare = (0..20).map(|number| format!("rare{number}x"));
+    common.into_iter().chain(busy).chain(rare).collect()
+}
+
+#[test]
+fn patterns_whose_states_multiply_are_spread_and_hit_the_same() {
+    let patterns = patterns_that_multiply();
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    let hirs = parsed(&patterns);
+    let spread = matcher_of(&hirs, 16 << 20, Plan::USUAL);
+    assert!(
+        spread.sizes().count() > 1,
+        "{} patterns in one automaton: the sample shows nothing",
+        patterns.len()
+    );
+    let together = matcher_of(&hirs, 16 << 20, plan(Some(Gaps::USUAL), 1, None));
+    assert_eq!(together.sizes().count(), 1);
+    let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+    let mut random = Random::new(5);
+    for _ in 0..scale(200).max(20) {
+        let text: Vec<u8> = (0..1 + random.below(6))
+            .flat_map(|_| {
+                let words = [
+                    "the rest of it ",
+                    "zz3 ",
+                    "tea and ezz2",
+                    "rare7x ",
+                    "oh ",
+                    "Z",
+                    "é ",
+                ];
+                let hir = &hirs[random.below(hirs.len())];
+                let mut text = random.pick(&words).as_bytes().to_vec();
+                crate::testing::sample(&mut random, hir, &mut text);
+                text
+            })
+            .collect();
+        let want = expected(&vms, &text);
+        let cuts = random_cuts(&mut random, text.len());
+        for matcher in [&spread, &together] {
+            for cuts in [&cuts[..], &[]] {
+                assert_eq!(
+                    ends(&firsts(matcher, &text, cuts)),
+                    want,
+                    "{} cut at {cuts:?}",
+                    text.escape_ascii()
+                );
+            }
+        }
+    }
 }
