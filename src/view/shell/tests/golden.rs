@@ -4,7 +4,7 @@ use super::*;
 
 type Case = (&'static str, &'static [&'static str]);
 
-const CASES: [Case; 92] = [
+const CASES: [Case; 99] = [
     // Plain commands and what ends them.
     ("ls", &["ls"]),
     ("rm -rf /", &["rm -rf /"]),
@@ -48,6 +48,19 @@ const CASES: [Case; 92] = [
     ("$'\\x72m' -rf /", &["rm -rf /"]),
     ("$'\\162\\155' a", &["rm a"]),
     ("$'\\u0072m' a", &["rm a"]),
+    ("$'\\U00000072\\x6d' $'\\U0001F600'", &["rm 😀"]),
+    (
+        "a $'\\a\\b\\e\\E\\f\\n\\r\\t\\v'",
+        &["a \u{7}\u{8}\u{1B}\u{1B}\u{C}\n\r\t\u{B}"],
+    ),
+    ("a $'\\\\\\'\\\"\\?\\cA'", &["a \\'\"?\u{1}"]),
+    (
+        "a $'\\z\\xg\\ud800\\1625\\7m'",
+        &["a \\z\\xg\u{FFFD}r5\u{7}m"],
+    ),
+    ("a $'\\x7", &["a \u{7}"]),
+    ("a $'\\x", &["a \\x"]),
+    ("a $'\\u", &["a \\u"]),
     ("$\"rm\" a", &["rm a"]),
     ("echo 'a; rm b'", &["echo a; rm b"]),
     ("echo \"a; rm b\"", &["echo a; rm b"]),
