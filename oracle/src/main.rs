@@ -47,8 +47,7 @@ fn main() -> ExitCode {
     let mut right = true;
     for (name, tally) in &tallies {
         println!("{name}: {tally:?}");
-        // Of few files one may always: which there are depends on what was ever built on this machine.
-        right &= tally.differing <= 1 + tally.files * ALLOWED / 1000;
+        right &= tally.is_right();
     }
     if right {
         ExitCode::SUCCESS
@@ -130,6 +129,13 @@ struct Tally {
 }
 
 impl Tally {
+    /// Whether few enough files differ. Of few files one may always, or one byte in a hundred: which there are depends
+    /// on what was ever built on this machine.
+    fn is_right(&self) -> bool {
+        let is_small = self.files < 100 && self.differing_bytes * 100 <= self.bytes;
+        is_small || self.differing <= 1 + self.files * ALLOWED / 1000
+    }
+
     fn compare(&mut self, name: &str, file: &Path, text: &[u8], show: usize) {
         let mut parser = Parser::new();
         parser
@@ -143,16 +149,17 @@ impl Tally {
         let (ours, theirs) = (ours(name, text), theirs(tree.root_node(), text));
         self.files += 1;
         self.bytes += text.len();
-        let differing = (0..text.len()).filter(|&at| ours[at] != theirs[at]).count();
+        // The grammar of shells lets the text of a heredoc begin behind its first blanks.
+        let is_told = |at: usize| name != "bash" || !text[at].is_ascii_whitespace();
+        let differs = |at: &usize| ours[*at] != theirs[*at] && is_told(*at);
+        let differing = (0..text.len()).filter(differs).count();
         self.differing_bytes += differing;
         if differing == 0 {
             return;
         }
         self.differing += 1;
         if self.differing <= show {
-            let at = (0..text.len())
-                .find(|&at| ours[at] != theirs[at])
-                .expect("one differs");
+            let at = (0..text.len()).find(differs).expect("one differs");
             let around = at.saturating_sub(60)..(at + 40).min(text.len());
             let line = text[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
             println!("{}:{line}", file.display());
