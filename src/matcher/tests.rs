@@ -648,7 +648,7 @@ fn a_filter_finds_what_regex_and_plain_steps_find() {
     let mut random = Random::new(4242);
     let (mut filtered, mut unions, mut cut) = (0, 0, 0);
     let (mut events, mut firsts_seen) = (0, 0);
-    for group in 0..scale(600) {
+    for group in 0..scale(600).max(20) {
         let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
         while patterns.len() < 1 + group % 5 {
             let text = rare_pattern(&mut random);
