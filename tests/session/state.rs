@@ -145,3 +145,59 @@ fn decisions_from_many_packs_ago_change_nothing_and_never_panic() {
     let _ = session.push(&mut stream, PartId(1), b"a");
     assert_eq!(shown(&session).len(), 1);
 }
+
+#[test]
+fn a_snapshot_says_its_turn() {
+    let pack = pack([rule("a", Action::Inject)]);
+    let mut session = pack.session();
+    assert_eq!(session.snapshot().turn(), 0);
+    (0..3).for_each(|_| session.begin_turn());
+    assert_eq!(session.snapshot().turn(), 3);
+}
+
+#[test]
+fn who_is_behind_a_reply_says_which_rules_apply() {
+    let mut scoped = rule("a", Action::Inject);
+    scoped.agents = vec!["review*".to_owned()];
+    let pack = pack([scoped, rule("b", Action::Inject)]);
+    let id = |name: &str| {
+        let mut rules = pack.rules().iter();
+        let rule = rules.find(|rule| rule.id.ends_with(name));
+        pack.find(&rule.expect("it is in the pack").id)
+            .expect("it has an id")
+    };
+    let mut session = pack.session();
+    session.begin_turn();
+    assert_eq!(
+        attempt(&mut session, "a b"),
+        ["inject b"],
+        "nobody is known"
+    );
+    for (agent, applies) in [("reviewer", true), ("writer", false)] {
+        session.set_origin(ttsr::Origin {
+            agent: Some(agent.to_owned()),
+            ..ttsr::Origin::default()
+        });
+        assert_eq!(session.applies(id("a")), applies, "{agent}");
+        assert!(session.applies(id("b")));
+    }
+}
+
+#[test]
+fn names_that_the_host_knows_are_known_in_every_later_stream() {
+    let pack = Pack::from_toml(
+        "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['text']\nmatch.unknown-name = {}\n",
+    );
+    let pack = pack.unwrap_or_else(|error| panic!("{error}"));
+    let decided = |session: &mut ttsr::Session| {
+        session.begin_turn();
+        let mut stream = session.stream();
+        stream.open(PartId(0), Channel::Text);
+        let _ = session.push(&mut stream, PartId(0), b"```rust\nuse our_crate::x;\n```\n");
+        session.decisions().len()
+    };
+    let mut session = pack.session();
+    session.know(["our_crate"]);
+    assert_eq!([decided(&mut session), decided(&mut session)], [0, 0]);
+    assert_eq!(decided(&mut pack.session()), 1);
+}
