@@ -60,20 +60,10 @@ pub(super) fn cuts(text: &[u8], random: &mut Random, mut same: impl FnMut(&[&[u8
         runs += 1;
     }
     for longest in [2, 3, 7, 20, 90] {
-        same(&pieces(text, random, longest));
+        same(&random.pieces(text, longest));
         runs += 1;
     }
     runs
-}
-
-fn pieces<'a>(mut text: &'a [u8], random: &mut Random, longest: usize) -> Vec<&'a [u8]> {
-    let mut pieces = Vec::new();
-    while !text.is_empty() {
-        let (piece, rest) = text.split_at(text.len().min(1 + random.below(longest)));
-        pieces.push(piece);
-        text = rest;
-    }
-    pieces
 }
 
 /// The texts of the corpus, if it is at hand.

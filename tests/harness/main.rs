@@ -6,6 +6,8 @@ mod abort;
 mod boundary;
 mod chat;
 mod faults;
+#[path = "../common/folder.rs"]
+mod folder;
 mod guides;
 mod handoff;
 mod hold;
@@ -14,6 +16,8 @@ mod inject;
 mod part;
 mod partial;
 mod progress;
+#[path = "../../src/testing/random.rs"]
+mod random;
 mod schedule;
 mod socket;
 mod turn;

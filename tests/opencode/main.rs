@@ -5,6 +5,8 @@
 mod agent;
 mod ask;
 mod e2e;
+#[path = "../common/folder.rs"]
+mod folder;
 mod real;
 mod server;
 mod watch;

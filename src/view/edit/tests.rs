@@ -210,13 +210,7 @@ fn every_cut(input: &[u8], limits: EditLimits, random: &mut Random) -> (Vec<Hear
         same(&[&input[..cut], &input[cut..]], false);
     }
     for longest in [2, 3, 5, 9, 17, 33, 65, 129] {
-        let (mut rest, mut deltas) = (input, Vec::new());
-        while !rest.is_empty() {
-            let (delta, after) = rest.split_at(rest.len().min(1 + random.below(longest)));
-            deltas.push(delta);
-            rest = after;
-        }
-        same(&deltas, false);
+        same(&random.pieces(input, longest), false);
     }
     (whole, two + 10)
 }
