@@ -66,6 +66,30 @@ pub(super) fn cuts(text: &[u8], random: &mut Random, mut same: impl FnMut(&[&[u8
     runs
 }
 
+/// Runs `same` on the input byte by byte (and says so), cut in two everywhere if it is short, else at 400 places,
+/// and cut at random; the number of runs, with one for the whole.
+pub(super) fn every_cut(
+    input: &[u8],
+    random: &mut Random,
+    mut same: impl FnMut(&[&[u8]], bool),
+) -> usize {
+    let bytes: Vec<&[u8]> = input.chunks(1).collect();
+    same(&bytes, true);
+    let two = input.len().saturating_sub(1).min(400);
+    for i in 0..two {
+        let cut = if input.len() <= 401 {
+            i + 1
+        } else {
+            1 + random.below(input.len() - 1)
+        };
+        same(&[&input[..cut], &input[cut..]], false);
+    }
+    for longest in [2, 3, 5, 9, 17, 33, 65, 129] {
+        same(&random.pieces(input, longest), false);
+    }
+    two + 10
+}
+
 /// The texts of the corpus, if it is at hand.
 pub(super) fn corpus() -> Option<Vec<String>> {
     let Some(root) = std::env::var_os("TTSR_CORPUS").map(std::path::PathBuf::from) else {
