@@ -13,6 +13,8 @@ mod client;
 #[path = "opencode/server.rs"]
 #[expect(dead_code, reason = "the tests of the client use the rest of it")]
 mod server;
+#[path = "common/sides.rs"]
+mod sides;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -19,6 +19,8 @@ mod progress;
 #[path = "../../src/testing/random.rs"]
 mod random;
 mod schedule;
+#[path = "../common/sides.rs"]
+mod sides;
 mod socket;
 mod turn;
 mod turns;

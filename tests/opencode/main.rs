@@ -9,6 +9,8 @@ mod e2e;
 mod folder;
 mod real;
 mod server;
+#[path = "../common/sides.rs"]
+mod sides;
 mod watch;
 
 use ttsr::Pack;
