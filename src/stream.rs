@@ -637,11 +637,9 @@ impl Stream {
             self.found.hits.retain(|hit| is_in(hit.rule));
             self.found.redactions.retain(|known| is_in(known.rule));
         }
-        if self.found.hits.len() > 1 {
-            self.found
-                .hits
-                .sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
-        }
+        self.found
+            .hits
+            .sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
     }
 
     fn part(&self, part: PartId) -> Option<&Part> {
