@@ -45,7 +45,12 @@ fn many_streams_in_one_call_find_what_each_finds_by_itself() {
 
 #[test]
 fn hits_of_a_call_are_not_given_again() {
-    let mut stream = streams(1).remove(0);
+    let mut streams = streams(2);
+    let mut stream = streams.remove(0);
+    // What is read twice is read in a few steps.
+    for delta in [&b"so bad"[..], b"next", b"next"] {
+        let _ = streams[0].push(PART, delta);
+    }
     assert_eq!(stream.push(PART, b"so bad").len(), 1);
     assert!(stream.push(PART, b"next").is_empty());
     assert!(stream.hits().is_empty());
@@ -280,4 +285,112 @@ fn of_what_waits_the_earliest_is_the_hit() {
         }
         assert_eq!(ends, [14], "pieces of {size}");
     }
+}
+
+#[test]
+fn of_edits_and_commands_nothing_is_released_before_they_are_over() {
+    for region in ["added", "shell"] {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['tool-input']\nhold = true\n\
+             match.any = [{{ regex = 'secret', region = '{region}' }}]"
+        ));
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        for delta in [br#"{"content":"some text"#, br#"","command":"ls so me"#] {
+            let _ = stream.push(PART, delta);
+            assert_eq!(stream.releasable(PART), 0, "{region}");
+        }
+        let _ = stream.finish();
+        assert_eq!(stream.releasable(PART), 42, "{region}");
+    }
+}
+
+#[test]
+fn what_views_count_is_counted_for_the_stream() {
+    let counted = |condition: &str, channel: &str, text: &str| {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['{channel}']\nmatch.any = [{{ literal = 'secret', {condition} }}]"
+        ));
+        let mut stream = pack.stream();
+        let channel = match channel {
+            "text" => Channel::Text,
+            _ => Channel::ToolInput,
+        };
+        stream.open(PART, channel);
+        let _ = stream.push(PART, text.as_bytes());
+        let _ = stream.finish();
+        stream.counters()
+    };
+    let added = "region = 'added'";
+    let long = "x".repeat(5000);
+    let counters = counted(
+        added,
+        "tool-input",
+        &format!(r#"{{"path":"{long}","content":"y"}}"#),
+    );
+    assert_eq!((counters.long_paths, counters.released_edits), (1, 0));
+    let line = "x".repeat(70_000);
+    let counters = counted(
+        added,
+        "tool-input",
+        &format!(r#"{{"old":"{line}","new":"y"}}"#),
+    );
+    assert_eq!((counters.long_paths, counters.released_edits), (0, 1));
+    let lines = "x\\n".repeat(70_000);
+    let counters = counted(
+        added,
+        "tool-input",
+        &format!(r#"{{"old":"{lines}","new":"y"}}"#),
+    );
+    assert!(counters.released_edits > 0);
+    let many: String = (0..17_000).map(|n| format!("{n}\\n")).collect();
+    let both = counted(added, "tool-input", &format!(r#"{{"old":"{many}{line}"}}"#));
+    let one = counted(added, "tool-input", &format!(r#"{{"old":"{many}"}}"#));
+    // Once too much waited; lines that are too long; lines that were not remembered.
+    assert_eq!(
+        (one.released_edits, both.released_edits),
+        (1 + 617, 1 + 1 + 616)
+    );
+    let deep = "$(".repeat(40);
+    let counters = counted(
+        "region = 'shell'",
+        "tool-input",
+        &format!(r#"{{"cmd":"{deep}"}}"#),
+    );
+    assert_eq!(counters.cut_commands, 1);
+    #[cfg(feature = "unicode")]
+    {
+        let marks = format!("a{}", "\u{301}".repeat(40));
+        let counters = counted("fold = 'nfkc'", "text", &marks);
+        assert_eq!(counters.overlong_folds, 1);
+    }
+}
+
+#[test]
+fn garbage_is_quoted_without_the_marks_that_stand_in_it_whatever_the_cut() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\n\
+         match.repetition = { unit-chars = [5, 60], times = 4 }",
+    );
+    let text = format!("The plan, once. {}", "again and `so` on we go. ".repeat(20));
+    let mut seen = Vec::new();
+    for size in [text.len(), 1, 7, 40] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::Text);
+        let mut hits = Vec::new();
+        for delta in text.as_bytes().chunks(size) {
+            hits.extend_from_slice(&stream.push(PART, delta));
+        }
+        let matched = hits.iter().map(|hit| stream.matched(hit).to_owned());
+        let places = hits
+            .iter()
+            .map(|hit| (stream.start(hit), hit.end, hit.decided));
+        seen.push((places.collect::<Vec<_>>(), matched.collect::<Vec<_>>()));
+    }
+    assert!(seen.iter().all(|one| *one == seen[0]), "{seen:#?}");
+    let (places, matched) = &seen[0];
+    let (start, end, _) = places[0];
+    let garbage = text[start.unwrap() as usize..end as usize].replace('`', "");
+    assert!(garbage.ends_with(&matched[0]), "{garbage:?} {matched:?}");
+    assert_eq!(matched[0].len(), garbage.len().min(120));
 }
