@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use common::is_test;
 use common::rules::{self, Rules};
-use common::text::Text;
+use common::text::{Random, Text};
 use counting::LIVE;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ttsr::{Channel, Limits, Pack, PartId, Stream};
@@ -80,15 +80,8 @@ fn hostile(criterion: &mut Criterion) {
         Channel::Text,
         limits,
     );
-    let mut digits = 0x9E37_79B9u64;
-    let text: Vec<u8> = (0..1 << 20)
-        .map(|_| {
-            digits ^= digits << 13;
-            digits ^= digits >> 7;
-            digits ^= digits << 17;
-            b'0' + (digits >> 40) as u8 % 2
-        })
-        .collect();
+    let mut digits = Random::default();
+    let text: Vec<u8> = (0..1 << 20).map(|_| b'0' + digits.below(2) as u8).collect();
     let mut group = criterion.benchmark_group("hostile");
     group
         .sample_size(10)

@@ -35,7 +35,7 @@ mod limits;
 )]
 mod matcher;
 #[path = "../src/testing.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
+#[allow(dead_code, unused_imports, reason = "the tests use the rest")]
 mod testing;
 
 use forced::{Firsts, PLANS, SMALL_TILE};

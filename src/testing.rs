@@ -2,36 +2,22 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// How much a test should do: `full` unless `TTSR_TEST_SCALE` (a percentage) says otherwise.
-pub(crate) fn scale(full: usize) -> usize {
-    let percent = std::env::var("TTSR_TEST_SCALE")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    (full * percent.unwrap_or(100) / 100).max(1)
-}
+// Said in full, because an example takes this file in from elsewhere.
+#[path = "testing/random.rs"]
+mod random;
 
-/// A small, seeded generator (SplitMix64), so that every failure can be seen again.
-pub(crate) struct Random(u64);
+pub(crate) use random::{Random, scale};
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    /// A number below `bound`, which is not 0.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    pub(crate) fn pick<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
-        of[self.below(of.len())]
+    /// The text in pieces of up to `longest` bytes.
+    pub(crate) fn pieces<'a>(&mut self, mut text: &'a [u8], longest: usize) -> Vec<&'a [u8]> {
+        let mut pieces = Vec::new();
+        while !text.is_empty() {
+            let (piece, rest) = text.split_at(text.len().min(1 + self.below(longest)));
+            pieces.push(piece);
+            text = rest;
+        }
+        pieces
     }
 
     /// Up to `most` pieces of text, a few of them not valid UTF-8.

@@ -4,6 +4,11 @@
 
 #![allow(unsafe_code)] // implementing `GlobalAlloc` is unsafe; this one only counts and passes on
 
+#[path = "common/folder.rs"]
+mod folder;
+#[path = "../src/testing/random.rs"]
+mod random;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -529,11 +534,8 @@ fn refused_after(answered: u64, path: &std::path::Path) -> (Vec<String>, std::pr
 fn the_nth_allocation_is_refused_for_every_n_and_nothing_said_before_is_wrong() {
     use std::os::unix::process::ExitStatusExt as _;
 
-    let scale = std::env::var("TTSR_TEST_SCALE").ok();
-    let scale: u64 = scale.and_then(|scale| scale.parse().ok()).unwrap_or(100);
-    let folder = std::env::temp_dir().join(format!("ttsr-refused-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("talk.ttsr");
+    let folder = folder::Folder::new();
+    let path = folder.0.join("talk.ttsr");
     let (whole, output) = refused_after(u64::MAX - 1, &path);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && whole.len() > 2, "{said}");
@@ -542,7 +544,7 @@ fn the_nth_allocation_is_refused_for_every_n_and_nothing_said_before_is_wrong() 
         .find_map(|line| line.split_once("calls ")?.1.parse().ok());
     let calls: u64 = calls.unwrap();
     // A process each: a hundred of them, spread over all, and fewer where less is asked for.
-    let every = calls.div_ceil(scale.max(10));
+    let every = calls.div_ceil(random::scale(100).max(10) as u64);
     let mut refused = 0;
     for answered in (0..calls).step_by(every as usize) {
         std::fs::remove_file(&path).ok();
@@ -570,6 +572,5 @@ fn the_nth_allocation_is_refused_for_every_n_and_nothing_said_before_is_wrong() 
             );
         }
     }
-    std::fs::remove_dir_all(&folder).ok();
     println!("allocations: {refused} of {calls} refused, one a process: each ended by itself");
 }

@@ -2,10 +2,15 @@
 //!
 //! Sizes are bounded, so that the whole runs in seconds; `TTSR_LONG` adds the one that needs more.
 
+#[path = "../src/testing/random.rs"]
+mod random;
+
 use ttsr::{
     Action, Channel, Counters, Hit, Limits, OnLimit, Pack, PartId, Pattern, Rule, Session,
     Severity, Source, Stream, Verdict,
 };
+
+use random::scale;
 
 const PART: PartId = PartId(0);
 
@@ -263,12 +268,6 @@ fn bits(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-fn scaled(full: usize) -> usize {
-    let percent = std::env::var("TTSR_TEST_SCALE").ok();
-    let percent = percent.and_then(|text| text.parse().ok());
-    (full * percent.unwrap_or(100) / 100).max(1)
-}
-
 const EXPONENTIAL: &str = "[01]*1[01]{20}";
 
 #[test]
@@ -281,7 +280,7 @@ fn d56_an_exponential_pattern_hits_where_regex_does_whatever_its_budget() {
         };
         let rule = Rule::new("t/r", vec![Pattern::regex(EXPONENTIAL)]);
         let pack = pack_with(rule, limits);
-        for seed in 0..scaled(100) as u64 {
+        for seed in 0..scale(100) as u64 {
             let text = bits(seed, 400);
             let first = (0..=text.len()).find(|end| regex.is_match(&text[..*end]));
             for size in [1, 400] {
@@ -328,7 +327,7 @@ fn g107_threads_that_share_rules_and_reload_them_find_what_one_finds() {
         for thread in 0..16 {
             let (decide, alone) = (&decide, &alone);
             scope.spawn(move || {
-                for turn in thread..thread + scaled(30) {
+                for turn in thread..thread + scale(30) {
                     assert_eq!(decide(turn), alone[turn % 2], "thread {thread}");
                 }
             });

@@ -3,16 +3,20 @@
 //! Each `tests/pack/*.toml` is loaded; what is shown about it stands in the `.txt` beside it. Cases that
 //! need files, folders or limits make them and compare in the same way. `UPDATE_GOLDEN=1` rewrites.
 
+#[path = "common/folder.rs"]
+mod folder;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 use ttsr::{
     Action, Channel, Diagnostic, Level, Limits, LoadError, LoadErrorKind, Pack, PackBuilder,
     Pattern, Rule, Severity,
 };
+
+use folder::Folder;
 
 const HEADER: &str = "schema = 1\n[pack]\nname = \"demo\"\n";
 
@@ -85,18 +89,7 @@ fn error_codes(text: &str) -> Vec<&'static str> {
     errors(text).iter().map(Diagnostic::code).collect()
 }
 
-/// A folder of its own that is removed at the end.
-struct Folder(PathBuf);
-
 impl Folder {
-    fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("ttsr-pack-{}-{count}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Folder(fs::canonicalize(path).unwrap())
-    }
-
     fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -111,12 +104,6 @@ impl Folder {
             name,
             &shown(&result).replace(self.0.to_str().unwrap(), "rules"),
         );
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
     }
 }
 
@@ -1053,24 +1040,21 @@ fn d65_a_file_that_is_replaced_while_it_is_loaded_is_one_of_the_two() {
         with_rules(&rules.collect::<String>())
     });
     let file = folder.write("a.toml", &texts[0]);
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for text in texts.iter().cycle() {
-                let next = folder.write("next", text);
-                fs::rename(next, &file).unwrap();
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
+    let found = std::thread::scope(|scope| {
+        let loading = scope.spawn(|| (0..20).map(|_| Pack::load(&file)).collect::<Vec<_>>());
+        for text in texts.iter().cycle() {
+            let next = folder.write("next", text);
+            fs::rename(next, &file).unwrap();
+            if loading.is_finished() {
+                break;
             }
-        });
-        let found: Vec<_> = (0..20).map(|_| Pack::load(&file)).collect();
-        stop.store(true, Ordering::Relaxed);
-        for pack in found {
-            let count = pack.unwrap_or_else(|error| panic!("{error}")).rules().len();
-            assert!([1, 200].contains(&count), "{count} rules");
         }
+        loading.join().unwrap()
     });
+    for pack in found {
+        let count = pack.unwrap_or_else(|error| panic!("{error}")).rules().len();
+        assert!([1, 200].contains(&count), "{count} rules");
+    }
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! `ttsr run` against a server on this machine.
 #![cfg(feature = "cli")]
 
+#[path = "common/folder.rs"]
+mod folder;
+
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
+
+use folder::Folder;
 
 const KEY: &str = "sk-canary-0123456789abcdef";
 
@@ -270,31 +275,14 @@ fn two_turns(folder: &std::path::Path, more: &[&str]) -> (Vec<String>, String) {
     (second, body)
 }
 
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let name = format!("ttsr-run-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
-
 #[test]
 fn a_session_on_disk_goes_on_with_the_same_decisions() {
-    let folder = Folder::new("forgetful");
+    let folder = Folder::new();
     let (decisions, body) = two_turns(&folder.0, &[]);
     assert_eq!(decisions, ["kept/style false", "kept/any false"]);
     assert!(!body.contains("One."));
 
-    let folder = Folder::new("kept");
+    let folder = Folder::new();
     let file = folder.0.join("talk.ttsr");
     let file = file.to_str().unwrap();
     let (decisions, body) = two_turns(&folder.0, &["--session", file]);
@@ -336,7 +324,7 @@ fn a_session_on_disk_goes_on_with_the_same_decisions() {
 
 #[test]
 fn a_session_that_is_in_use_or_is_something_else_is_refused() {
-    let folder = Folder::new("refused");
+    let folder = Folder::new();
     let file = folder.0.join("notes.txt");
     std::fs::write(&file, "notes\n").unwrap();
     let output = ttsr(

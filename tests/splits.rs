@@ -5,38 +5,22 @@
 //! the language have to come up, and hit, is asserted, so that the test cannot go blind. `TTSR_TEST_SCALE` (a
 //! percentage) says how many packs are tried; a failure names its seed and prints the pack.
 
+#[path = "../src/testing/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ttsr::{Channel, Counters, Decision, Hit, Limits, Pack, PartId, Session, Stream};
 
+use random::{Random, scale};
+
 const PACKS: usize = 4_000;
 const REPLIES: usize = 6;
 const CUTS: usize = 4;
 
-/// SplitMix64.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn one_in(&mut self, bound: usize) -> bool {
-        self.below(bound) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-
+    /// Some of them, `most` at the most, in an order of its own.
     fn list<T: Copy>(&mut self, of: &[T], most: usize) -> Vec<T> {
         let mut list: Vec<T> = of.to_vec();
         while list.len() > 1 + self.below(most) {
@@ -44,12 +28,6 @@ impl Random {
         }
         list
     }
-}
-
-fn scale(full: usize) -> usize {
-    let percent = std::env::var("TTSR_TEST_SCALE").ok();
-    let percent = percent.and_then(|text| text.parse().ok());
-    (full * percent.unwrap_or(100) / 100).max(1)
 }
 
 // ---- Rules ----
@@ -658,7 +636,7 @@ fn rules_of_every_key_hit_the_same_whatever_the_cut() {
     let packs = scale(PACKS);
     let (mut cases, mut hits, mut seen) = (0, 0, BTreeMap::new());
     for seed in 0..packs as u64 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (pack, text) = pack(&mut random);
         for _ in 0..REPLIES {
             let steps = reply(&mut random);

@@ -5,6 +5,9 @@
 //! turns, at every two-way cut, at seeded random cuts, and all of that with empty deltas between.
 //! The hits of each part and the counters must be the same every time.
 
+#[path = "../src/testing/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -13,6 +16,8 @@ use ttsr::{
     Channel, Counters, Hits, Limits, Pack, PartId, Pattern, PatternKind, Rule, Severity, Stream,
     UnknownName,
 };
+
+use random::Random;
 
 /// Two-way cuts of one delta; longer ones are cut at evenly spread places.
 const CUTS: usize = 400;
@@ -278,10 +283,10 @@ fn ways(given: &[Step]) -> Vec<(String, Vec<Step>)> {
         }
     }
     for seed in 0..RANDOM_RUNS {
-        let mut random = seed;
+        let mut random = Random::new(seed);
         let cuts = cut(&whole, |_, bytes| {
             (1..bytes.len())
-                .filter(|_| next(&mut random).is_multiple_of(2 + seed * 3))
+                .filter(|_| random.next().is_multiple_of(2 + seed * 3))
                 .collect()
         });
         ways.push((format!("random cuts, seed {seed}"), cuts));
@@ -419,12 +424,4 @@ fn counters(stream: &Stream) -> BTreeMap<String, u64> {
     counted
         .map(|(name, count)| (name.to_owned(), count))
         .collect()
-}
-
-/// SplitMix64.
-fn next(random: &mut u64) -> u64 {
-    *random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mixed = (*random ^ *random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ mixed >> 31
 }

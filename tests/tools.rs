@@ -1,9 +1,12 @@
 //! The tools of a folder: what they do, what they refuse, and what they leave behind.
 #![cfg(all(unix, feature = "tools"))]
 
+#[path = "common/folder.rs"]
+mod folder;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -14,21 +17,18 @@ use ttsr::harness::{
 };
 use ttsr::{Channel, Pack};
 
-/// A folder of its own for each test, with something outside of it.
+/// A folder for each test, with something outside of it.
 struct Scratch {
-    outside: PathBuf,
+    outside: folder::Folder,
     path: PathBuf,
 }
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let outside = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tools-{name}"));
-        if outside.exists() {
-            fs::remove_dir_all(&outside).unwrap();
-        }
-        let path = outside.join("folder");
-        fs::create_dir_all(&path).unwrap();
-        fs::write(outside.join("secret"), "outside").unwrap();
+    fn new() -> Scratch {
+        let outside = folder::Folder::new();
+        let path = outside.0.join("folder");
+        fs::create_dir(&path).unwrap();
+        fs::write(outside.0.join("secret"), "outside").unwrap();
         Scratch { outside, path }
     }
 
@@ -38,12 +38,6 @@ impl Scratch {
 
     fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path.join(name)).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.outside).ok();
     }
 }
 
@@ -73,7 +67,7 @@ fn done(folder: &Folder, tool: &str, input: Value) -> String {
 
 #[test]
 fn a_file_is_written_read_and_edited() {
-    let scratch = Scratch::new("files");
+    let scratch = Scratch::new();
     let folder = scratch.open();
     done(
         &folder,
@@ -104,7 +98,7 @@ fn a_file_is_written_read_and_edited() {
 
 #[test]
 fn an_edit_must_know_what_it_replaces() {
-    let scratch = Scratch::new("edit");
+    let scratch = Scratch::new();
     let folder = scratch.open();
     done(&folder, "write", json!({"path": "f", "content": "a b a"}));
     let edit = |old: &str, new: &str| json!({"path": "f", "old_string": old, "new_string": new});
@@ -120,9 +114,9 @@ fn an_edit_must_know_what_it_replaces() {
 
 #[test]
 fn paths_that_leave_the_folder_are_refused() {
-    let scratch = Scratch::new("paths");
+    let scratch = Scratch::new();
     let folder = scratch.open();
-    let secret = scratch.outside.join("secret");
+    let secret = scratch.outside.0.join("secret");
     for path in [
         "../secret",
         "a/../../secret",
@@ -150,11 +144,11 @@ fn paths_that_leave_the_folder_are_refused() {
 
 #[test]
 fn symbolic_links_are_not_followed_wherever_they_stand() {
-    let scratch = Scratch::new("links");
+    let scratch = Scratch::new();
     let folder = scratch.open();
     fs::create_dir(scratch.path.join("real")).unwrap();
     fs::write(scratch.path.join("real/file"), "inside").unwrap();
-    symlink(scratch.outside.join("secret"), scratch.path.join("file")).unwrap();
+    symlink(scratch.outside.0.join("secret"), scratch.path.join("file")).unwrap();
     symlink("..", scratch.path.join("up")).unwrap();
     symlink("/", scratch.path.join("root")).unwrap();
     symlink("real", scratch.path.join("within")).unwrap();
@@ -185,7 +179,7 @@ fn symbolic_links_are_not_followed_wherever_they_stand() {
         }
     }
     assert_eq!(
-        fs::read_to_string(scratch.outside.join("secret")).unwrap(),
+        fs::read_to_string(scratch.outside.0.join("secret")).unwrap(),
         "outside"
     );
     assert_eq!(scratch.text("real/file"), "inside");
@@ -195,7 +189,7 @@ fn symbolic_links_are_not_followed_wherever_they_stand() {
 /// Opening must not wait, and nothing but files is read.
 #[test]
 fn what_is_no_file_is_refused_at_once() {
-    let scratch = Scratch::new("kinds");
+    let scratch = Scratch::new();
     let folder = scratch.open();
     done(
         &folder,
@@ -220,7 +214,7 @@ fn what_is_no_file_is_refused_at_once() {
 
 #[test]
 fn sizes_are_bounded_and_said_to_be() {
-    let scratch = Scratch::new("sizes");
+    let scratch = Scratch::new();
     let bounds = Bounds {
         output: 100,
         file: 1_000,
@@ -259,7 +253,7 @@ fn sizes_are_bounded_and_said_to_be() {
 
 #[test]
 fn a_file_keeps_its_mode_and_leaves_nothing_else_behind() {
-    let scratch = Scratch::new("mode");
+    let scratch = Scratch::new();
     let folder = scratch.open();
     fs::write(scratch.path.join("run.sh"), "echo a\n").unwrap();
     fs::set_permissions(
@@ -286,7 +280,7 @@ fn a_file_keeps_its_mode_and_leaves_nothing_else_behind() {
 
 #[test]
 fn wrong_inputs_and_unknown_tools_are_results() {
-    let scratch = Scratch::new("inputs");
+    let scratch = Scratch::new();
     let folder = scratch.open();
     let raw = |tool: &str, input: &str| runtime().block_on(folder.run(tool, input));
     for (tool, input) in [
@@ -306,7 +300,7 @@ fn wrong_inputs_and_unknown_tools_are_results() {
 
 #[test]
 fn a_command_tells_what_it_wrote_and_how_it_ended() {
-    let scratch = Scratch::new("bash");
+    let scratch = Scratch::new();
     let folder = scratch.open();
     let both = json!({"command": "echo one; echo two >&2; echo three; pwd; cat; echo $HOME"});
     let here = scratch.path.canonicalize().unwrap();
@@ -329,7 +323,7 @@ fn a_command_tells_what_it_wrote_and_how_it_ended() {
 /// The environment of a harness holds keys.
 #[test]
 fn a_command_sees_little_of_the_environment() {
-    let scratch = Scratch::new("environment");
+    let scratch = Scratch::new();
     let said = done(&scratch.open(), "bash", json!({"command": "env"}));
     for line in said.lines() {
         let (name, _) = line.split_once('=').unwrap();
@@ -364,7 +358,7 @@ fn ends(pids: &str) -> bool {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_command_that_takes_too_long_is_killed_with_all_it_started() {
-    let scratch = Scratch::new("timeout");
+    let scratch = Scratch::new();
     let bounds = Bounds {
         command: Duration::from_millis(400),
         ..Bounds::default()
@@ -382,7 +376,7 @@ fn a_command_that_takes_too_long_is_killed_with_all_it_started() {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_command_leaves_running_is_ended_with_it() {
-    let scratch = Scratch::new("background");
+    let scratch = Scratch::new();
     let said = done(
         &scratch.open(),
         "bash",
@@ -398,7 +392,7 @@ fn what_a_command_leaves_running_is_ended_with_it() {
 #[cfg(target_os = "linux")]
 #[test]
 fn dropping_a_call_ends_its_command() {
-    let scratch = Scratch::new("drop");
+    let scratch = Scratch::new();
     let folder = scratch.open();
     runtime().block_on(async {
         let input = json!({"command": "sleep 100 & echo $$ $! > pids; wait"}).to_string();
@@ -422,7 +416,7 @@ fn dropping_a_call_ends_its_command() {
 /// The whole of it: a model that reads, edits and tests under rules, one of which keeps a call from running.
 #[test]
 fn a_turn_runs_from_the_prompt_to_the_answer() {
-    let scratch = Scratch::new("turn");
+    let scratch = Scratch::new();
     fs::write(scratch.path.join("sum.sh"), "echo $(( $1 - $2 ))\n").unwrap();
     let script = |tool: &str, call: &str, input: Value| {
         Script::default()

@@ -10,5 +10,6 @@ mod ours {
 }
 use ours::{detect, view};
 
+mod input;
 mod seen;
 pub mod targets;

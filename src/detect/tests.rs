@@ -733,7 +733,17 @@ fn circles_of_calls_are_seen_and_near_ones() {
     let other: Vec<String> = (0..9).map(|n| format!(r#"{{"path":"{n}.rs"}}"#)).collect();
     let other: Vec<&str> = other.iter().map(String::as_str).collect();
     assert!(run(&other).iter().all(Option::is_none));
+}
+
+/// The names stand in the rule and in the detector, which does not know rules.
+#[test]
+fn each_name_that_a_rule_may_expect_is_a_script_or_a_language() {
+    for name in crate::rule::Script::NAMES {
+        let (script, language) = (Scripts::named(name), Languages::named(name));
+        assert!(script.is_some() != language.is_some(), "{name}");
+    }
     assert_eq!(Scripts::named("latin"), Some(Scripts::LATIN));
+    assert_eq!(Languages::named("en"), Some(Languages::ENGLISH));
 }
 
 /// Each detector reads the sources of the matcher in deltas of 5 bytes. Under callgrind, the instructions of

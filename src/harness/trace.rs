@@ -9,7 +9,19 @@ use tracing::{Level, event};
 
 use super::log::{Finished, Journal, Judged, LogEvent};
 use super::step::Step;
-use crate::{Action, Pack};
+use crate::{Action, Channel, Pack};
+
+/// An event, and the one place for what every event says.
+macro_rules! emit {
+    ($tracer:ident, $level:ident: $name:literal; $($fields:tt)*) => {
+        event!(target: "ttsr", Level::$level,
+            gen_ai.conversation.id = $tracer.context.session.as_str(),
+            gen_ai.provider.name = $tracer.context.provider.as_str(),
+            gen_ai.request.model = $tracer.context.model.as_str(),
+            gen_ai.agent.name = $tracer.context.agent.as_str(),
+            $($fields)*, $name)
+    };
+}
 
 /// Whose conversation it is: on every event. What is empty is left out by most subscribers, and is there
 /// as an empty string all the same.
@@ -75,72 +87,14 @@ impl Tracer {
     }
 
     fn emit(&self, event: &LogEvent) {
-        let Context {
-            session,
-            provider,
-            model,
-            agent,
-        } = &self.context;
-        // One place for what every event says.
-        macro_rules! emit {
-            ($level:expr, $name:literal, $($fields:tt)*) => {
-                event!(target: "ttsr", $level,
-                    gen_ai.conversation.id = session.as_str(), gen_ai.provider.name = provider.as_str(),
-                    gen_ai.request.model = model.as_str(), gen_ai.agent.name = agent.as_str(),
-                    $($fields)* $name)
-            };
-        }
         match event {
             LogEvent::Send {
                 attempt, messages, ..
-            } => {
-                emit!(
-                    Level::DEBUG,
-                    "request",
-                    ttsr.attempt = attempt,
-                    ttsr.messages = messages,
-                );
-            }
+            } => emit!(self, DEBUG: "request"; ttsr.attempt = attempt, ttsr.messages = messages),
             LogEvent::FirstToken { after } => {
-                emit!(
-                    Level::DEBUG,
-                    "first token",
-                    histogram.ttsr.first_token = after,
-                );
+                emit!(self, DEBUG: "first token"; histogram.ttsr.first_token = after);
             }
-            LogEvent::Decision(judged) => {
-                let Judged {
-                    rule,
-                    limit,
-                    channel,
-                    tool,
-                    end,
-                    suppressed,
-                    ..
-                } = judged;
-                let rule = rule.as_deref().or(limit.as_deref()).unwrap_or_default();
-                let channel = channel.map_or("", crate::Channel::name);
-                let counted = u64::from(suppressed.is_none());
-                macro_rules! decided {
-                    ($level:expr) => {
-                        emit!($level, "decision", ttsr.rule.id = rule,
-                            ttsr.action = judged.action.name(),
-                            ttsr.match.offset = end.unwrap_or(judged.decided),
-                            ttsr.decided = judged.decided, ttsr.turn = judged.turn,
-                            ttsr.attempt = judged.attempt, ttsr.part = judged.part.as_str(),
-                            ttsr.channel = channel,
-                            gen_ai.tool.name = tool.as_deref().unwrap_or_default(),
-                            ttsr.suppressed = suppressed.as_deref().unwrap_or_default(),
-                            counter.ttsr.decisions = counted,)
-                    };
-                }
-                // Levels are part of where an event is made, so there is a place for each.
-                match (suppressed, judged.action) {
-                    (Some(_), _) | (_, Action::Observe) => decided!(Level::DEBUG),
-                    (None, action) if action.cuts() => decided!(Level::WARN),
-                    (None, _) => decided!(Level::INFO),
-                }
-            }
+            LogEvent::Decision(judged) => self.decision(judged),
             LogEvent::Aborted {
                 reason,
                 source,
@@ -149,69 +103,62 @@ impl Tracer {
                 bytes,
                 calls,
                 retry,
-            } => emit!(
-                Level::WARN,
-                "aborted",
-                ttsr.reason = reason.as_str(),
-                ttsr.source = source.as_str(),
-                ttsr.by = by.as_deref().unwrap_or_default(),
-                ttsr.attempt = attempt,
-                ttsr.bytes = bytes,
-                ttsr.calls = calls,
-                ttsr.retry = retry,
-                counter.ttsr.aborts = 1_u64,
-            ),
-            LogEvent::ToolCall { tool, call } => emit!(
-                Level::DEBUG,
-                "tool call",
-                gen_ai.tool.name = tool.as_deref().unwrap_or_default(),
-                gen_ai.tool.call.id = call.as_deref().unwrap_or_default(),
-            ),
-            LogEvent::DoomLoop { tool, times } => emit!(
-                Level::WARN,
-                "doom loop",
-                gen_ai.tool.name = tool.as_deref().unwrap_or_default(),
-                ttsr.times = times,
-            ),
-            LogEvent::Usage { input, output } => emit!(
-                Level::DEBUG,
-                "usage",
-                gen_ai.usage.input_tokens = input,
-                gen_ai.usage.output_tokens = output,
-            ),
-            LogEvent::Unscanned { bytes, of } => emit!(
-                Level::WARN,
-                "unscanned",
-                ttsr.kind = of.as_str(),
-                counter.ttsr.unscanned_bytes = bytes,
-            ),
-            LogEvent::Note { what, by } => emit!(
-                Level::INFO,
-                "note",
-                ttsr.what = what.as_str(),
-                ttsr.by = by.as_deref().unwrap_or_default(),
-            ),
-            LogEvent::Finish(finished) => {
-                let Finished {
-                    reason,
-                    first_token,
-                    token_rate,
-                    ..
-                } = finished;
-                emit!(
-                    Level::INFO,
-                    "finish",
-                    ttsr.complete = finished.complete,
-                    gen_ai.response.finish_reasons = reason.as_str(),
-                    ttsr.attempts = finished.attempts,
-                    ttsr.bytes = finished.bytes,
-                    ttsr.first_token = first_token.unwrap_or_default(),
-                    ttsr.tokens_per_second = token_rate.unwrap_or_default() as f64 / 1000.0,
-                    histogram.ttsr.duration = finished.millis,
-                    counter.ttsr.bytes_saved = finished.saved,
-                );
-            }
+            } => emit!(self, WARN: "aborted";
+                ttsr.reason = reason.as_str(), ttsr.source = source.as_str(), ttsr.by = or_empty(by),
+                ttsr.attempt = attempt, ttsr.bytes = bytes, ttsr.calls = calls, ttsr.retry = retry,
+                counter.ttsr.aborts = 1_u64),
+            LogEvent::ToolCall { tool, call } => emit!(self, DEBUG: "tool call";
+                gen_ai.tool.name = or_empty(tool), gen_ai.tool.call.id = or_empty(call)),
+            LogEvent::DoomLoop { tool, times } => emit!(self, WARN: "doom loop";
+                gen_ai.tool.name = or_empty(tool), ttsr.times = times),
+            LogEvent::Usage { input, output } => emit!(self, DEBUG: "usage";
+                gen_ai.usage.input_tokens = input, gen_ai.usage.output_tokens = output),
+            LogEvent::Unscanned { bytes, of } => emit!(self, WARN: "unscanned";
+                ttsr.kind = of.as_str(), counter.ttsr.unscanned_bytes = bytes),
+            LogEvent::Note { what, by } => emit!(self, INFO: "note";
+                ttsr.what = what.as_str(), ttsr.by = or_empty(by)),
+            LogEvent::Finish(finished) => self.finish(finished),
             LogEvent::Unknown => {}
         }
     }
+
+    fn decision(&self, judged: &Judged) {
+        let rule = judged.rule.as_deref().or(judged.limit.as_deref());
+        let rule = rule.unwrap_or_default();
+        let channel = judged.channel.map_or("", Channel::name);
+        let counted = u64::from(judged.suppressed.is_none());
+        // Levels are part of where an event is made, so there is a place for each.
+        macro_rules! decided {
+            ($level:ident) => {
+                emit!(self, $level: "decision";
+                    ttsr.rule.id = rule, ttsr.action = judged.action.name(),
+                    ttsr.match.offset = judged.end.unwrap_or(judged.decided),
+                    ttsr.decided = judged.decided, ttsr.turn = judged.turn,
+                    ttsr.attempt = judged.attempt, ttsr.part = judged.part.as_str(),
+                    ttsr.channel = channel, gen_ai.tool.name = or_empty(&judged.tool),
+                    ttsr.suppressed = or_empty(&judged.suppressed),
+                    counter.ttsr.decisions = counted)
+            };
+        }
+        match (&judged.suppressed, judged.action) {
+            (Some(_), _) | (_, Action::Observe) => decided!(DEBUG),
+            (None, action) if action.cuts() => decided!(WARN),
+            (None, _) => decided!(INFO),
+        }
+    }
+
+    fn finish(&self, finished: &Finished) {
+        let rate = finished.token_rate.unwrap_or_default() as f64 / 1000.0;
+        emit!(self, INFO: "finish";
+            ttsr.complete = finished.complete,
+            gen_ai.response.finish_reasons = finished.reason.as_str(),
+            ttsr.attempts = finished.attempts, ttsr.bytes = finished.bytes,
+            ttsr.first_token = finished.first_token.unwrap_or_default(),
+            ttsr.tokens_per_second = rate, histogram.ttsr.duration = finished.millis,
+            counter.ttsr.bytes_saved = finished.saved);
+    }
+}
+
+fn or_empty(name: &Option<String>) -> &str {
+    name.as_deref().unwrap_or_default()
 }

@@ -266,25 +266,7 @@ pub(crate) fn compile(
     allows: &[Allow],
     limits: &Limits,
 ) -> Result<Compiled, TooBig> {
-    let mut states = 0usize;
-    let mut parsed = Vec::with_capacity(rules.len());
-    for (rule, Rule { condition, .. }) in rules.iter().enumerate() {
-        let hirs: Vec<Hir> = condition
-            .patterns()
-            .map(|pattern| parse(&seen(pattern), limits))
-            .collect();
-        states = hirs
-            .iter()
-            .map(pattern::states)
-            .fold(states, usize::saturating_add);
-        if states > limits.pack_states {
-            return Err(TooBig {
-                rule,
-                what: Big::States(states),
-            });
-        }
-        parsed.push(hirs);
-    }
+    let parsed = parsed(rules, limits)?;
     let scopes = rules.iter().enumerate().map(|(index, rule)| {
         Scope::new(rule).map_err(|error| TooBig {
             rule: index,
@@ -292,16 +274,7 @@ pub(crate) fn compile(
         })
     });
     let scopes = scopes.collect::<Result<_, _>>()?;
-    let mut allowed: Vec<Vec<Allowed>> = rules.iter().map(|_| Vec::new()).collect();
-    for allow in allows {
-        for rule in &allow.rules {
-            let made = Allowed::new(allow).map_err(|error| TooBig {
-                rule: rule.index(),
-                what: Big::Scope(error),
-            });
-            allowed[rule.index()].push(made?);
-        }
-    }
+    let allowed = allowed(rules, allows)?;
     // Where only some texts are allowed, a rule wants more than its first match.
     let by_text = |index: usize| allowed[index].iter().any(|allow| allow.text.is_some());
     let rules_by_index = rules.iter().enumerate();
@@ -322,6 +295,45 @@ pub(crate) fn compile(
         compounds,
         allowed,
     })
+}
+
+/// The patterns of each rule.
+fn parsed(rules: &[Rule], limits: &Limits) -> Result<Vec<Vec<Hir>>, TooBig> {
+    let mut states = 0usize;
+    let mut parsed = Vec::with_capacity(rules.len());
+    for (rule, Rule { condition, .. }) in rules.iter().enumerate() {
+        let hirs: Vec<Hir> = condition
+            .patterns()
+            .map(|pattern| parse(&seen(pattern), limits))
+            .collect();
+        states = hirs
+            .iter()
+            .map(pattern::states)
+            .fold(states, usize::saturating_add);
+        if states > limits.pack_states {
+            return Err(TooBig {
+                rule,
+                what: Big::States(states),
+            });
+        }
+        parsed.push(hirs);
+    }
+    Ok(parsed)
+}
+
+/// What is allowed to break each rule.
+fn allowed(rules: &[Rule], allows: &[Allow]) -> Result<Vec<Vec<Allowed>>, TooBig> {
+    let mut allowed: Vec<Vec<Allowed>> = rules.iter().map(|_| Vec::new()).collect();
+    for allow in allows {
+        for rule in &allow.rules {
+            let made = Allowed::new(allow).map_err(|error| TooBig {
+                rule: rule.index(),
+                what: Big::Scope(error),
+            });
+            allowed[rule.index()].push(made?);
+        }
+    }
+    Ok(allowed)
 }
 
 fn parse(regex: &str, limits: &Limits) -> Hir {

@@ -11,7 +11,7 @@ use crate::rule::{
 pub(super) mod json;
 
 /// A key and what it holds.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     /// Its place below the table that is described, such as `retry.max` in a rule.
     pub(super) path: &'static str,
@@ -436,44 +436,22 @@ pub(super) const RULE: Keys = &[
     CASE_,
 ];
 
-/// `[override."pack/rule"]`.
-pub(super) const OVERRIDE: Keys = &[
-    Key::new(
-        "append",
-        Shape::Table(APPEND),
-        "What is added to lists instead of replacing them.",
-    ),
-    DESCRIPTION,
-    WHY,
-    SEVERITY,
-    ON,
-    TOOLS,
-    ARGS,
-    PATHS,
-    AGENTS,
-    MODELS,
-    PROVIDERS,
-    MATCH_,
-    ACTION,
-    MODE_,
-    PARTIAL,
-    RETRY_,
-    REPEAT_,
-    ALLOWANCE_,
-    HOLD,
-    REPLACEMENT,
-    CONSULT_,
-    HEADER_,
-    INSTEAD,
-    MESSAGE,
-    PRIORITY,
-    TAGS,
-    DOCS,
-    STATUS,
-    REPLACED_BY,
-    EXAMPLES_,
-    CASE_,
-];
+const APPEND_: Key = Key::new(
+    "append",
+    Shape::Table(APPEND),
+    "What is added to lists instead of replacing them.",
+);
+
+/// `[override."pack/rule"]`: all that a rule may say.
+pub(super) const OVERRIDE: Keys = &{
+    let mut keys = [APPEND_; RULE.len() + 1];
+    let mut at = 0;
+    while at < RULE.len() {
+        keys[at + 1] = RULE[at];
+        at += 1;
+    }
+    keys
+};
 
 /// `append` of an override.
 pub(super) const APPEND: Keys = &[

@@ -60,20 +60,34 @@ pub(super) fn cuts(text: &[u8], random: &mut Random, mut same: impl FnMut(&[&[u8
         runs += 1;
     }
     for longest in [2, 3, 7, 20, 90] {
-        same(&pieces(text, random, longest));
+        same(&random.pieces(text, longest));
         runs += 1;
     }
     runs
 }
 
-fn pieces<'a>(mut text: &'a [u8], random: &mut Random, longest: usize) -> Vec<&'a [u8]> {
-    let mut pieces = Vec::new();
-    while !text.is_empty() {
-        let (piece, rest) = text.split_at(text.len().min(1 + random.below(longest)));
-        pieces.push(piece);
-        text = rest;
+/// Runs `same` on the input byte by byte (and says so), cut in two everywhere if it is short, else at 400 places,
+/// and cut at random; the number of runs, with one for the whole.
+pub(super) fn every_cut(
+    input: &[u8],
+    random: &mut Random,
+    mut same: impl FnMut(&[&[u8]], bool),
+) -> usize {
+    let bytes: Vec<&[u8]> = input.chunks(1).collect();
+    same(&bytes, true);
+    let two = input.len().saturating_sub(1).min(400);
+    for i in 0..two {
+        let cut = if input.len() <= 401 {
+            i + 1
+        } else {
+            1 + random.below(input.len() - 1)
+        };
+        same(&[&input[..cut], &input[cut..]], false);
     }
-    pieces
+    for longest in [2, 3, 5, 9, 17, 33, 65, 129] {
+        same(&random.pieces(input, longest), false);
+    }
+    two + 10
 }
 
 /// The texts of the corpus, if it is at hand.

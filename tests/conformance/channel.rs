@@ -3,23 +3,18 @@
 //! The agent says what the case says, in its order; what the user writes arrives between its events, as it
 //! stands between them in the case.
 
-use std::collections::VecDeque;
-use std::future::ready;
 use std::io::{BufReader, Read, Write};
-use std::pin::Pin;
 use std::sync::mpsc as std_mpsc;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
-use futures_core::Stream;
 use serde_json::json;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use ttsr::harness::progress::{
-    Agent, AgentEvent, AgentEvents, Asking, ChannelAdapter, ChannelError, ChannelStatus, Console,
-    Constraints, Inbound, Inbox, Outbound, Router, RouterSettings, SLACK, Sending, TELEGRAM,
-    Typing, WHATSAPP, respond,
+    ChannelAdapter, ChannelStatus, Console, Constraints, Inbound, Outbound, Router, RouterSettings,
+    SLACK, TELEGRAM, Typing, WHATSAPP, respond,
 };
 
+use super::sides::{Chat, Done, Next, Server, Tell};
 use super::{Case, Given, Shown};
 
 /// What was done, by either side.
@@ -74,18 +69,20 @@ async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
         match given.agent_event(&session) {
             Some(event) => Next::Event(Box::new(event)),
             None if given.has("end") => Next::End,
-            None => Next::User(inbound(given.words("user"), None)),
+            None => {
+                let (message, sender) = (inbound(given.words("user"), None), sender.clone());
+                // Nobody may hear it any more.
+                Next::Meanwhile(Box::new(move || drop(sender.send(message))))
+            }
         }
     });
+    let tell = written(&log);
     let mut server = Server {
-        log: Arc::clone(&log),
         script: script.collect(),
-        sender: Some(sender),
+        refuses: false,
+        tell: Arc::clone(&tell),
     };
-    let mut channel = Chat {
-        log: Arc::clone(&log),
-        constraints,
-    };
+    let mut channel = Chat { constraints, tell };
     let router = Router {
         agent: &mut server,
         channel: &mut channel,
@@ -116,137 +113,28 @@ fn note(log: &Log, shown: Shown) {
     log.lock().unwrap().push(known.collect());
 }
 
-/// What happens next.
-enum Next {
-    Event(Box<AgentEvent>),
-    User(Inbound),
-    End,
-}
-
-struct Server {
-    log: Log,
-    script: VecDeque<Next>,
-    sender: Option<UnboundedSender<Inbound>>,
-}
-
-impl Server {
-    fn note<T: Send + 'static>(&self, shown: Shown, said: T) -> Asking<'static, T> {
-        note(&self.log, shown);
-        Box::pin(ready(Ok(said)))
-    }
-}
-
-impl Agent for Server {
-    fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
-        let events: AgentEvents = Box::pin(Events {
-            log: Arc::clone(&self.log),
-            script: std::mem::take(&mut self.script),
-            sender: self.sender.take().expect("one prompt"),
-        });
-        self.note(vec![("subscribe", json!(true))], events)
-    }
-
-    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()> {
-        let shown = vec![("prompt", json!(text)), ("session", json!(session))];
-        self.note(shown, ())
-    }
-
-    fn abort<'a>(&'a mut self, session: &'a str) -> Asking<'a, ()> {
-        self.note(vec![("abort", json!(session))], ())
-    }
-
-    fn answer<'a>(&'a mut self, request: &'a str, answers: Vec<Vec<String>>) -> Asking<'a, ()> {
-        let shown = vec![("reply", json!(request)), ("answers", json!(answers))];
-        self.note(shown, ())
-    }
-
-    fn reject<'a>(&'a mut self, request: &'a str) -> Asking<'a, ()> {
-        self.note(vec![("reject", json!(request))], ())
-    }
-}
-
-struct Events {
-    log: Log,
-    script: VecDeque<Next>,
-    sender: UnboundedSender<Inbound>,
-}
-
-impl Stream for Events {
-    type Item = AgentEvent;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<AgentEvent>> {
-        match self.script.pop_front() {
-            Some(Next::Event(event)) => Poll::Ready(Some(*event)),
-            Some(Next::End) => Poll::Ready(None),
-            Some(Next::User(message)) => {
-                // Nobody may hear it any more.
-                let _ = self.sender.send(message);
-                cx.waker().wake_by_ref();
-                Poll::Pending
+/// Writes down what was done, as a case shows it.
+fn written(log: &Log) -> Tell {
+    let log = Arc::clone(log);
+    Arc::new(move |done| {
+        let shown = match done {
+            Done::Say(message) => vec![
+                ("say", json!(message.text)),
+                ("reply-to", json!(message.reply_to)),
+            ],
+            Done::Type(on) => vec![("typing", json!(on))],
+            Done::Subscribe(on) => vec![("subscribe", json!(on))],
+            Done::Prompt { session, text } => {
+                vec![("prompt", json!(text)), ("session", json!(session))]
             }
-            None => Poll::Pending,
-        }
-    }
-}
-
-impl Drop for Events {
-    fn drop(&mut self) {
-        note(&self.log, vec![("subscribe", json!(false))]);
-    }
-}
-
-/// A channel that can do what its kind can.
-struct Chat {
-    log: Log,
-    constraints: Constraints,
-}
-
-impl Chat {
-    fn note(&self, shown: Shown) -> Sending<'static> {
-        note(&self.log, shown);
-        Box::pin(ready(Ok(())))
-    }
-}
-
-impl ChannelAdapter for Chat {
-    fn id(&self) -> &str {
-        "chat"
-    }
-
-    fn name(&self) -> &str {
-        "Chat"
-    }
-
-    fn constraints(&self) -> Constraints {
-        self.constraints
-    }
-
-    fn start(&mut self, _: Inbox) -> Result<(), ChannelError> {
-        Ok(())
-    }
-
-    fn stop(&mut self) {}
-
-    fn status(&self) -> ChannelStatus {
-        ChannelStatus::Running
-    }
-
-    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> Sending<'a> {
-        self.note(vec![
-            ("say", json!(message.text)),
-            ("reply-to", json!(message.reply_to)),
-        ])
-    }
-
-    fn send_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
-        let can = self.constraints.typing != Typing::Unsupported;
-        can.then(|| self.note(vec![("typing", json!(true))]))
-    }
-
-    fn stop_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
-        let must = self.constraints.typing == Typing::UntilStopped;
-        must.then(|| self.note(vec![("typing", json!(false))]))
-    }
+            Done::Abort(session) => vec![("abort", json!(session))],
+            Done::Answer(request, answers) => {
+                vec![("reply", json!(request)), ("answers", json!(answers))]
+            }
+            Done::Reject(request) => vec![("reject", json!(request))],
+        };
+        note(&log, shown);
+    })
 }
 
 /// The real console, whose user types what the case says.

@@ -1,24 +1,19 @@
 //! What the user of a chat hears. Names that begin with `e1_` to `e7_` are of the corresponding row of the
 //! behaviour it is modelled on.
 
-use std::collections::VecDeque;
-use std::future::ready;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_core::Stream;
 use tokio::sync::mpsc;
 use ttsr::harness::progress::{
-    Agent, AgentEvent, AgentEvents, AgentPart, Asking, ChannelAdapter, ChannelError, ChannelStatus,
-    Console, Constraints, Do, EMPTY, Inbound, Inbox, Outbound, PromptError, Prompting, Router,
-    RouterSettings, SLACK, Sending, TELEGRAM, ToolStatus, Typing, WHATSAPP, prompt_streaming,
-    respond,
+    AgentEvent, AgentPart, ChannelAdapter, ChannelStatus, Console, Constraints, Do, EMPTY, Inbound,
+    Outbound, PromptError, Prompting, Router, RouterSettings, SLACK, TELEGRAM, ToolStatus, Typing,
+    WHATSAPP, prompt_streaming, respond,
 };
 use ttsr::harness::question::{Question, QuestionRequest};
 
 use super::runtime;
+use super::sides::{Chat, Done, Next, Server, Tell};
 
 fn part(part: &str, content: AgentPart) -> AgentEvent {
     AgentEvent::Part {
@@ -357,117 +352,41 @@ fn e6_without_progress_there_are_no_notes_no_heartbeat_and_no_questions() {
     assert!(sheet.out.contains(&rejected) && !sheet.prompting.is_asking());
 }
 
-/// A chat that remembers what was done to it.
-struct Chat {
-    log: Log,
-    constraints: Constraints,
-}
-
 type Log = Arc<Mutex<Vec<String>>>;
 
-impl Chat {
-    fn note(&self, what: String) -> Sending<'static> {
-        self.log.lock().unwrap().push(what);
-        Box::pin(ready(Ok(())))
-    }
-}
-
-impl ChannelAdapter for Chat {
-    fn id(&self) -> &str {
-        "chat"
-    }
-    fn name(&self) -> &str {
-        "Chat"
-    }
-    fn constraints(&self) -> Constraints {
-        self.constraints
-    }
-    fn start(&mut self, _: Inbox) -> Result<(), ChannelError> {
-        Ok(())
-    }
-    fn stop(&mut self) {}
-    fn status(&self) -> ChannelStatus {
-        ChannelStatus::Running
-    }
-    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> Sending<'a> {
-        let reply_to = message.reply_to.map(|id| format!(" (to {id})"));
-        self.note(format!(
-            "say {}{}",
-            message.text,
-            reply_to.unwrap_or_default()
-        ))
-    }
-    fn send_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
-        let can = self.constraints.typing != Typing::Unsupported;
-        can.then(|| self.note("typing".into()))
-    }
-    fn stop_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
-        let must = self.constraints.typing == Typing::UntilStopped;
-        must.then(|| self.note("stop typing".into()))
-    }
-}
-
-/// An agent that says what it is told to, and remembers what it was told.
-struct Server {
-    log: Log,
-    events: VecDeque<AgentEvent>,
-    refuses: bool,
-}
-
-struct Events {
-    events: VecDeque<AgentEvent>,
-    hangs: bool,
-    log: Log,
-}
-
-impl Stream for Events {
-    type Item = AgentEvent;
-    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<AgentEvent>> {
-        match self.events.pop_front() {
-            None if self.hangs => Poll::Pending,
-            event => Poll::Ready(event),
-        }
-    }
-}
-
-impl Drop for Events {
-    fn drop(&mut self) {
-        self.log.lock().unwrap().push("closed".into());
-    }
-}
-
-impl Server {
-    fn note<T: Send + 'static>(&self, what: String, said: Result<T, String>) -> Asking<'static, T> {
-        self.log.lock().unwrap().push(what);
-        Box::pin(ready(said))
-    }
-}
-
-impl Agent for Server {
-    fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
-        let events = Events {
-            events: std::mem::take(&mut self.events),
-            hangs: true,
-            log: self.log.clone(),
+/// Writes down what was done, a line each.
+fn written(log: &Log) -> Tell {
+    let log = Arc::clone(log);
+    Arc::new(move |done| {
+        let line = match done {
+            Done::Say(message) => {
+                let to = message.reply_to.as_ref().map(|id| format!(" (to {id})"));
+                format!("say {}{}", message.text, to.unwrap_or_default())
+            }
+            Done::Type(true) => "typing".to_owned(),
+            Done::Type(false) => "stop typing".to_owned(),
+            Done::Subscribe(true) => "subscribe".to_owned(),
+            Done::Subscribe(false) => "closed".to_owned(),
+            Done::Prompt { session, text } => format!("prompt {session} {text}"),
+            Done::Abort(session) => format!("abort {session}"),
+            Done::Answer(request, answers) => format!("answer {request} {answers:?}"),
+            Done::Reject(request) => format!("reject {request}"),
         };
-        let events: AgentEvents = Box::pin(events);
-        self.note("subscribe".into(), Ok(events))
-    }
-    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()> {
-        let said = match self.refuses {
-            true => Err("no".to_owned()),
-            false => Ok(()),
-        };
-        self.note(format!("prompt {session} {text}"), said)
-    }
-    fn abort<'a>(&'a mut self, session: &'a str) -> Asking<'a, ()> {
-        self.note(format!("abort {session}"), Ok(()))
-    }
-    fn answer<'a>(&'a mut self, request: &'a str, answers: Vec<Vec<String>>) -> Asking<'a, ()> {
-        self.note(format!("answer {request} {answers:?}"), Ok(()))
-    }
-    fn reject<'a>(&'a mut self, request: &'a str) -> Asking<'a, ()> {
-        self.note(format!("reject {request}"), Ok(()))
+        log.lock().unwrap().push(line);
+    })
+}
+
+fn chat(constraints: Constraints, log: &Log) -> Chat {
+    let tell = written(log);
+    Chat { constraints, tell }
+}
+
+fn server(events: Vec<AgentEvent>, log: &Log) -> Server {
+    let events = events.into_iter().map(|event| Next::Event(Box::new(event)));
+    Server {
+        script: events.collect(),
+        refuses: false,
+        tell: written(log),
     }
 }
 
@@ -482,15 +401,8 @@ fn inbound(text: &str) -> Inbound {
 /// Everything that was done while a message was answered, with `more` in the inbox.
 fn answered(constraints: Constraints, events: Vec<AgentEvent>, more: &[&str]) -> Vec<String> {
     let log = Log::default();
-    let mut chat = Chat {
-        log: log.clone(),
-        constraints,
-    };
-    let mut server = Server {
-        log: log.clone(),
-        events: events.into(),
-        refuses: false,
-    };
+    let mut chat = chat(constraints, &log);
+    let mut server = server(events, &log);
     let (inbox, mut arrived) = mpsc::unbounded_channel();
     more.iter()
         .for_each(|text| inbox.send(inbound(text)).unwrap());
@@ -539,15 +451,8 @@ fn e5_a_cancel_aborts_and_says_nothing() {
 #[test]
 fn e4_the_next_message_is_the_answer_and_no_prompt() {
     let log = Log::default();
-    let mut chat = Chat {
-        log: log.clone(),
-        constraints: SLACK,
-    };
-    let mut server = Server {
-        log: log.clone(),
-        events: vec![asks("q", 1)].into(),
-        refuses: false,
-    };
+    let mut chat = chat(SLACK, &log);
+    let mut server = server(vec![asks("q", 1)], &log);
     let (inbox, mut arrived) = mpsc::unbounded_channel();
     let router = Router {
         agent: &mut server,
@@ -585,16 +490,10 @@ fn e4_the_next_message_is_the_answer_and_no_prompt() {
 #[test]
 fn e1_a_prompt_that_is_refused_closes_the_events_too() {
     let log = Log::default();
-    let mut server = Server {
-        log: log.clone(),
-        events: VecDeque::new(),
-        refuses: true,
-    };
+    let mut server = server(Vec::new(), &log);
+    server.refuses = true;
     let (_inbox, mut arrived) = mpsc::unbounded_channel();
-    let mut chat = Chat {
-        log: log.clone(),
-        constraints: WHATSAPP,
-    };
+    let mut chat = chat(WHATSAPP, &log);
     let router = Router {
         agent: &mut server,
         channel: &mut chat,

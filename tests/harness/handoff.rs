@@ -13,6 +13,8 @@ use ttsr::harness::handoff::{
 use ttsr::harness::{Content, Message};
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
 
+use super::folder::Folder;
+
 const FIRST_LINE: &str = "Continuing work from session ses_1. \
     When you lack specific information you can use read_session to get it.";
 
@@ -188,7 +190,8 @@ fn b4_binary_files_are_told_by_name_by_nul_and_by_share() {
 
 #[test]
 fn b4_paths_stay_in_the_project() {
-    let folder = std::env::temp_dir().join(format!("ttsr-handoff-{}", std::process::id()));
+    let scratch = Folder::new();
+    let folder = &scratch.0;
     let root = folder.join("project");
     fs::create_dir_all(root.join("src")).unwrap();
     fs::write(folder.join("outside.rs"), "outside").unwrap();
@@ -216,7 +219,6 @@ fn b4_paths_stay_in_the_project() {
     ] {
         assert_eq!(read_part(&files, reference), None, "{reference}");
     }
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

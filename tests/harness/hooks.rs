@@ -464,20 +464,8 @@ impl Hook for Stuck {
 #[test]
 fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
     for on_hook_fault in [OnHookFault::Abort, OnHookFault::Continue] {
-        let (let_go, go) = std::sync::mpsc::channel();
-        let log = Log::default();
-        let mut hooks = Hooks::default();
-        let hook = Stuck {
-            log: log.clone(),
-            go,
-        };
         let deadline = std::time::Duration::from_secs(3600);
-        hooks.register_within("stuck", deadline, hook).unwrap();
-        let settings = Settings {
-            on_hook_fault,
-            ..Settings::default()
-        };
-        let processor = Processor::new(pack().session(), hooks, settings);
+        let (processor, log, let_go) = stuck_within(deadline, on_hook_fault);
         let cancel = Cancel::default();
         let user = std::thread::spawn({
             let (log, cancel) = (log.clone(), cancel.clone());
@@ -516,21 +504,32 @@ fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
     }
 }
 
-fn stuck(on_hook_fault: OnHookFault) -> (Played, Vec<String>, std::sync::mpsc::Sender<()>) {
+type LetGo = std::sync::mpsc::Sender<()>;
+
+/// A processor whose one hook is stuck, what the hook writes down, and what lets it go.
+fn stuck_within(
+    deadline: std::time::Duration,
+    on_hook_fault: OnHookFault,
+) -> (Processor, Log, LetGo) {
     let (let_go, go) = std::sync::mpsc::channel();
     let log = Log::default();
-    let mut hooks = Hooks::default();
     let hook = Stuck {
         log: log.clone(),
         go,
     };
-    let deadline = std::time::Duration::from_millis(200);
+    let mut hooks = Hooks::default();
     hooks.register_within("stuck", deadline, hook).unwrap();
     let settings = Settings {
         on_hook_fault,
         ..Settings::default()
     };
     let processor = Processor::new(pack().session(), hooks, settings);
+    (processor, log, let_go)
+}
+
+fn stuck(on_hook_fault: OnHookFault) -> (Played, Vec<String>, LetGo) {
+    let deadline = std::time::Duration::from_millis(200);
+    let (processor, log, let_go) = stuck_within(deadline, on_hook_fault);
     let scripts = vec![text("abscd").cut(1)];
     let played = play_with(processor, scripts, &Cancel::default(), |_| {});
     let seen = lines(&log);

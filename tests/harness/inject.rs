@@ -221,8 +221,8 @@ fn holding() -> Pack {
     Pack::builder().rule(key).rule(held).build().unwrap()
 }
 
-/// Runs that look like what conversations are.
-fn runs() -> Vec<Run> {
+/// Parts that take turns.
+fn interleaved() -> Vec<Event> {
     let start = |part: u32, channel, tool: Option<&str>| Event::PartStart {
         part: PartId(part),
         name: part.to_string(),
@@ -230,7 +230,7 @@ fn runs() -> Vec<Run> {
         tool: tool.map(str::to_owned),
         call: tool.map(|_| format!("call_{part}")),
     };
-    let interleaved = vec![
+    vec![
         start(0, Channel::Reasoning, None),
         start(1, Channel::ToolInput, None),
         start(2, Channel::ToolInput, Some("write")),
@@ -261,7 +261,11 @@ fn runs() -> Vec<Run> {
         Event::Finish {
             reason: "tool_use".into(),
         },
-    ];
+    ]
+}
+
+/// Runs that look like what conversations are.
+fn runs() -> Vec<Run> {
     let good = || {
         Script::default()
             .text("Here it is, and all is well.")
@@ -320,7 +324,7 @@ fn runs() -> Vec<Run> {
         run(
             "parts that take turns",
             pack(),
-            vec![interleaved, Vec::new()],
+            vec![interleaved(), Vec::new()],
         ),
         run(
             "text is held and replaced",

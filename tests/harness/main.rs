@@ -6,6 +6,8 @@ mod abort;
 mod boundary;
 mod chat;
 mod faults;
+#[path = "../common/folder.rs"]
+mod folder;
 mod guides;
 mod handoff;
 mod hold;
@@ -14,7 +16,11 @@ mod inject;
 mod part;
 mod partial;
 mod progress;
+#[path = "../../src/testing/random.rs"]
+mod random;
 mod schedule;
+#[path = "../common/sides.rs"]
+mod sides;
 mod socket;
 mod turn;
 mod turns;

@@ -13,22 +13,7 @@ use ttsr::harness::{
 use ttsr::{Action, Channel, Consult, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
 
 use super::pack;
-
-/// SplitMix64: a failure names its seed and can be seen again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ mixed >> 31) % bound
-    }
-
-    fn one_in(&mut self, bound: u64) -> bool {
-        self.below(bound) == 0
-    }
-}
+use super::random::{Random, scale};
 
 const PIECES: [&str; 16] = [
     "x: a",
@@ -51,12 +36,12 @@ const PIECES: [&str; 16] = [
 
 fn event(random: &mut Random) -> Event {
     let part = PartId(random.below(4) as u32);
-    let piece = PIECES[random.below(PIECES.len() as u64) as usize];
+    let piece = random.pick(&PIECES);
     match random.below(24) {
         0..=3 => Event::PartStart {
             part,
             name: part.0.to_string(),
-            channel: Channel::ALL[random.below(3) as usize],
+            channel: Channel::ALL[random.below(3)],
             tool: random.one_in(2).then(|| "write".to_owned()),
             call: random.one_in(2).then(|| format!("call_{}", part.0)),
         },
@@ -104,16 +89,14 @@ fn input(random: &mut Random) -> Input {
     }
 }
 
-/// How many schedules: a hundred thousand, or the percentage of them that `TTSR_TEST_SCALE` says.
 fn schedules() -> u64 {
-    let scale = std::env::var("TTSR_TEST_SCALE").ok();
-    scale.and_then(|scale| scale.parse().ok()).unwrap_or(100) * 1000
+    scale(100_000) as u64
 }
 
 /// Packs of every action, drawn once: a pack a schedule would be all that takes time.
 fn packs() -> &'static [Pack] {
     static PACKS: LazyLock<Vec<Pack>> = LazyLock::new(|| {
-        let random = &mut Random(7);
+        let random = &mut Random::new(7);
         let drawn = (0..40).map(|_| {
             let rules = (0..1 + random.below(6)).map(|number| rule(random, number));
             let pack = rules.fold(Pack::builder(), |pack, rule| pack.rule(rule));
@@ -135,18 +118,18 @@ const ACTIONS: [Action; 8] = [
     Action::Abort,
 ];
 
-fn rule(random: &mut Random, number: u64) -> Rule {
-    let word = PIECES[random.below(9) as usize].trim();
+fn rule(random: &mut Random, number: usize) -> Rule {
+    let word = PIECES[random.below(9)].trim();
     let pattern = match random.below(3) {
         0 => Pattern::regex("goo?d|the +end"),
         _ => Pattern::literal(word),
     };
     let mut rule = Rule::new(format!("r/r{number}"), vec![pattern]);
-    rule.action = ACTIONS[random.below(8) as usize];
+    rule.action = ACTIONS[random.below(8)];
     rule.hold = random.one_in(4);
     rule.message = Some(format!("Rule {number}."));
     if rule.action == Action::Retry {
-        rule.partial = Partial::ALL[random.below(3) as usize];
+        rule.partial = Partial::ALL[random.below(3)];
         rule.retry.max = random.below(3) as u32;
     }
     if random.one_in(4) {
@@ -184,7 +167,7 @@ fn plain(rule: &mut Rule) {
 fn hooks(random: &mut Random) -> Hooks {
     let mut hooks = Hooks::default();
     for number in 0..random.below(4) {
-        let mut own = Random(random.below(u64::MAX));
+        let mut own = Random::new(random.next());
         let wildness = 4 + random.below(40);
         hooks.on_delta(format!("delta-{number}"), move |_, delta| {
             match own.below(wildness) {
@@ -197,7 +180,7 @@ fn hooks(random: &mut Random) -> Hooks {
         });
     }
     for number in 0..random.below(3) {
-        let mut own = Random(random.below(u64::MAX));
+        let mut own = Random::new(random.next());
         hooks.on_aborted(format!("aborted-{number}"), move |_, answer| {
             answer.retry = own.one_in(2);
             answer.inject_message = own.one_in(2).then(|| "Calm.".to_owned());
@@ -319,7 +302,7 @@ impl Watcher {
 }
 
 fn check(seed: u64) -> (u32, u32) {
-    let random = &mut Random(seed);
+    let random = &mut Random::new(seed);
     let settings = Settings {
         stall: random.one_in(2).then_some(Duration::from_secs(3)),
         reply: random.one_in(4).then_some(Duration::from_secs(30)),
@@ -335,7 +318,7 @@ fn check(seed: u64) -> (u32, u32) {
     };
     // The first one, those of rules, those of hooks, and one for each model of the chain.
     let most = 1 + 3 + settings.hook_retries + 2;
-    let pack = &packs()[random.below(packs().len() as u64) as usize];
+    let pack = &packs()[random.below(packs().len())];
     let mut processor = Processor::new(pack.session(), hooks(random), settings);
     let (mut ends, mut sends) = (0, 0);
     for _turn in 0..1 + random.below(3) {
@@ -356,7 +339,7 @@ fn check(seed: u64) -> (u32, u32) {
                 _ => input(random),
             };
             watcher.is_cancelled |= input == Input::Cancel;
-            now += random.below(2000);
+            now += random.below(2000) as u64;
             processor.step(Duration::from_millis(now), input, &mut steps);
         }
         steps.drain(..).for_each(|step| watcher.see(&step));
@@ -429,9 +412,7 @@ impl Tools for Wild {
 fn script(random: &mut Random, number: u64) -> Script {
     let mut script = Script::default();
     for part in 0..1 + random.below(3) {
-        let text: String = (0..random.below(6))
-            .map(|_| PIECES[random.below(PIECES.len() as u64) as usize])
-            .collect();
+        let text: String = (0..random.below(6)).map(|_| random.pick(&PIECES)).collect();
         script = match random.below(4) {
             0 => script.reasoning(text),
             1 => script.tool(
@@ -443,7 +424,7 @@ fn script(random: &mut Random, number: u64) -> Script {
             _ => script.text(text),
         };
     }
-    script = script.cut(1 + random.below(6) as usize);
+    script = script.cut(1 + random.below(6));
     if random.one_in(2) {
         script = script.yielding();
     }
@@ -460,11 +441,11 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    let random = &mut Random(seed ^ 0x5EED);
+    let random = &mut Random::new(seed ^ 0x5EED);
     let is_dropped = Arc::new(AtomicBool::new(false));
     let mut hooks = Hooks::default();
     let kept = Arc::clone(&is_dropped);
-    let mut own = Random(random.below(u64::MAX));
+    let mut own = Random::new(random.next());
     hooks.on_delta("watch", move |_, delta| {
         assert!(!kept.load(Ordering::Relaxed), "a hook after the drop");
         if own.one_in(60) {
@@ -476,7 +457,7 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
         assert!(!kept.load(Ordering::Relaxed), "a hook after the drop");
         answer.retry = true;
     });
-    let mut own = Random(random.below(u64::MAX));
+    let mut own = Random::new(random.next());
     hooks.on_tool_before("gate", move |_, before| {
         if own.one_in(5) {
             before.block("no");
@@ -487,13 +468,13 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
         fallback: Chains::default().any(["a", "b"]),
         ..Settings::default()
     };
-    let pack = &packs()[random.below(packs().len() as u64) as usize];
+    let pack = &packs()[random.below(packs().len())];
     let mut processor = Processor::new(pack.session(), hooks, settings);
     let scripts: Vec<Script> = (0..6).map(|number| script(random, number)).collect();
     let mut provider = Scripted::new(scripts);
     let ran = Arc::new(Mutex::new(Vec::new()));
     let mut tools = Wild {
-        random: Random(random.below(u64::MAX)),
+        random: Random::new(random.next()),
         is_dropped: Arc::clone(&is_dropped),
         ran: Arc::clone(&ran),
     };
@@ -559,10 +540,10 @@ fn random_turns_end_once_and_leave_nothing_behind() {
 fn random_calls_never_run_against_a_verdict() {
     // A gate that said no is final, whatever order hooks, rules and answers come in.
     for seed in 0..schedules() {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let mut hooks = Hooks::default();
         let blocks = random.one_in(2);
-        let mut own = Random(random.below(u64::MAX));
+        let mut own = Random::new(random.next());
         for number in 0..random.below(3) {
             let changes = own.one_in(2);
             hooks.on_tool_before(format!("change-{number}"), move |_, before| {
@@ -574,7 +555,7 @@ fn random_calls_never_run_against_a_verdict() {
         if blocks {
             hooks.on_tool_before("block", |_, before| before.block("no"));
         }
-        let pack = &packs()[random.below(packs().len() as u64) as usize];
+        let pack = &packs()[random.below(packs().len())];
         let mut processor = Processor::new(pack.session(), hooks, Settings::default());
         let call = ToolCall {
             tool: "write".into(),

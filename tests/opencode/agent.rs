@@ -1,31 +1,42 @@
 //! A chat over a running server: what its user hears while the server works.
 
-use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use ttsr::harness::opencode::Api;
-use ttsr::harness::progress::{
-    ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, Router,
-    RouterSettings, Sending, WHATSAPP, respond,
-};
+use ttsr::harness::progress::{Inbound, Inbox, Router, RouterSettings, WHATSAPP, respond};
 
 use super::server::{Imitation, Play};
+use super::sides::{Chat, Done};
 use super::{block_on, capture, server};
 
-/// A chat that remembers what was done to it, and whose user writes something whenever asked for it.
-struct Chat {
-    log: Arc<Mutex<Vec<String>>>,
-    /// What the user says when shown something with that in it.
+/// A chat that remembers what was done to it. `says`: what its user writes when shown something with that in it.
+fn chat(
+    log: &Arc<Mutex<Vec<String>>>,
     says: Vec<(&'static str, &'static str)>,
     inbox: Inbox,
-}
-
-impl Chat {
-    fn note(&self, what: &str) -> Sending<'static> {
-        self.log.lock().unwrap().push(what.to_owned());
-        Box::pin(ready(Ok(())))
+) -> Chat {
+    let log = Arc::clone(log);
+    let tell = move |done: Done<'_>| {
+        let line = match done {
+            Done::Say(message) => {
+                for (shown, said) in &says {
+                    if message.text.contains(shown) {
+                        inbox.send(inbound(said)).unwrap();
+                    }
+                }
+                message.text.clone()
+            }
+            Done::Type(true) => "(typing)".to_owned(),
+            Done::Type(false) => "(no typing)".to_owned(),
+            other => panic!("nothing of a chat: {other:?}"),
+        };
+        log.lock().unwrap().push(line);
+    };
+    Chat {
+        constraints: WHATSAPP,
+        tell: Arc::new(tell),
     }
 }
 
@@ -34,39 +45,6 @@ fn inbound(text: &str) -> Inbound {
         peer: "ada".into(),
         text: text.into(),
         id: None,
-    }
-}
-
-impl ChannelAdapter for Chat {
-    fn id(&self) -> &str {
-        "chat"
-    }
-    fn name(&self) -> &str {
-        "Chat"
-    }
-    fn constraints(&self) -> Constraints {
-        WHATSAPP
-    }
-    fn start(&mut self, _: Inbox) -> Result<(), ChannelError> {
-        Ok(())
-    }
-    fn stop(&mut self) {}
-    fn status(&self) -> ChannelStatus {
-        ChannelStatus::Running
-    }
-    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> Sending<'a> {
-        for (shown, said) in &self.says {
-            if message.text.contains(shown) {
-                self.inbox.send(inbound(said)).unwrap();
-            }
-        }
-        self.note(&message.text)
-    }
-    fn send_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
-        Some(self.note("(typing)"))
-    }
-    fn stop_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
-        Some(self.note("(no typing)"))
     }
 }
 
@@ -91,11 +69,7 @@ pub(crate) fn chatted_in(
         let mut server = server(&imitation.url, api);
         let (inbox, mut arrived) = mpsc::unbounded_channel();
         let log = Arc::new(Mutex::new(Vec::new()));
-        let mut chat = Chat {
-            log: log.clone(),
-            says,
-            inbox,
-        };
+        let mut chat = chat(&log, says, inbox);
         let router = Router {
             agent: &mut server,
             channel: &mut chat,

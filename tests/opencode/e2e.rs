@@ -16,6 +16,7 @@ use ttsr::harness::Cancel;
 use ttsr::harness::opencode::{Act, Api, Backoff, Prompt, Seen, Server, Watch, watch};
 use ttsr::harness::progress::{Console, Inbound, Router, RouterSettings, respond};
 
+use super::folder::Folder;
 use super::{block_on, pack};
 
 const VERSION: &str = "1.18.33";
@@ -206,10 +207,9 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
         eprintln!("skipped: TTSR_E2E=1 starts a real server");
         return;
     }
-    let folder = std::env::temp_dir().join(format!("ttsr-e2e-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::outside();
     let (base, model) = model();
-    let (running, url) = serve(&folder, &base);
+    let (running, url) = serve(&folder.0, &base);
     block_on(async {
         let mut server = Server::new(&url, Api::Classic).unwrap();
         let session = server.create_session().await.unwrap();
@@ -243,7 +243,6 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
         "the model is steered"
     );
     drop(running);
-    std::fs::remove_dir_all(&folder).ok();
 }
 
 /// Rules watch the session, which is asked something; until the reply after the steering is complete.

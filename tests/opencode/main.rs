@@ -5,8 +5,12 @@
 mod agent;
 mod ask;
 mod e2e;
+#[path = "../common/folder.rs"]
+mod folder;
 mod real;
 mod server;
+#[path = "../common/sides.rs"]
+mod sides;
 mod watch;
 
 use ttsr::Pack;

@@ -1,6 +1,8 @@
 //! What a host relies on: sizes, threads, and the policy that turns hits into decisions.
 
 mod policy;
+#[path = "../../src/testing/random.rs"]
+mod random;
 mod schedule;
 mod state;
 

@@ -10,46 +10,24 @@ use ttsr::{
     Session, Severity, Stream, Suppression,
 };
 
+use super::random::{Random, scale};
+
 const PACKS: usize = 400;
 const SCHEDULES_PER_PACK: usize = 30;
 const STEPS: usize = 24;
 /// Retries of all rules in a turn.
 const BACKSTOP: u32 = 3;
 
-/// SplitMix64: a failure names its seed and can be seen again.
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ mixed >> 31) % bound
-    }
-
-    fn one_in(&mut self, bound: u64) -> bool {
-        self.below(bound) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-
-    fn maybe(&mut self, bound: u64) -> Option<u32> {
+    fn maybe(&mut self, bound: usize) -> Option<u32> {
         self.one_in(2).then(|| self.below(bound) as u32)
     }
 
     fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            items.swap(last, self.below(last as u64 + 1) as usize);
+            items.swap(last, self.below(last + 1));
         }
     }
-}
-
-fn scale(full: usize) -> usize {
-    let percent = std::env::var("TTSR_TEST_SCALE").ok();
-    let percent = percent.and_then(|text| text.parse().ok());
-    (full * percent.unwrap_or(100) / 100).max(1)
 }
 
 const WORDS: [&str; 4] = ["foo", "bar", "baz", "qux"];
@@ -147,8 +125,8 @@ fn call(random: &mut Random) -> Call {
         4..=9 => Call::Stream,
         10..=21 => Call::Push(random.below(2) as u32, text),
         22 => Call::Check(text),
-        23..=25 => Call::Delivered(random.below(3) as usize),
-        26..=28 => Call::Dropped(random.below(3) as usize),
+        23..=25 => Call::Delivered(random.below(3)),
+        26..=28 => Call::Dropped(random.below(3)),
         29..=30 => Call::Compacted,
         _ => Call::Mode(random.pick(&[Mode::Live, Mode::Shadow])),
     }
@@ -463,8 +441,8 @@ impl Tally {
 /// Every pack of the run, with schedules for it.
 fn for_each_pack(mut check: impl FnMut(&mut Random, Vec<Rule>, u64)) {
     for seed in 0..scale(PACKS) as u64 {
-        let mut random = Random(seed * 1_000_003);
-        let rules = (0..2 + random.below(5) as usize).map(|n| random_rule(&mut random, n));
+        let mut random = Random::new(seed * 1_000_003);
+        let rules = (0..2 + random.below(5)).map(|n| random_rule(&mut random, n));
         let rules = rules.collect();
         check(&mut random, rules, seed);
     }

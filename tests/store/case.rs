@@ -5,7 +5,8 @@ use ttsr::harness::store::{
     Durability, Entry, Options, Piece, Reader, Store, StoreError, StoreErrorKind,
 };
 
-use super::{Folder, bytes, said, texts};
+use super::folder::Folder;
+use super::{bytes, said, texts};
 
 /// A file with these messages, a record each.
 fn talk(folder: &Folder, messages: &[&str]) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use ttsr::harness::store::{Disk, DiskFile};
 
-use super::Rng;
+use super::random::Random;
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,15 +122,15 @@ impl FaultyDisk {
     }
 
     /// The power goes: names and bytes that were not synced may be there or not, in part or as zeros.
-    pub(crate) fn crash(&self, rng: &mut Rng) {
+    pub(crate) fn crash(&self, random: &mut Random) {
         let mut world = self.world();
-        if rng.below(2) == 0 {
+        if random.below(2) == 0 {
             world.names = world.durable_names.clone();
         } else {
             world.durable_names = world.names.clone();
         }
         for content in world.names.values() {
-            content.lock().unwrap().crash(rng);
+            content.lock().unwrap().crash(random);
         }
         world.plan = Plan::Never;
     }
@@ -155,16 +155,16 @@ impl FaultyDisk {
 }
 
 impl Content {
-    fn crash(&mut self, rng: &mut Rng) {
+    fn crash(&mut self, random: &mut Random) {
         self.is_locked = false;
         let synced = self.durable.len().min(self.bytes.len());
-        if self.bytes[..synced] != self.durable[..synced] || rng.below(4) == 0 {
+        if self.bytes[..synced] != self.durable[..synced] || random.below(4) == 0 {
             self.bytes = self.durable.clone();
         } else if self.bytes.len() > synced {
-            let stays = synced + rng.below(self.bytes.len() - synced + 1);
+            let stays = synced + random.below(self.bytes.len() - synced + 1);
             let length = self.bytes.len();
             self.bytes.truncate(stays);
-            if rng.below(3) == 0 {
+            if random.below(3) == 0 {
                 // The length came to the disk, the bytes did not.
                 self.bytes.resize(length, 0);
             }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use ttsr::harness::store::{Durability, Entry, Kept, Options, Piece, Reader, Store, StoreError};
 
 use super::disk::{FAULTS, Fault, FaultyDisk, Plan};
-use super::{Rng, said, scaled, texts};
+use super::random::{Random, scale};
+use super::{said, texts};
 
 /// What a host does.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +184,7 @@ fn under(acts: &[Act], plan: Plan, seed: u64) -> u64 {
     disk.plan(plan);
     let mut host = Host::run(&disk, acts);
     host.store = None;
-    disk.crash(&mut Rng(seed));
+    disk.crash(&mut Random::new(seed));
     let (mut store, found) = open(&disk).unwrap();
     host.check(&texts(&found));
     assert_eq!((found.damaged(), found.repeated()), (0, 0));
@@ -209,7 +210,7 @@ fn g98_g99_the_nth_call_fails_for_every_n_and_nothing_durable_is_lost() {
     for acts in RUNS {
         for at in 1..=calls(acts) + 4 {
             for fault in FAULTS {
-                for seed in 0..scaled(20).max(2) as u64 {
+                for seed in 0..scale(20).max(2) as u64 {
                     once += under(acts, Plan::Once(at, fault), seed);
                     runs += 1;
                 }
@@ -220,7 +221,7 @@ fn g98_g99_the_nth_call_fails_for_every_n_and_nothing_durable_is_lost() {
     for acts in RUNS {
         for at in 1..=calls(acts) {
             for fault in FAULTS {
-                for seed in 0..scaled(4) as u64 {
+                for seed in 0..scale(4) as u64 {
                     lasting += under(acts, Plan::From(at, fault), seed).min(1);
                     runs += 1;
                 }
@@ -231,7 +232,7 @@ fn g98_g99_the_nth_call_fails_for_every_n_and_nothing_durable_is_lost() {
         "{} faults in {runs} runs ({once} single, {lasting} lasting): 0 durable records lost, 0 twice",
         once + lasting
     );
-    let least = scaled(10_000) as u64;
+    let least = scale(10_000) as u64;
     assert!(once + lasting >= least, "{once} and {lasting} faults");
 }
 
@@ -245,7 +246,7 @@ fn g98_after_a_sync_that_failed_the_next_record_is_durable_all_the_same() {
     store.append(vec![said("two")]).unwrap_err();
     assert_eq!(store.append(vec![said("three")]).unwrap(), 2);
     drop(store);
-    disk.crash(&mut Rng(1));
+    disk.crash(&mut Random::new(1));
     let (_store, found) = open(&disk).unwrap();
     assert_eq!(texts(&found), ["one", "three"]);
 }

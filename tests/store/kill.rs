@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ttsr::harness::store::{Durability, Entry, Options, Store};
 
-use super::{Folder, Rng, said, scaled, texts};
+use super::folder::Folder;
+use super::random::{Random, scale};
+use super::{said, texts};
 
 const FILE: &str = "TTSR_STORE_CHILD";
 
@@ -36,8 +38,8 @@ fn child() {
 
 #[test]
 fn g100_kill_9_at_random_points_loses_no_durable_record() {
-    let kills = scaled(1000).max(10);
-    let mut rng = Rng(7);
+    let kills = scale(1000).max(10);
+    let mut random = Random::new(7);
     let mut folder = Folder::new();
     let (mut durable, mut torn, mut records) = (0, 0, 0);
     for kill in 0..kills {
@@ -45,7 +47,7 @@ fn g100_kill_9_at_random_points_loses_no_durable_record() {
             records += durable;
             (folder, durable) = (Folder::new(), 0);
         }
-        durable = run_and_kill(&folder, durable, &mut rng);
+        durable = run_and_kill(&folder, durable, &mut random);
         let (store, found) = Store::open(folder.file()).unwrap();
         let found_texts = texts(&found);
         assert!(
@@ -73,7 +75,7 @@ fn g100_kill_9_at_random_points_loses_no_durable_record() {
 }
 
 /// Runs the child for a while; how many records it said are durable, with those before.
-fn run_and_kill(folder: &Folder, before: usize, rng: &mut Rng) -> usize {
+fn run_and_kill(folder: &Folder, before: usize, random: &mut Random) -> usize {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -89,7 +91,7 @@ fn run_and_kill(folder: &Folder, before: usize, rng: &mut Rng) -> usize {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut durable = before;
-    let mut left = rng.below(60);
+    let mut left = random.below(60);
     let number = |line: &str, word: &str| line.split_once(word)?.1.trim().parse::<usize>().ok();
     while left > 0 {
         let line = lines
@@ -103,7 +105,7 @@ fn run_and_kill(folder: &Folder, before: usize, rng: &mut Rng) -> usize {
             assert_eq!(found, before);
         }
     }
-    std::thread::sleep(Duration::from_micros(rng.below(3000) as u64));
+    std::thread::sleep(Duration::from_micros(random.below(3000) as u64));
     child.kill().unwrap();
     child.wait().unwrap();
     // What it said before it died.

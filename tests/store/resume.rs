@@ -6,7 +6,8 @@ use ttsr::harness::store::{Durability, Entry, Options, Store};
 use ttsr::{Action, Channel, Decision, Pack, PartId, Pattern, Repeat, Rule, Session, Severity};
 
 use super::disk::FaultyDisk;
-use super::{Rng, said, scaled};
+use super::random::{Random, scale};
+use super::said;
 
 /// Rules of every kind of policy, on words of one letter.
 fn pack() -> Pack {
@@ -119,12 +120,12 @@ fn open(disk: &FaultyDisk) -> (Store, ttsr::harness::store::Kept) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: scaled(5000) as u32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: scale(5000) as u32, ..ProptestConfig::default() })]
 
     #[test]
     fn a_session_from_its_file_decides_what_it_would_have_decided(moves in moves(), seed in any::<u64>()) {
         let pack = pack();
-        let mut rng = Rng(seed);
+        let mut random = Random::new(seed);
         let disk = FaultyDisk::default();
         let (mut store, _) = open(&disk);
         let (mut here, mut there) = (pack.session(), pack.session());
@@ -133,7 +134,7 @@ proptest! {
             match act {
                 Move::Die => {
                     drop(store);
-                    disk.crash(&mut rng);
+                    disk.crash(&mut random);
                     let (again, found) = open(&disk);
                     prop_assert_eq!(found.messages().len(), replies);
                     let (restored, lost) = found.session(&pack);

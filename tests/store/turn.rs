@@ -7,7 +7,7 @@ use ttsr::harness::{
 };
 use ttsr::{Pack, Session};
 
-use super::Folder;
+use super::folder::Folder;
 
 /// What reads the prompt guides this request, what reads the reply the next one; a call is asked about first.
 const RULES: &str = r#"

@@ -1,8 +1,9 @@
 //! `ttsr run`: one turn of an agent under rules, on a real provider or a scripted one.
 //!
 //! Everything here is what a harness would do: a pack, a session, a processor, a provider, tools, and
-//! somebody who watches. What is shown, and how, is in `run/screen.rs`.
+//! somebody who watches. What is shown, and how, is in `run/screen.rs` and `run/line.rs`.
 
+mod line;
 mod screen;
 
 use std::collections::VecDeque;

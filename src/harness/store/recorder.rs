@@ -137,49 +137,12 @@ impl Recorder {
         step: &Step,
         session: &Session,
     ) -> Result<(), StoreError> {
-        let mut entries = Vec::new();
         self.is_sending = match step {
             Step::Send { .. } => true,
             Step::Observe(Observation::StepStarted) | Step::Aborted(_) | Step::Finish(_) => false,
             _ => self.is_sending,
         };
-        match step {
-            Step::Send { messages, .. } => {
-                entries.push(Entry::Sent);
-                entries.extend(messages.iter().map(|message| Entry::Message {
-                    message: message.clone(),
-                }));
-            }
-            // Of a rule that read what the user wrote: it is in the request already.
-            Step::Inject { message, .. } if self.is_sending => entries.push(Entry::Message {
-                message: message.clone(),
-            }),
-            Step::Inject { message, .. } => entries.push(Entry::Waiting {
-                message: message.clone(),
-            }),
-            Step::ToolResult {
-                call,
-                output,
-                is_error,
-                ..
-            } => entries.push(Entry::Message {
-                message: Message {
-                    role: Role::Tool,
-                    content: vec![Content::ToolResult {
-                        call: call.clone(),
-                        output: output.clone(),
-                        is_error: *is_error,
-                    }],
-                },
-            }),
-            Step::Finish(outcome) if matches!(outcome.end, End::Complete { .. }) => {
-                let message = Message::reply(&outcome.reply);
-                if !message.content.is_empty() {
-                    entries.push(Entry::Message { message });
-                }
-            }
-            _ => {}
-        }
+        let mut entries = self.entries(step);
         let events = self.journal.note(now, step, session.pack());
         let is_decided = !events.is_empty() && !matches!(step, Step::Forward { .. });
         if is_decided || !entries.is_empty() {
@@ -260,6 +223,48 @@ impl Recorder {
                 Entry::Begin { .. } | Entry::Lost { .. } => {}
                 entry => self.backlog.push(entry),
             }
+        }
+    }
+
+    /// What of a step belongs to the conversation.
+    fn entries(&self, step: &Step) -> Vec<Entry> {
+        let added = |message: &Message| Entry::Message {
+            message: message.clone(),
+        };
+        match step {
+            Step::Send { messages, .. } => {
+                let sent = [Entry::Sent].into_iter();
+                sent.chain(messages.iter().map(added)).collect()
+            }
+            // Of a rule that read what the user wrote: it is in the request already.
+            Step::Inject { message, .. } if self.is_sending => vec![added(message)],
+            Step::Inject { message, .. } => vec![Entry::Waiting {
+                message: message.clone(),
+            }],
+            Step::ToolResult {
+                call,
+                output,
+                is_error,
+                ..
+            } => vec![Entry::Message {
+                message: Message {
+                    role: Role::Tool,
+                    content: vec![Content::ToolResult {
+                        call: call.clone(),
+                        output: output.clone(),
+                        is_error: *is_error,
+                    }],
+                },
+            }],
+            Step::Finish(outcome) if matches!(outcome.end, End::Complete { .. }) => {
+                let message = Message::reply(&outcome.reply);
+                let is_said = !message.content.is_empty();
+                is_said
+                    .then_some(Entry::Message { message })
+                    .into_iter()
+                    .collect()
+            }
+            _ => Vec::new(),
         }
     }
 }

@@ -462,32 +462,8 @@ fn patterns(rule: &Rule, found: &mut Vec<Found>) {
 }
 
 fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<Found>) {
-    let reads_calls = rule.on.contains(&Channel::ToolInput);
-    if written.arg.is_some() && !reads_calls {
-        let fault = Fault::new(
-            &code::UNREACHABLE_SCOPE,
-            format!(
-                "pattern {} has `arg`: `on` does not name `tool-input`",
-                quote(&written.text)
-            ),
-        );
-        found.push((
-            key,
-            fault.with_help("add \"tool-input\" to `on`, or remove `arg`"),
-        ));
-    }
-    if written.region.contains(&Region::File) && !reads_calls {
-        let fault = Fault::new(
-            &code::UNREACHABLE_SCOPE,
-            format!(
-                "pattern {} looks in files: `on` does not name `tool-input`",
-                quote(&written.text)
-            ),
-        );
-        found.push((
-            key,
-            fault.with_help("add \"tool-input\" to `on`, or leave out the region `file`"),
-        ));
+    if !rule.on.contains(&Channel::ToolInput) {
+        beside_calls(key, written, found);
     }
     edits(key, written, rule, found);
     if let Some((one, other)) = disjoint(&written.region) {
@@ -518,6 +494,25 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
             "a region or a fold is named twice",
             "name it once",
         ));
+    }
+}
+
+/// What only tool calls have, in a rule that does not read them.
+fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<Found>) {
+    let pattern = quote(&written.text);
+    let mut unreachable = |wants: &str, help: &str| {
+        let message = format!("pattern {pattern} {wants}: `on` does not name `tool-input`");
+        let fault = Fault::new(&code::UNREACHABLE_SCOPE, message);
+        found.push((key, fault.with_help(help)));
+    };
+    if written.arg.is_some() {
+        unreachable("has `arg`", "add \"tool-input\" to `on`, or remove `arg`");
+    }
+    if written.region.contains(&Region::File) {
+        unreachable(
+            "looks in files",
+            "add \"tool-input\" to `on`, or leave out the region `file`",
+        );
     }
 }
 

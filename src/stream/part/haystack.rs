@@ -5,7 +5,7 @@ use std::ops::Range;
 #[cfg(feature = "lookaround")]
 use super::confirm;
 use super::judge::Judge;
-use crate::matcher::{Cursor, Matcher, SHORT};
+use crate::matcher::{Cursor, Event, Matcher, SHORT};
 use crate::pack::ViewRules;
 use crate::stream::window::{WINDOW, Window};
 use crate::stream::{Counters, Quote};
@@ -165,19 +165,7 @@ impl Haystack {
         end: u64,
         decided: u64,
     ) {
-        #[cfg(feature = "lookaround")]
-        if let Some(mut waiting) = self.waiting.take() {
-            self.end_confirming(&mut waiting, judge, arg, end, decided, false);
-            self.waiting = Some(waiting);
-            return;
-        }
-        let Haystack { cursor, window, .. } = self;
-        judge.view.matcher.flush(cursor, |event| {
-            let back = event.back;
-            judge.judge(arg, &event, end - back as u64, decided, || {
-                Near::new(window, &[], back)
-            });
-        });
+        self.stop(judge, arg, end, decided, false);
     }
 
     /// Ends the haystack, whose last byte ends at `end`.
@@ -188,19 +176,36 @@ impl Haystack {
         end: u64,
         decided: u64,
     ) {
+        self.stop(judge, arg, end, decided, true);
+    }
+
+    fn stop(
+        &mut self,
+        judge: &mut Judge<'_>,
+        arg: Option<&ArgPath>,
+        end: u64,
+        decided: u64,
+        is_over: bool,
+    ) {
         #[cfg(feature = "lookaround")]
         if let Some(mut waiting) = self.waiting.take() {
-            self.end_confirming(&mut waiting, judge, arg, end, decided, true);
+            self.end_confirming(&mut waiting, judge, arg, end, decided, is_over);
             self.waiting = Some(waiting);
             return;
         }
         let Haystack { cursor, window, .. } = self;
-        judge.view.matcher.finish(cursor, |event| {
+        let matcher = &judge.view.matcher;
+        let found = |event: Event| {
             let back = event.back;
             judge.judge(arg, &event, end - back as u64, decided, || {
                 Near::new(window, &[], back)
             });
-        });
+        };
+        if is_over {
+            matcher.finish(cursor, found);
+        } else {
+            matcher.flush(cursor, found);
+        }
     }
 
     pub(super) fn count(&self, counters: &mut Counters) {

@@ -96,10 +96,7 @@ impl Hunk {
         }
         if kind != Kind::Removed && self.old_known {
             let kind = self.compare(kind, hash);
-            out.begin(kind.regions(), now, sink);
-            for piece in line.pieces() {
-                out.put(kind.regions(), piece.later(now), sink);
-            }
+            out.begin_with(kind.regions(), line.pieces(), now, sink);
             return out.end(line.newline);
         }
         self.wait(kind, line, hash, now, out, sink);
@@ -117,10 +114,7 @@ impl Hunk {
     ) {
         out.counters.long_lines += 1;
         self.release(kind, now, out, sink);
-        out.begin(kind.regions(), now, sink);
-        for piece in line.pieces() {
-            out.put(kind.regions(), piece.later(now), sink);
-        }
+        out.begin_with(kind.regions(), line.pieces(), now, sink);
     }
 
     /// More of such a line.
@@ -263,10 +257,7 @@ fn put_line<S: Sink>(
     out: &mut Out,
     sink: &mut S,
 ) {
-    out.begin(regions, now, sink);
-    for piece in pieces {
-        out.put(regions, piece.later(now), sink);
-    }
+    out.begin_with(regions, pieces, now, sink);
     out.end(line.newline);
 }
 

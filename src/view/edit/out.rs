@@ -70,6 +70,20 @@ impl Out {
         sink.take(piece);
     }
 
+    /// A line of these regions begins with these pieces, which were not certain before.
+    pub(super) fn begin_with<'a>(
+        &mut self,
+        regions: Regions,
+        pieces: impl Iterator<Item = Piece<'a>>,
+        now: u64,
+        sink: &mut impl Sink,
+    ) {
+        self.begin(regions, now, sink);
+        for piece in pieces {
+            self.put(regions, piece.later(now), sink);
+        }
+    }
+
     /// A line of these regions begins: the newline before it belongs to what both lines belong to.
     pub(super) fn begin(&mut self, regions: Regions, now: u64, sink: &mut impl Sink) {
         let both = Regions(self.line.0 & regions.0);

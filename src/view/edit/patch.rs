@@ -213,10 +213,7 @@ impl Patch {
         out: &mut Out,
         sink: &mut impl Sink,
     ) {
-        out.begin(kind.regions(), now, sink);
-        for piece in line.pieces() {
-            out.put(kind.regions(), piece.later(now), sink);
-        }
+        out.begin_with(kind.regions(), line.pieces(), now, sink);
         out.end(line.newline);
     }
 

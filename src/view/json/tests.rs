@@ -9,6 +9,7 @@ use proptest::test_runner::TestRunner;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::*;
+use crate::testing::Random;
 
 const DEPTH: usize = 128;
 const PATH_BYTES: usize = 4096;
@@ -109,29 +110,6 @@ fn decode<'a>(deltas: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Haystack>, Jso
     decode_with(deltas, DEPTH, PATH_BYTES)
 }
 
-/// A small generator, so that random cuts can be taken many times from one seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
-    }
-
-    fn cuts<'a>(&mut self, mut text: &'a [u8], longest: usize) -> Vec<&'a [u8]> {
-        let mut deltas = Vec::new();
-        while !text.is_empty() {
-            let (delta, rest) = text.split_at(text.len().min(1 + self.below(longest)));
-            deltas.push(delta);
-            text = rest;
-        }
-        deltas
-    }
-}
-
 /// Runs `same` on whole, byte by byte, every cut in two, and random cuts; the number of them.
 fn every_cut(text: &[u8], seed: u64, mut same: impl FnMut(&[&[u8]])) -> u64 {
     let bytes: Vec<&[u8]> = text.chunks(1).collect();
@@ -140,9 +118,9 @@ fn every_cut(text: &[u8], seed: u64, mut same: impl FnMut(&[&[u8]])) -> u64 {
     for cut in 1..text.len() {
         same(&[&text[..cut], &text[cut..]]);
     }
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for longest in [2, 3, 5, 9, 17, 33, 65, 129] {
-        let mut deltas = random.cuts(text, longest);
+        let mut deltas = random.pieces(text, longest);
         same(&deltas);
         deltas.insert(random.below(deltas.len() + 1), b"");
         same(&deltas);
@@ -693,7 +671,7 @@ impl Writer {
     fn write(tree: &Tree, seed: u64) -> Writer {
         let (out, leaves, path) = Default::default();
         let mut writer = Writer {
-            random: Random(seed),
+            random: Random::new(seed),
             out,
             leaves,
             path,
@@ -920,7 +898,7 @@ fn any_broken_document_is_delivered_to_the_last_byte_under_every_cut() {
     let strategy = (any_object(), any::<u64>(), 0_usize..8, 0_usize..40);
     let cases = run_cases(1_500, strategy, |(tree, seed, depth, path_bytes)| {
         let mut text = Writer::write(&tree, seed).out;
-        mutate(&mut text, &mut Random(!seed));
+        mutate(&mut text, &mut Random::new(!seed));
         let (depth, path_bytes) = if seed % 2 == 0 {
             (DEPTH, PATH_BYTES)
         } else {

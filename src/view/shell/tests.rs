@@ -146,27 +146,8 @@ fn every_cut(
             );
         }
     };
-    let bytes: Vec<&[u8]> = input.chunks(1).collect();
-    same(&bytes, true);
-    let two = input.len().saturating_sub(1).min(400);
-    for i in 0..two {
-        let cut = if input.len() <= 401 {
-            i + 1
-        } else {
-            1 + random.below(input.len() - 1)
-        };
-        same(&[&input[..cut], &input[cut..]], false);
-    }
-    for longest in [2, 3, 5, 9, 17, 33, 65, 129] {
-        let (mut rest, mut deltas) = (input, Vec::new());
-        while !rest.is_empty() {
-            let (delta, after) = rest.split_at(rest.len().min(1 + random.below(longest)));
-            deltas.push(delta);
-            rest = after;
-        }
-        same(&deltas, false);
-    }
-    (whole.0, two + 10)
+    let runs = crate::view::seen::every_cut(input, random, same);
+    (whole.0, runs)
 }
 
 // ---- The model ----

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 
-use super::report::{Growth, METHOD, Report, SHOWN};
+use super::report::{Growth, METHOD, Report, RuleCost, SHOWN};
 use crate::output::Escaped;
 
 const STYLE: &str = "\
@@ -179,7 +179,35 @@ fn rules(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         "<h2>Rules</h2>\n<p>States that only this rule needs, of {}.</p>",
         report.states
     )?;
-    let shown = &report.rules[..report.rules.len().min(SHOWN)];
+    chart(&report.rules[..report.rules.len().min(SHOWN)], out)?;
+    writeln!(
+        out,
+        "<table><tr><th>rule<th class=\"number\">states added<th class=\"number\">alone<th \
+         class=\"number\">ns a delta saved without it<th class=\"number\">hits<th>why"
+    )?;
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| "not measured".to_owned());
+    for cost in &report.rules {
+        writeln!(
+            out,
+            "<tr><td><code>{}</code><td class=\"number\">{}<td class=\"number\">{}<td class=\"number\">{}\
+             <td class=\"number\">{}<td>{}",
+            Safe(&cost.rule),
+            or_none(cost.states_added.map(|added| added.to_string())),
+            cost.states_alone,
+            or_none(cost.ns_saved_per_delta.map(|saved| format!("{saved:.2}"))),
+            cost.hits,
+            cost.whys(),
+        )?;
+    }
+    writeln!(
+        out,
+        "</table>\n<p class=\"small\">{}</p>\n</html>",
+        METHOD.replace('`', "")
+    )
+}
+
+/// The states that each rule adds, as bars.
+fn chart(shown: &[RuleCost], out: &mut dyn Write) -> io::Result<()> {
     let most = shown
         .iter()
         .filter_map(|cost| cost.states_added)
@@ -212,30 +240,7 @@ fn rules(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             top + 14
         )?;
     }
-    writeln!(
-        out,
-        "</svg>\n<table><tr><th>rule<th class=\"number\">states added<th class=\"number\">alone<th \
-         class=\"number\">ns a delta saved without it<th class=\"number\">hits<th>why"
-    )?;
-    let or_none = |value: Option<String>| value.unwrap_or_else(|| "not measured".to_owned());
-    for cost in &report.rules {
-        writeln!(
-            out,
-            "<tr><td><code>{}</code><td class=\"number\">{}<td class=\"number\">{}<td class=\"number\">{}\
-             <td class=\"number\">{}<td>{}",
-            Safe(&cost.rule),
-            or_none(cost.states_added.map(|added| added.to_string())),
-            cost.states_alone,
-            or_none(cost.ns_saved_per_delta.map(|saved| format!("{saved:.2}"))),
-            cost.hits,
-            cost.whys(),
-        )?;
-    }
-    writeln!(
-        out,
-        "</table>\n<p class=\"small\">{}</p>\n</html>",
-        METHOD.replace('`', "")
-    )
+    writeln!(out, "</svg>")
 }
 
 /// A logarithmic axis from one place to another.

@@ -1,17 +1,15 @@
-//! What a turn looks like while it runs: lines for a person, or one object a line.
+//! What a turn looks like while it runs: lines for a person, or objects, which are made in `run/line.rs`.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
 use ttsr::harness::providers::Notice;
 use ttsr::harness::{Aborted, End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack, PartId};
 
 use super::Shown;
+use super::line::{Line, source};
 use crate::args::Format;
 use crate::output::{Escaped, style};
 use crate::tally::Count;
@@ -25,107 +23,6 @@ const GOOD: Style = AnsiColor::Green.on_default().bold();
 
 /// Most characters of a tool's result that are shown to a person.
 const RESULT: usize = 600;
-
-/// One object of the JSON form. Its members are documented in docs/run.md.
-#[derive(Serialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
-enum Line<'a> {
-    Request {
-        attempt: u32,
-        model: Option<&'a str>,
-        /// What was added since the request before.
-        messages: Vec<String>,
-    },
-    Retrying {
-        kind: &'a str,
-        message: &'a str,
-        times: u32,
-        wait_ms: u64,
-    },
-    FallingBack {
-        kind: &'a str,
-        message: &'a str,
-        from: &'a str,
-        to: &'a str,
-    },
-    Open {
-        part: u32,
-        channel: Channel,
-        tool: Option<&'a str>,
-        call: Option<&'a str>,
-    },
-    Named {
-        part: u32,
-        tool: &'a str,
-        call: Option<&'a str>,
-    },
-    Delta {
-        part: u32,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        d: Option<&'a str>,
-        /// Base64, where the bytes are not UTF-8.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        b: Option<String>,
-    },
-    Hold {
-        part: u32,
-        bytes: u64,
-    },
-    Close {
-        part: u32,
-    },
-    Retract {
-        part: u32,
-        from: u64,
-    },
-    Verdict {
-        rule: Option<&'a str>,
-        part: u32,
-        action: Action,
-        end: Option<u64>,
-        decided: u64,
-        attempt: u32,
-        suppressed: bool,
-    },
-    Inject {
-        rule: Option<&'a str>,
-        message: String,
-    },
-    Notify {
-        rule: Option<&'a str>,
-        message: &'a str,
-    },
-    Aborted {
-        attempt: u32,
-        reason: &'a str,
-        source: String,
-        detail: &'a str,
-        retry: bool,
-    },
-    ToolAborted {
-        part: u32,
-        call: Option<&'a str>,
-    },
-    ToolResult {
-        call: &'a str,
-        tool: &'a str,
-        output: &'a str,
-        is_error: bool,
-    },
-    Usage {
-        input: u64,
-        output: u64,
-    },
-    Answer {
-        complete: bool,
-        reason: &'a str,
-        source: Option<String>,
-        detail: &'a str,
-        text: String,
-        requests: u64,
-        verdicts: u64,
-    },
-}
 
 /// Shows a turn.
 pub(super) struct Screen {
@@ -198,8 +95,13 @@ impl Screen {
             _ => {}
         }
         match (self.format, what) {
-            (Format::Json, Shown::Step(step)) => self.step_as_json(step)?,
-            (Format::Json, Shown::Notice(notice)) => self.notice_as_json(notice)?,
+            (Format::Json, shown) => {
+                let line = match shown {
+                    Shown::Step(step) => Line::of_step(step, &self.pack),
+                    Shown::Notice(notice) => Line::of_notice(notice),
+                };
+                line.map_or(Ok(()), |line| line.write(&mut self.out))?;
+            }
             (Format::Human, Shown::Step(step)) => self.step(step)?,
             (Format::Human, Shown::Notice(notice)) => self.notice(notice)?,
         }
@@ -209,7 +111,9 @@ impl Screen {
 
     pub(super) fn end(&mut self, outcome: &TurnOutcome) -> io::Result<()> {
         match self.format {
-            Format::Json => self.answer_as_json(outcome)?,
+            Format::Json => {
+                Line::of_answer(outcome, self.requests, self.verdicts).write(&mut self.out)?;
+            }
             Format::Human => self.answer(outcome)?,
         }
         self.out.flush()
@@ -217,155 +121,6 @@ impl Screen {
 
     fn rule(&self, decision: &Decision) -> Option<&str> {
         Some(self.pack.rule(decision.rule()?).id.as_str())
-    }
-
-    fn line(&mut self, line: &Line<'_>) -> io::Result<()> {
-        serde_json::to_writer(&mut self.out, line)?;
-        self.out.write_all(b"\n")
-    }
-
-    fn step_as_json(&mut self, step: &Step) -> io::Result<()> {
-        let rule = |decision: &Decision| self.rule(decision).map(str::to_owned);
-        match step {
-            Step::Send {
-                attempt,
-                messages,
-                model,
-                ..
-            } => self.line(&Line::Request {
-                attempt: *attempt,
-                model: model.as_deref(),
-                messages: messages.iter().map(Message::text).collect(),
-            }),
-            Step::Open {
-                part,
-                channel,
-                tool,
-                call,
-                ..
-            } => self.line(&Line::Open {
-                part: part.0,
-                channel: *channel,
-                tool: tool.as_deref(),
-                call: call.as_deref(),
-            }),
-            Step::Named { part, tool, call } => self.line(&Line::Named {
-                part: part.0,
-                tool,
-                call: call.as_deref(),
-            }),
-            Step::Forward { part, bytes } => {
-                let d = std::str::from_utf8(bytes).ok();
-                let b = d.is_none().then(|| STANDARD.encode(bytes));
-                self.line(&Line::Delta { part: part.0, d, b })
-            }
-            Step::Hold { part, bytes } => self.line(&Line::Hold {
-                part: part.0,
-                bytes: *bytes,
-            }),
-            Step::Close { part, .. } => self.line(&Line::Close { part: part.0 }),
-            Step::Retract { part, from } => self.line(&Line::Retract {
-                part: part.0,
-                from: *from,
-            }),
-            Step::Inject { decision, message } => {
-                let rule = rule(decision);
-                self.line(&Line::Inject {
-                    rule: rule.as_deref(),
-                    message: message.text(),
-                })
-            }
-            Step::Notify { decision, text } => {
-                let rule = rule(decision);
-                self.line(&Line::Notify {
-                    rule: rule.as_deref(),
-                    message: text,
-                })
-            }
-            Step::Aborted(aborted) => self.line(&Line::Aborted {
-                attempt: aborted.attempt,
-                reason: aborted.reason.name(),
-                source: source(&aborted.source),
-                detail: &aborted.detail,
-                retry: aborted.retry,
-            }),
-            Step::ToolAborted { part, call } => self.line(&Line::ToolAborted {
-                part: part.0,
-                call: call.as_deref(),
-            }),
-            Step::ToolResult {
-                call,
-                tool,
-                output,
-                is_error,
-            } => self.line(&Line::ToolResult {
-                call,
-                tool,
-                output,
-                is_error: *is_error,
-            }),
-            Step::Observe(Observation::Usage { input, output }) => self.line(&Line::Usage {
-                input: *input,
-                output: *output,
-            }),
-            Step::Observe(Observation::Decision(decision)) => {
-                let rule = rule(decision);
-                self.line(&Line::Verdict {
-                    rule: rule.as_deref(),
-                    part: decision.part().0,
-                    action: decision.action,
-                    end: decision.hit().map(|hit| hit.end),
-                    decided: decision.decided(),
-                    attempt: decision.attempt,
-                    suppressed: decision.is_suppressed(),
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn notice_as_json(&mut self, notice: &Notice) -> io::Result<()> {
-        match notice {
-            Notice::Retrying {
-                failure,
-                wait,
-                times,
-            } => self.line(&Line::Retrying {
-                kind: failure.kind(),
-                message: failure.message(),
-                times: *times,
-                wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-            }),
-            Notice::FallingBack { failure, from, to } => self.line(&Line::FallingBack {
-                kind: failure.kind(),
-                message: failure.message(),
-                from,
-                to,
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    fn answer_as_json(&mut self, outcome: &TurnOutcome) -> io::Result<()> {
-        let (complete, reason, by, detail) = match &outcome.end {
-            End::Complete { reason } => (true, reason.as_str(), None, ""),
-            End::Aborted {
-                reason,
-                source: by,
-                detail,
-            } => (false, reason.name(), Some(source(by)), detail.as_str()),
-            _ => (false, "", None, ""),
-        };
-        let (requests, verdicts) = (self.requests, self.verdicts);
-        self.line(&Line::Answer {
-            complete,
-            reason,
-            source: by,
-            detail,
-            text: outcome.reply.text(Channel::Text),
-            requests,
-            verdicts,
-        })
     }
 
     fn step(&mut self, step: &Step) -> io::Result<()> {
@@ -587,17 +342,5 @@ impl Part {
         };
         let text: Vec<u8> = self.pending.drain(..whole).collect();
         String::from_utf8_lossy(&text).into_owned()
-    }
-}
-
-/// Who is behind an abort, in a word.
-fn source(source: &Source) -> String {
-    match source {
-        Source::Rule { id, .. } => id.clone(),
-        Source::Hook(name) => format!("hook {name}"),
-        Source::Limit(name) => format!("limit {name}"),
-        Source::Provider => "provider".to_owned(),
-        Source::User => "user".to_owned(),
-        other => format!("{other:?}"),
     }
 }

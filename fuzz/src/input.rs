@@ -1,0 +1,129 @@
+//! Views of tool input: what they hand on where the JSON view is before them, as in the crate.
+
+use crate::view::edit::Edits;
+use crate::view::json::{ArgPath, Decoder, Sink as JsonSink};
+use crate::view::piece::{Piece, Sink, Tag};
+use crate::view::shell::Shell;
+
+/// A view of the values of tool input.
+pub(crate) trait View {
+    fn open(&mut self, path: &ArgPath);
+    fn take(&mut self, piece: Piece<'_>, heard: &mut Recorder);
+    fn close(&mut self, end: u64, decided: u64, heard: &mut Recorder);
+    fn finish(&mut self, end: u64, heard: &mut Recorder);
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Heard {
+    Turn(Tag, u64, u64),
+    Byte(u8, u64, u64, u64),
+    Cut(u64, u64),
+    File(String, u64),
+}
+
+#[derive(Default)]
+pub(crate) struct Recorder {
+    heard: Vec<Heard>,
+    /// Bytes of the input delivered so far, where nothing may be handed on later than it was certain.
+    delivered: Option<u64>,
+}
+
+/// What the view hands on of the input, in deltas of `step` bytes. Byte by byte, nothing comes later than the view
+/// says it was certain.
+pub(crate) fn read(mut view: impl View, input: &[u8], step: usize) -> Vec<Heard> {
+    let mut decoder = Decoder::new(128, 4096);
+    let mut recorder = Recorder::default();
+    let mut delivered = 0;
+    for delta in input.chunks(step) {
+        delivered += delta.len() as u64;
+        recorder.delivered = (step == 1).then_some(delivered);
+        decoder.push(delta, &mut (&mut view, &mut recorder));
+    }
+    decoder.finish(&mut (&mut view, &mut recorder));
+    view.finish(delivered, &mut recorder);
+    recorder.heard
+}
+
+impl Recorder {
+    fn push(&mut self, heard: Heard, decided: u64) {
+        assert!(self.delivered.is_none_or(|delivered| delivered == decided));
+        self.heard.push(heard);
+    }
+}
+
+impl Sink for Recorder {
+    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+        self.push(Heard::Turn(tag, at, decided), decided);
+    }
+
+    fn take(&mut self, piece: Piece<'_>) {
+        for (i, &byte) in piece.bytes.iter().enumerate() {
+            let decided = piece.decided(i);
+            let heard = Heard::Byte(byte, piece.start(i), piece.end(i), decided);
+            self.push(heard, decided);
+        }
+    }
+
+    fn cut(&mut self, end: u64, decided: u64) {
+        self.push(Heard::Cut(end, decided), decided);
+    }
+
+    fn file(&mut self, path: &str, decided: u64) {
+        self.push(Heard::File(path.to_owned(), decided), decided);
+    }
+}
+
+impl<V: View> JsonSink for (&mut V, &mut Recorder) {
+    fn open(&mut self, path: &ArgPath, _: u64) {
+        self.0.open(path);
+    }
+
+    fn run(&mut self, bytes: &[u8], at: u64) {
+        self.0.take(Piece::verbatim(bytes, at), self.1);
+    }
+
+    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+        self.0
+            .take(Piece::stand_in(utf8, start, end, decided), self.1);
+    }
+
+    fn close(&mut self, end: u64, decided: u64) {
+        self.0.close(end, decided, self.1);
+    }
+}
+
+impl View for Edits {
+    fn open(&mut self, path: &ArgPath) {
+        self.open(path);
+    }
+
+    fn take(&mut self, piece: Piece<'_>, heard: &mut Recorder) {
+        self.take(piece, heard);
+    }
+
+    fn close(&mut self, end: u64, decided: u64, heard: &mut Recorder) {
+        self.close(end, decided, heard);
+    }
+
+    fn finish(&mut self, end: u64, heard: &mut Recorder) {
+        self.finish(end, heard);
+    }
+}
+
+impl View for Shell {
+    fn open(&mut self, path: &ArgPath) {
+        self.open(path);
+    }
+
+    fn take(&mut self, piece: Piece<'_>, heard: &mut Recorder) {
+        self.take(&piece, heard);
+    }
+
+    fn close(&mut self, end: u64, decided: u64, heard: &mut Recorder) {
+        self.close(end, decided, heard);
+    }
+
+    fn finish(&mut self, end: u64, heard: &mut Recorder) {
+        self.finish(end, heard);
+    }
+}
