@@ -471,7 +471,7 @@ impl Builder {
             now,
             late,
         };
-        let size = code.len() + KEY_BYTES + new.bytes() + table.row_bytes();
+        let size = code.len() + KEY_BYTES + new.bytes() + table.row_bytes(&self.rows);
         let used = self.rows.bytes(table) + self.set_bytes();
         if self.is_full || used + size > self.budget {
             self.is_full = true;

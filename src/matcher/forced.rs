@@ -13,6 +13,7 @@ use crate::limits::Limits;
 use crate::matcher::gap::Gaps;
 use crate::matcher::lanes::Tile;
 use crate::matcher::plan::{Plan, Spread};
+use crate::matcher::table::WIDE_ROWS;
 use crate::matcher::table::simd::Level;
 use crate::matcher::{Matcher, SHORT, is_short, pattern};
 use crate::testing::{Random, pattern_text, sample};
@@ -55,8 +56,18 @@ pub(crate) const EVERY_GAP: Gaps = Gaps {
 };
 
 /// Ways to lay out patterns: as usual, and forced.
-pub(crate) const PLANS: [Plan; 6] = [
+pub(crate) const PLANS: [Plan; 8] = [
     Plan::USUAL,
+    // Without pairs of symbols, and with so few that they are given up.
+    Plan {
+        wide_rows: 0,
+        ..Plan::USUAL
+    },
+    Plan {
+        wide_rows: 16,
+        level: Some(Level::Portable),
+        ..Plan::USUAL
+    },
     plan(None, 1, None),
     plan(Some(EVERY_GAP), 1, Some(Level::Portable)),
     plan(Some(EVERY_GAP), 2, None),
@@ -69,6 +80,7 @@ pub(crate) const fn plan(gaps: Option<Gaps>, unions: usize, level: Option<Level>
         gaps,
         spread: Spread::InTurn(unions),
         level,
+        wide_rows: WIDE_ROWS,
     }
 }
 

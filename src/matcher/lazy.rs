@@ -24,15 +24,14 @@ use super::nfa::Nfa;
 use super::once::Once;
 use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
 use super::table::simd::Level;
-use super::table::{SHORT, Short, StateId, Table};
+use super::table::{Config, SHORT, Short, StateId, Table};
 use super::tails::{Aside, Hits, Over, Tail};
 
 /// The automaton of several patterns.
 #[derive(Debug)]
 pub(crate) struct Lazy {
     nfa: Nfa,
-    budget: usize,
-    level: Level,
+    config: Config,
     /// What stands behind each column, where that is one ASCII character.
     behind: Box<[Before]>,
     /// Long deltas are cut into the first ones, then what is left into the second.
@@ -148,9 +147,9 @@ impl Cursor {
 }
 
 impl Built {
-    fn new(nfa: &Nfa, budget: usize, level: Level) -> Built {
-        let table = Table::new(&nfa.alphabet, budget, level);
-        let mut builder = Builder::new(nfa, &table, budget);
+    fn new(nfa: &Nfa, config: Config) -> Built {
+        let table = Table::new(&nfa.alphabet, config);
+        let mut builder = Builder::new(nfa, &table, config.budget);
         let (bases, dead) = builder.first_states(&table);
         let tails = nfa.cuts.len() * Before::ALL.len();
         Built {
@@ -252,9 +251,9 @@ const MOST_WAIT: u32 = 1023;
 const OVER_BATCH: usize = 4096;
 
 impl Lazy {
-    /// The automaton of `nfa`; the table and state sets of a generation may take about `budget` bytes.
-    pub(crate) fn new(nfa: Nfa, budget: usize, level: Level) -> Lazy {
-        Lazy::on_trial(nfa, budget, level).filtered()
+    /// The automaton of `nfa`; each generation has such a table.
+    pub(crate) fn new(nfa: Nfa, config: Config) -> Lazy {
+        Lazy::on_trial(nfa, config).filtered()
     }
 
     /// The same with a filter for long deltas, where patterns and processor allow one.
@@ -265,19 +264,19 @@ impl Lazy {
         let mut bases = current.bases.iter();
         let has_woken = bases.any(|&base| current.table.is_special(base));
         if !has_woken {
-            self.filter = Filter::new(&self.nfa, self.level).map(Box::new);
+            self.filter = Filter::new(&self.nfa, self.config.level).map(Box::new);
         }
         self
     }
 
-    /// Whether it was made with these.
-    pub(crate) fn has(&self, budget: usize, level: Level) -> bool {
-        (self.budget, self.level) == (budget, level)
+    /// Whether it has such tables.
+    pub(crate) fn has(&self, config: Config) -> bool {
+        self.config == config
     }
 
     /// The same without a filter, for short deltas only.
-    pub(crate) fn on_trial(nfa: Nfa, budget: usize, level: Level) -> Lazy {
-        let first = Built::new(&nfa, budget, level);
+    pub(crate) fn on_trial(nfa: Nfa, config: Config) -> Lazy {
+        let first = Built::new(&nfa, config);
         let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
         Lazy {
             behind: (0..nfa.alphabet.len()).map(behind).collect(),
@@ -287,18 +286,17 @@ impl Lazy {
             once: None,
             masks: OnceLock::new(),
             nfa,
-            budget,
-            level,
+            config,
             generations: Generations::new(first),
         }
     }
 
     /// The same for patterns that hit in nearly any text: each is reported once, and a cursor is through
     /// when none can be any more. There are at most [`MOST_ONCE`](super::once::MOST_ONCE).
-    pub(crate) fn once(nfa: Nfa, budget: usize, level: Level) -> Lazy {
+    pub(crate) fn once(nfa: Nfa, config: Config) -> Lazy {
         Lazy {
             once: Some(Once::new(&nfa)),
-            ..Lazy::new(nfa, budget, level)
+            ..Lazy::new(nfa, config)
         }
     }
 
@@ -352,6 +350,10 @@ impl Lazy {
         let Some(short) = self.look_short(cursor, bytes) else {
             return self.wake_short(cursor, bytes);
         };
+        // The next time it may be stepped in pairs.
+        if cursor.is_alone() {
+            cursor.generation.table.learn_pairs(&short, cursor.state);
+        }
         self.take_short(cursor, &short);
         Some(short.padded)
     }
@@ -930,7 +932,7 @@ impl Lazy {
 
     /// Moves a cursor that has left its table to another generation, if there is or can be one.
     fn move_on(&self, cursor: &mut Cursor) {
-        let make = || Built::new(&self.nfa, self.budget, self.level);
+        let make = || Built::new(&self.nfa, self.config);
         self.generations.move_on(&mut cursor.generation, make);
     }
 

@@ -51,6 +51,7 @@ pub(crate) use lazy::is_short;
 use nfa::Nfa;
 use plan::{Part, Plan, Simplified};
 pub(crate) use span::Span;
+use table::Config;
 pub(crate) use table::SHORT;
 use table::simd::Level;
 
@@ -150,16 +151,14 @@ impl Matcher {
             })
             .collect();
         let layout = plan.lay_out(&simplified, table_bytes)?;
-        // Without patterns there is nothing to build, and nothing to reserve memory for.
-        let budget = table_bytes / layout.len().max(1);
-        let level = plan.level.unwrap_or_else(Level::best);
+        let config = plan.config(layout.len(), table_bytes);
         let unions = layout
             .into_iter()
-            .map(|part| Union::new(part, &simplified, budget, level));
+            .map(|part| Union::new(part, &simplified, config));
         let mut unions = unions.collect::<Result<Vec<Union>, _>>()?.into_iter();
         let first = match unions.next() {
             Some(first) => first,
-            None => Union::new(Part::default(), &[], 0, level)?,
+            None => Union::new(Part::default(), &[], Config::BARE)?,
         };
         Ok(Matcher {
             first,
@@ -185,8 +184,14 @@ impl Matcher {
                 .map(|&index| patterns[index as usize].clone());
             // Nothing is cut: what is in progress must be seen as long as it is.
             let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.layered();
+            // Where no match is in progress is asked of every byte, so pairs of them are of no use.
+            let config = Config {
+                budget: table_bytes,
+                level: Level::best(),
+                wide_rows: 0,
+            };
             Ok(Union {
-                lazy: Lazy::new(nfa, table_bytes, Level::best()),
+                lazy: Lazy::new(nfa, config),
                 patterns: members.into_boxed_slice(),
             })
         };
@@ -373,13 +378,8 @@ impl Matcher {
 }
 
 impl Union {
-    fn new(
-        part: Part,
-        simplified: &[Simplified],
-        budget: usize,
-        level: Level,
-    ) -> Result<Union, TooManyClasses> {
-        let (lazy, patterns) = part.lazy(simplified, budget, level)?;
+    fn new(part: Part, simplified: &[Simplified], config: Config) -> Result<Union, TooManyClasses> {
+        let (lazy, patterns) = part.lazy(simplified, config)?;
         Ok(Union { lazy, patterns })
     }
 

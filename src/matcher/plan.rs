@@ -9,6 +9,7 @@ use super::nfa::{self, Nfa};
 use super::once::MOST_ONCE;
 use super::sample::{Trace, Trial};
 use super::table::simd::Level;
+use super::table::{Config, WIDE_ROWS};
 use super::tree::Cuts;
 
 /// A pattern as it is matched.
@@ -27,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) spread: Spread,
     /// What of the processor is used; none for all that it has.
     pub(crate) level: Option<Level>,
+    /// Most rows of a table that hold pairs of symbols, where there is one automaton.
+    pub(crate) wide_rows: usize,
 }
 
 /// Over how many automata patterns are spread.
@@ -58,18 +61,17 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Its automaton, whose table and state sets may take about `budget` bytes.
+    /// Its automaton, with such a table.
     pub(crate) fn lazy(
         mut self,
         simplified: &[Simplified],
-        budget: usize,
-        level: Level,
+        config: Config,
     ) -> Result<(Lazy, Box<[u32]>), TooManyClasses> {
         let lazy = match self.tried.take() {
-            Some(tried) if tried.has(budget, level) => tried.filtered(),
-            Some(tried) => Lazy::new(tried.into_nfa(), budget, level),
-            None if self.is_once => Lazy::once(self.nfa(simplified)?, budget, level),
-            None => Lazy::new(self.nfa(simplified)?, budget, level),
+            Some(tried) if tried.has(config) => tried.filtered(),
+            Some(tried) => Lazy::new(tried.into_nfa(), config),
+            None if self.is_once => Lazy::once(self.nfa(simplified)?, config),
+            None => Lazy::new(self.nfa(simplified)?, config),
         };
         Ok((lazy, self.patterns.into_boxed_slice()))
     }
@@ -91,7 +93,19 @@ impl Plan {
         gaps: Some(Gaps::USUAL),
         spread: Spread::Sampled,
         level: None,
+        wide_rows: WIDE_ROWS,
     };
+
+    /// What tables of so many automata are made for that may take `table_bytes` together.
+    pub(crate) fn config(&self, automata: usize, table_bytes: usize) -> Config {
+        Config {
+            // Without patterns there is nothing to build, and nothing to reserve memory for.
+            budget: table_bytes / automata.max(1),
+            level: self.level.unwrap_or_else(Level::best),
+            // Of several automata each steps by itself, for a delta is plain only if it is to all of them.
+            wide_rows: if automata == 1 { self.wide_rows } else { 0 },
+        }
+    }
 
     /// The automata of these patterns, whose tables may take `table_bytes` together. Those that can match single
     /// bytes of characters come last.
@@ -160,8 +174,8 @@ impl Part {
             parts.push(self);
             return Ok(());
         }
-        let level = plan.level.unwrap_or_else(Level::best);
-        let lazy = Lazy::on_trial(self.nfa(simplified)?, table_bytes.max(TRIAL_BYTES), level);
+        let config = plan.config(1, table_bytes.max(TRIAL_BYTES));
+        let lazy = Lazy::on_trial(self.nfa(simplified)?, config);
         let trial = Trial::new(&lazy, self.patterns.len());
         if trial.states <= MANY {
             self.tried = Some(lazy);

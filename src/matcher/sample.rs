@@ -11,8 +11,7 @@ use super::build::{Builder, CUT, Live};
 use super::decode::Symbol;
 use super::lazy::Lazy;
 use super::nfa::Nfa;
-use super::table::simd::Level;
-use super::table::{SHORT, Table};
+use super::table::{Config, SHORT, Table};
 use super::tree::Cuts;
 
 /// The text.
@@ -78,7 +77,7 @@ impl Trace {
         cuts: Option<Cuts<'_>>,
     ) -> Result<Trace, TooManyClasses> {
         let (nfa, owners) = Nfa::apart(space, patterns, cuts)?;
-        let table = Table::new(&nfa.alphabet, 0, Level::Portable);
+        let table = Table::new(&nfa.alphabet, Config::BARE);
         let mut builder = Builder::new(&nfa, &table, 0);
         let cut_owners: Vec<u32> = nfa
             .cuts

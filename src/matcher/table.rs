@@ -13,10 +13,14 @@
 //! without bounds checks.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
+mod pairs;
+mod short;
 pub(crate) mod simd;
 
 use super::alphabet::{Alphabet, STAY};
 use super::sync::{AtomicU32, Ordering};
+use pairs::Pairs;
+pub(crate) use pairs::WIDE_ROWS;
 use simd::Level;
 
 /// A state: the offset of its row. Only [`Rows`] and [`Table`] make them; valid for their table only.
@@ -46,7 +50,28 @@ pub(crate) struct Table {
     stride: usize,
     match_bit: u32,
     level: Level,
+    pairs: Pairs,
     bytes: Columns,
+}
+
+/// What a table is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// Bytes that rows and state sets may take, about.
+    pub(crate) budget: usize,
+    /// What of the processor is used.
+    pub(crate) level: Level,
+    /// Most rows that hold pairs of symbols, too.
+    pub(crate) wide_rows: usize,
+}
+
+impl Config {
+    /// For a table that is hardly used.
+    pub(crate) const BARE: Config = Config {
+        budget: 0,
+        level: Level::Portable,
+        wide_rows: 0,
+    };
 }
 
 /// The column of each byte: a copy, so that a delta needs nothing but the table.
@@ -101,12 +126,13 @@ const LINE: usize = 8;
 const LEAST_ROWS: usize = 32;
 
 impl Table {
-    /// A table for states with a column for each of the alphabet's, with room for `bytes` of rows that match
+    /// A table for states with a column for each of the alphabet's, with room for the budget in rows that match
     /// and at least as many that do not.
-    pub(crate) fn new(alphabet: &Alphabet, bytes: usize, level: Level) -> Table {
+    pub(crate) fn new(alphabet: &Alphabet, config: Config) -> Table {
         let columns = alphabet.len();
         let stride = (columns + EXTRA).next_multiple_of(LINE);
-        let room = (bytes / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
+        let pairs = Pairs::new(alphabet, config);
+        let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         let match_bit = room.next_power_of_two();
         let cells = reserve(match_bit + room);
         let table = Table {
@@ -115,10 +141,11 @@ impl Table {
             columns,
             stride,
             match_bit: match_bit as u32,
-            level,
+            level: config.level,
+            pairs,
             bytes: Columns(*alphabet.bytes()),
         };
-        table.fill(table.unknown());
+        table.fill(table.unknown(), table.unknown_cells());
         table.set(table.unknown(), STAY, table.unknown());
         table
     }
@@ -222,6 +249,30 @@ impl Table {
         }
     }
 
+    /// Notes where the pairs of symbols of a short delta lead that is stepped from `state`, so far as that is
+    /// known and brings nothing special.
+    pub(crate) fn learn_pairs(&self, short: &Short, state: StateId) {
+        if !self.pairs.has(state) {
+            return;
+        }
+        let (mut state, columns) = (state, short.columns.to_le_bytes());
+        for pair in columns[..short.len].chunks(2) {
+            let (first, second) = (pair[0], *pair.get(1).unwrap_or(&(STAY as u8)));
+            let Some(cell) = self.pairs.cell(state, first, second) else {
+                return;
+            };
+            let middle = self.next(state, usize::from(first));
+            let next = self.next(middle, usize::from(second));
+            if self.any_special(middle.bits() | next.bits()) {
+                return;
+            }
+            if self.pairs.is_wide(next.0 as usize) {
+                self.cells[cell].store(next.0, Ordering::Release);
+            }
+            state = next;
+        }
+    }
+
     /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here.
     pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
         self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
@@ -262,133 +313,43 @@ impl Table {
         self.cells[state.0 as usize + self.columns + 1].load(Ordering::Relaxed)
     }
 
-    /// Bytes of one row.
-    pub(crate) fn row_bytes(&self) -> usize {
-        self.stride * size_of::<AtomicU32>()
+    /// Bytes of the next row that is handed out.
+    pub(crate) fn row_bytes(&self, rows: &Rows) -> usize {
+        self.stride_at(rows.free) * size_of::<AtomicU32>()
+    }
+
+    /// Cells of the row that begins there.
+    fn stride_at(&self, cell: usize) -> usize {
+        match self.pairs.is_wide(cell) {
+            true => self.pairs.stride(),
+            false => self.stride,
+        }
     }
 
     /// Number of the row among those that match, or among those that do not.
     pub(crate) fn row(&self, state: StateId) -> usize {
-        (state.0 & !self.match_bit) as usize / self.stride
+        let cell = (state.0 & !self.match_bit) as usize;
+        // Of the special rows only the first may be wide.
+        let (rows, end) = match self.is_special(state) {
+            true => (1, self.unknown_cells()),
+            false => (self.pairs.rows(), self.pairs.end()),
+        };
+        match cell.checked_sub(end) {
+            Some(cell) => rows + cell / self.stride,
+            None => cell * rows / end,
+        }
     }
 
-    fn fill(&self, state: StateId) {
+    /// Cells of the row of [`Table::unknown`]: as many as any row has, for pairs lead there, too.
+    fn unknown_cells(&self) -> usize {
+        self.stride.max(self.pairs.stride())
+    }
+
+    fn fill(&self, state: StateId, cells: usize) {
         let row = state.0 as usize;
-        for cell in &self.cells[row..row + self.stride] {
+        for cell in &self.cells[row..row + cells] {
             cell.store(self.match_bit, Ordering::Relaxed);
         }
-    }
-}
-
-/// Short deltas: most of what a model sends.
-mod short {
-    use super::{SHORT, StateId, Table};
-
-    #[inline(always)]
-    pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
-        u128::from_le_bytes(padded) & u128::from_le_bytes([128; SHORT]) == 0
-    }
-
-    /// Steps the columns of a delta of `len` bytes; those beyond it are `STAY`.
-    #[inline(always)]
-    pub(super) fn steps(
-        table: &Table,
-        state: StateId,
-        columns: u128,
-        len: usize,
-    ) -> (StateId, u32) {
-        let (mut state, mut bits, mut columns, mut done) = (state, 0, columns, 0);
-        loop {
-            let block = columns as u32;
-            for at in 0..4 {
-                state = table.next(state, (block >> (8 * at) & 255) as usize);
-                bits |= state.bits();
-            }
-            done += 4;
-            columns >>= 32;
-            if done >= len {
-                return (state, bits);
-            }
-        }
-    }
-
-    /// The bytes with zeros behind them, and their columns with `STAY` behind them; what those are where not
-    /// all bytes are ASCII does not matter.
-    #[inline(always)]
-    pub(super) fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
-        let mut padded = [0; SHORT];
-        let len = bytes.len().min(SHORT);
-        padded[..len].copy_from_slice(&bytes[..len]);
-        let of = padded.map(|byte| columns[usize::from(byte)]);
-        let present =
-            (1u128 << (8 * len % 128)).wrapping_sub(1) | if len == SHORT { u128::MAX } else { 0 };
-        (padded, u128::from_le_bytes(of) & present)
-    }
-
-    // PERF: inlined beside the call of the other path it costs that one a third of its time, in spilled registers.
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
-    pub(super) fn push_portable(
-        table: &Table,
-        state: StateId,
-        bytes: &[u8],
-        room: &mut [u8; SHORT],
-    ) -> (StateId, u32) {
-        let (padded, columns) = columns_portable(&table.bytes.0, bytes);
-        *room = padded;
-        if !is_ascii(padded) {
-            return (table.unknown(), table.unknown().bits());
-        }
-        steps(table, state, columns, bytes.len().min(SHORT))
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn has_avx512() -> bool {
-        is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vbmi")
-    }
-
-    /// As [`columns_portable`], all columns at once, from a masked load.
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-    pub(super) fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
-        use std::arch::x86_64::{
-            __m128i, _mm_maskz_loadu_epi8, _mm512_castsi128_si512, _mm512_castsi512_si128,
-            _mm512_loadu_si512, _mm512_maskz_permutex2var_epi8,
-        };
-        let len = bytes.len().min(SHORT);
-        let mask = ((1u32 << len) - 1) as u16;
-        // SAFETY: masked-out bytes are not read; the others are `bytes[..len]`.
-        let text = unsafe { _mm_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) };
-        // SAFETY: the columns of ASCII bytes are twice 64 bytes.
-        let half =
-            |at: usize| unsafe { _mm512_loadu_si512(columns[64 * at..][..64].as_ptr().cast()) };
-        let wide = _mm512_castsi128_si512(text);
-        let of = _mm512_maskz_permutex2var_epi8(mask.into(), half(0), wide, half(1));
-        // SAFETY: both types are sixteen bytes without padding.
-        let plain = |vector: __m128i| unsafe { std::mem::transmute::<__m128i, u128>(vector) };
-        (plain(text).to_le_bytes(), plain(_mm512_castsi512_si128(of)))
-    }
-
-    // PERF: 8.5 ns a delta at 10 rules against 12.4 portable, where a sum of the bytes takes 8.4
-    // (`cargo bench --bench versus -- 10`).
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-    pub(super) fn push_avx512(
-        table: &Table,
-        state: StateId,
-        bytes: &[u8],
-        room: &mut [u8; SHORT],
-    ) -> (StateId, u32) {
-        let (padded, columns) = columns_avx512(&table.bytes.0, bytes);
-        *room = padded;
-        if !is_ascii(padded) {
-            return (table.unknown(), table.unknown().bits());
-        }
-        steps(table, state, columns, bytes.len().min(SHORT))
     }
 }
 
@@ -432,7 +393,7 @@ impl Rows {
     pub(crate) fn new(table: &Table) -> Rows {
         Rows {
             free: 0,
-            free_match: table.match_bit as usize + table.stride,
+            free_match: table.match_bit as usize + table.unknown_cells(),
             free_report: 0,
         }
     }
@@ -445,15 +406,22 @@ impl Rows {
         } else {
             (&mut self.free, table.match_bit as usize)
         };
+        let stride = table.stride_at(*free);
         let has_room =
-            end - *free >= table.stride && table.reports.len() - self.free_report >= new.cells();
+            end - *free >= stride && table.reports.len() - self.free_report >= new.cells();
         if !has_room {
             return None;
         }
         let state = StateId(*free as u32);
-        *free += table.stride;
-        table.fill(state);
+        *free += stride;
+        table.fill(state, stride);
         table.set(state, STAY, state);
+        match table.pairs.cell(state, STAY as u8, STAY as u8) {
+            Some(cell) => table.cells[cell].store(state.0, Ordering::Relaxed),
+            // Sooner or later most deltas would meet a row without pairs, and have been stepped in vain.
+            None if !new.is_special() => table.pairs.give_up(),
+            None => {}
+        }
         let about = match new.is_special() {
             true => self.add_report(table, new),
             false => new.before,

@@ -859,3 +859,67 @@ fn patterns_whose_states_multiply_are_spread_and_hit_the_same() {
         }
     }
 }
+
+/// Whether a delta takes the fastest path, in which pairs of symbols are stepped where there are any.
+fn is_fastest(matcher: &Matcher, delta: &[u8]) -> bool {
+    matcher.start().push_short(delta, &mut [0; SHORT], |_| true)
+}
+
+fn read(matcher: &Matcher, delta: &[u8]) -> usize {
+    let (mut cursor, mut hits) = (matcher.start(), 0);
+    if matcher.push_short(&mut cursor, delta).is_none() {
+        matcher.push(&mut cursor, delta, |_| hits += 1);
+    }
+    hits
+}
+
+#[test]
+fn pairs_of_symbols_are_learned_and_given_up_with_the_states() {
+    let hirs = parsed(&["abc", "x[0-9]{30}y"]);
+    for (wide_rows, level) in [(0, None), (512, None), (512, Some(Level::Portable))] {
+        let plan = Plan {
+            wide_rows,
+            level,
+            ..Plan::USUAL
+        };
+        let matcher = matcher_of(&hirs, 1 << 24, plan);
+        for delta in ["zzab", "bab", "x0123456789abzab"] {
+            let delta = delta.as_bytes();
+            assert!(wide_rows == 0 || !is_fastest(&matcher, delta), "not seen");
+            read(&matcher, delta);
+            // What is stepped symbol by symbol is known by now, and pairs where that was seen to lead.
+            assert_eq!(is_fastest(&matcher, delta), wide_rows == 0);
+            read(&matcher, delta);
+            assert!(is_fastest(&matcher, delta), "{delta:?}");
+        }
+        // A hit is never in a pair, wherever it ends.
+        for delta in ["abc", "zabc", "abcz", "zabcz"] {
+            for _ in 0..4 {
+                assert_eq!(read(&matcher, delta.as_bytes()), 1);
+            }
+        }
+    }
+    // More states than wide rows: all of them are stepped symbol by symbol.
+    let plan = Plan {
+        wide_rows: 16,
+        ..Plan::USUAL
+    };
+    let matcher = matcher_of(&hirs, 1 << 24, plan);
+    let mut cursor = matcher.start();
+    let long = format!("x{}", "0".repeat(29));
+    long.as_bytes()
+        .chunks(1)
+        .for_each(|byte| matcher.push(&mut cursor, byte, |_| unreachable!("nothing is broken")));
+    let delta = b"zzx00000";
+    read(&matcher, delta);
+    assert!(is_fastest(&matcher, delta), "no pair is needed any more");
+    // Many symbols make too many pairs, and little memory holds too few rows.
+    let many: String = ('!'..='~')
+        .filter(|char| !"\\.+*?()|[]{}^$#&-~".contains(*char))
+        .collect();
+    for (hirs, bytes) in [(parsed(&[&many]), 1 << 24), (hirs, 1 << 16)] {
+        let matcher = matcher_of(&hirs, bytes, Plan::USUAL);
+        read(&matcher, b"zzab");
+        assert!(is_fastest(&matcher, b"zzab"));
+    }
+}
