@@ -525,7 +525,8 @@ impl Stream {
         (hit.arg != NO_ARG).then(|| &*self.found.args[hit.arg as usize])
     }
 
-    /// The text around a hit: at most 160 bytes, up to the byte at which it became certain.
+    /// The text around a hit: at most 160 bytes up to the end of the match, and what was read behind it to be
+    /// certain, at most 96.
     /// Invalid UTF-8 is shown as U+FFFD. Empty for a hit of another stream.
     #[must_use]
     pub fn excerpt(&self, hit: &Hit) -> &str {
@@ -637,11 +638,9 @@ impl Stream {
             self.found.hits.retain(|hit| is_in(hit.rule));
             self.found.redactions.retain(|known| is_in(known.rule));
         }
-        if self.found.hits.len() > 1 {
-            self.found
-                .hits
-                .sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
-        }
+        self.found
+            .hits
+            .sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
     }
 
     fn part(&self, part: PartId) -> Option<&Part> {

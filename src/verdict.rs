@@ -168,3 +168,27 @@ pub(crate) fn rank(a: (Action, &Rule), b: (Action, &Rule)) -> Ordering {
     let key = |(action, rule): (Action, &Rule)| (action, rule.priority, rule.severity);
     key(b).cmp(&key(a)).then_with(|| a.1.id.cmp(&b.1.id))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_is_after_another_that_is_certain_sooner_or_ends_sooner_and_not_after_itself() {
+        let hit = Hit {
+            end: 4,
+            decided: 6,
+            part: PartId(0),
+            rule: RuleId(0),
+            arg: NO_ARG,
+        };
+        let after = [(4, 5), (9, 5), (3, 6)];
+        assert!(
+            after
+                .iter()
+                .all(|&(end, decided)| hit.is_after(end, decided))
+        );
+        let not = [(4, 6), (5, 6), (1, 7)];
+        assert!(!not.iter().any(|&(end, decided)| hit.is_after(end, decided)));
+    }
+}

@@ -221,6 +221,27 @@ fn code_that_is_too_long_is_told_and_a_hit_of_critical_rules() {
 }
 
 #[test]
+fn code_that_waits_for_the_name_of_its_file_waits_up_to_the_bound() {
+    let text = "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\nseverity = 'info'\n\
+                on = ['tool-input']\nmatch.ast = { languages = ['go'], any = ['panic($$$)'] }\n\
+                examples.match = ['panic(1)']\n";
+    for (ast_bytes, unconfirmed) in [(40, 0), (39, 1)] {
+        let limits = Limits {
+            ast_bytes,
+            ..Limits::default()
+        };
+        let pack = Pack::builder().toml("t.toml", text).limits(limits).build();
+        let mut stream = pack.unwrap().stream();
+        stream.open(PART, Channel::ToolInput);
+        let code = "x".repeat(20);
+        let input = json!([{ "content": code }, { "content": code }]);
+        let _ = stream.push(PART, format!(r#"{{"files":{input}}}"#).as_bytes());
+        let _ = stream.finish();
+        assert_eq!(stream.counters().unconfirmed, unconfirmed, "{ast_bytes}");
+    }
+}
+
+#[test]
 fn patterns_that_make_no_sense_are_load_errors() {
     for (condition, code) in [
         ("languages = ['go'], any = ['func (']", "ast-pattern"),

@@ -29,18 +29,8 @@ pub(super) struct Acts {
     session: u32,
     /// Retries in this turn.
     retries: u32,
-    /// The turns in which it acted last, and the one before: what cooldowns count from.
-    latest: Option<Latest>,
-}
-
-/// The last turn in which a rule acted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Latest {
-    turn: u32,
-    /// Acts in that turn: when all of them are taken back, the turn before counts again.
-    acts: u32,
-    before: Option<u32>,
+    /// The turn in which it acted last: what a cooldown counts from.
+    latest: Option<u32>,
 }
 
 impl Ledger {
@@ -84,7 +74,7 @@ impl Ledger {
         let is_cool = acts
             .latest
             .zip(cooldown_turns)
-            .is_none_or(|(latest, turns)| turn.saturating_sub(latest.turn) >= turns);
+            .is_none_or(|(latest, turns)| turn.saturating_sub(latest) >= turns);
         let in_context = acts.reserved.saturating_add(acts.delivered);
         if is_spent(acts.turn, rule.allowance.per_turn)
             || is_spent(acts.session, rule.allowance.per_session)
@@ -106,7 +96,7 @@ impl Ledger {
         acts.turn = acts.turn.saturating_add(1);
         acts.session = acts.session.saturating_add(1);
         acts.retries += u32::from(action == Action::Retry);
-        acts.latest = Some(Latest::after(acts.latest, turn));
+        acts.latest = Some(turn);
     }
 
     /// What the rule said in turn `of` was heard; it is turn `now`. What was said in turns that are over
@@ -135,7 +125,10 @@ impl Ledger {
         acts.turn = acts.turn.saturating_sub(u32::from(of == now));
         acts.session = acts.session.saturating_sub(1);
         acts.retries = acts.retries.saturating_sub(retries);
-        acts.latest = acts.latest.and_then(|latest| latest.without(of));
+        if acts.latest == Some(of) {
+            // What it did before that is no matter any more: it was cool by then, or has no cooldown.
+            acts.latest = None;
+        }
     }
 
     /// What the rule said left the context: it may be said again. What is yet to be delivered is not
@@ -143,13 +136,9 @@ impl Ledger {
     pub(super) fn rearm(&mut self, place: usize) {
         if let Some(acts) = self.acts.get_mut(place) {
             acts.delivered = 0;
-            // What is reserved was decided in this turn, which is the latest.
-            let reserved = acts.latest.filter(|_| acts.reserved > 0);
-            acts.latest = reserved.map(|latest| Latest {
-                acts: acts.reserved,
-                before: None,
-                ..latest
-            });
+            if acts.reserved == 0 {
+                acts.latest = None;
+            }
         }
     }
 
@@ -160,41 +149,6 @@ impl Ledger {
 
     fn acts_mut(&mut self, place: Option<usize>) -> Option<&mut Acts> {
         self.acts.get_mut(place?)
-    }
-}
-
-impl Latest {
-    fn after(known: Option<Latest>, turn: u32) -> Latest {
-        match known {
-            Some(known) if known.turn == turn => Latest {
-                acts: known.acts.saturating_add(1),
-                ..known
-            },
-            known => Latest {
-                turn,
-                acts: 1,
-                before: known.map(|known| known.turn),
-            },
-        }
-    }
-
-    /// One act of that turn was none.
-    fn without(self, turn: u32) -> Option<Latest> {
-        if turn != self.turn {
-            let before = self.before.filter(|before| *before != turn);
-            return Some(Latest { before, ..self });
-        }
-        if self.acts > 1 {
-            return Some(Latest {
-                acts: self.acts - 1,
-                ..self
-            });
-        }
-        self.before.map(|turn| Latest {
-            turn,
-            acts: 1,
-            before: None,
-        })
     }
 }
 

@@ -223,7 +223,7 @@ fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 /// Tells rules with different contents apart. It is made of the rule's debug form, which another version
 /// of the crate may write differently: then the state of rules is dropped and reported, nothing worse.
 fn content_hash(rule: &Rule) -> u64 {
-    let mut hash = Fnv(0xCBF2_9CE4_8422_2325);
+    let mut hash = Fnv::new();
     write!(hash, "{rule:?}").expect("hashing never fails");
     hash.0
 }
@@ -231,11 +231,35 @@ fn content_hash(rule: &Rule) -> u64 {
 /// FNV-1a, 64 bits: the same everywhere, which the standard library's hashes do not promise.
 struct Fnv(u64);
 
+impl Fnv {
+    fn new() -> Fnv {
+        Fnv(0xCBF2_9CE4_8422_2325)
+    }
+}
+
 impl Write for Fnv {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_that_fnv_publishes() {
+        for (text, hash) in [
+            ("", 0xCBF2_9CE4_8422_2325),
+            ("a", 0xAF63_DC4C_8601_EC8C),
+            ("foobar", 0x8594_4171_F739_67E8),
+        ] {
+            let mut fnv = Fnv::new();
+            fnv.write_str(text).unwrap();
+            assert_eq!(fnv.0, hash, "{text:?}");
+        }
     }
 }

@@ -1,3 +1,5 @@
+//! A stream among many: what the one call for all of them finds.
+
 use super::*;
 use crate::rule::Pattern;
 
@@ -45,9 +47,352 @@ fn many_streams_in_one_call_find_what_each_finds_by_itself() {
 
 #[test]
 fn hits_of_a_call_are_not_given_again() {
-    let mut stream = streams(1).remove(0);
+    let mut streams = streams(2);
+    let mut stream = streams.remove(0);
+    // What is read twice is read in a few steps.
+    for delta in [&b"so bad"[..], b"next", b"next"] {
+        let _ = streams[0].push(PART, delta);
+    }
     assert_eq!(stream.push(PART, b"so bad").len(), 1);
     assert!(stream.push(PART, b"next").is_empty());
+    assert!(stream.hits().is_empty());
+    assert_eq!(stream.push(PART, b" bad").len(), 0, "one hit of a rule");
     assert!(stream.push(PART, b"").is_empty());
     assert!(stream.hits().is_empty(), "nothing of an older call is left");
+}
+
+fn rules(text: &str) -> Pack {
+    let text =
+        format!("schema = 1\n[pack]\nname = 't'\ngrants = ['inject', 'redact', 'retry']\n{text}\n");
+    Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn hits_of_one_delta_are_in_order_also_where_several_views_read_it() {
+    let pack = rules(
+        "[rule.late]\ndescription = 'd'\non = ['text']\nmatch.any = [{ literal = 'end' }]\n\
+         [rule.early]\ndescription = 'd'\non = ['text']\nmatch.any = [{ literal = 'rm', region = 'code' }]",
+    );
+    let text = "```\nrm x\n```\nso it ends";
+    for size in [1, 5, text.len()] {
+        let mut stream = pack.stream();
+        let mut ends = Vec::new();
+        for delta in text.as_bytes().chunks(size) {
+            ends.extend(stream.push(PART, delta).iter().map(|hit| hit.end));
+        }
+        assert_eq!(ends, [6, 22], "pieces of {size}");
+    }
+}
+
+#[test]
+fn the_first_name_of_a_tool_and_of_a_call_stands_and_an_empty_one_is_none() {
+    let mut stream = streams(1).remove(0);
+    let names = |stream: &Stream| {
+        let names = [stream.tool_name(PART), stream.call(PART)];
+        names.map(|name| name.map(str::to_owned))
+    };
+    let _ = stream.tool(PART, "", "");
+    assert_eq!(names(&stream), [None, None]);
+    let _ = stream.tool(PART, "bash", "");
+    assert_eq!(names(&stream), [Some("bash".to_owned()), None]);
+    for _ in 0..2 {
+        let _ = stream.tool(PART, "read", "call-1");
+        let _ = stream.tool(PART, "", "");
+        let _ = stream.tool(PART, "", "call-2");
+    }
+    let both = ["bash", "call-1"].map(|name| Some(name.to_owned()));
+    assert_eq!(names(&stream), both);
+}
+
+#[test]
+fn bytes_behind_a_close_are_counted_also_where_no_rule_reads() {
+    let mut stream = streams(1).remove(0);
+    let silent = PartId(9);
+    stream.open(silent, Channel::Reasoning);
+    let _ = stream.push(silent, b"thought");
+    assert_eq!(stream.counters().unscanned_bytes, 0);
+    let _ = stream.close(silent);
+    let _ = stream.push(silent, b"after");
+    assert_eq!(stream.counters().unscanned_bytes, 5);
+}
+
+#[test]
+fn a_bound_on_tool_input_counts_short_deltas_inside_of_strings_too() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.limit = { bytes = 20 }\n\
+         [rule.s]\ndescription = 'd'\non = ['tool-input']\nmatch.any = [{ literal = 'rm' }]",
+    );
+    let input = br#"{"content":"so much that it is too much"}"#;
+    for size in [1, 3, 16, input.len()] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        let mut decided = Vec::new();
+        for delta in input.chunks(size) {
+            decided.extend(stream.push(PART, delta).iter().map(|hit| hit.decided));
+        }
+        assert_eq!(decided, [21], "pieces of {size}");
+    }
+}
+
+#[test]
+fn an_excerpt_is_short_and_shows_what_is_behind_as_far_as_it_was_read() {
+    let pack = rules(
+        "[rule.long]\ndescription = 'd'\non = ['text']\nmatch.any = [{ regex = 'a[b-y]{199}' }]\n\
+         [rule.stretch]\ndescription = 'd'\non = ['reasoning']\nmatch.count = 1\n\
+         match.any = [{ regex = 'secret' }, { regex = 'secret[^;]*;x' }]",
+    );
+    let long = format!("{}a{}", "before ".repeat(30), "bcdefghi".repeat(30));
+    let mut stream = pack.stream();
+    let hits = stream.push(PART, long.as_bytes()).to_vec();
+    assert_eq!(hits[0].end, 410);
+    assert_eq!(stream.matched(&hits[0]), &long[290..410]);
+    assert_eq!(stream.excerpt(&hits[0]), &long[250..410]);
+
+    let held = format!("{}secret {};.", "before ".repeat(30), "behind ".repeat(40));
+    let part = PartId(1);
+    stream.open(part, Channel::Reasoning);
+    let mut hits = stream.push(part, held.as_bytes()).to_vec();
+    hits.extend_from_slice(&stream.close(part));
+    assert_eq!((hits.len(), hits[0].end), (1, 216));
+    assert_eq!(stream.matched(&hits[0]), "secret");
+    assert_eq!(stream.excerpt(&hits[0]), &held[170..216 + 96]);
+}
+
+#[test]
+fn tool_input_in_which_nothing_is_held_is_released_at_once() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.any = [{ regex = 'rm -rf' }]",
+    );
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::ToolInput);
+    for (delta, released) in [
+        (&br#"{"comm"#[..], 6),
+        (br#"and":"so rm"#, 17),
+        (br" -\u", 19),
+        (br"0020", 25),
+        (br#"","#, 27),
+    ] {
+        let _ = stream.push(PART, delta);
+        let now = stream.releasable(PART);
+        assert_eq!(now, released, "{}", delta.escape_ascii());
+    }
+}
+
+#[test]
+fn input_that_is_nested_too_deep_is_told_at_its_bracket() {
+    let limits = crate::Limits {
+        json_depth: 2,
+        ..crate::Limits::default()
+    };
+    let mut rule = Rule::new("t/r", vec![Pattern::literal("bad")]);
+    rule.on = vec![Channel::ToolInput];
+    let pack = Pack::builder().rule(rule).limits(limits).build().unwrap();
+    let input = br#"{"a":[ {"b":1}]}"#;
+    for size in [1, 2, input.len()] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        let limits = input.chunks(size).filter_map(|delta| {
+            let _ = stream.push(PART, delta);
+            stream.take_limit()
+        });
+        let expected = Source::Limit {
+            name: "json_depth",
+            part: PART,
+            decided: 8,
+        };
+        assert_eq!(limits.collect::<Vec<_>>(), [expected], "pieces of {size}");
+    }
+}
+
+#[test]
+fn what_is_allowed_is_not_held_back() {
+    let pack = rules(
+        r"
+        [rule.r]
+        description = 'd'
+        on = ['tool-input']
+        action = 'retry'
+        hold = true
+        match.any = [{ regex = 'key-\w+' }]
+        match.count = 1
+        [[allow]]
+        rules = ['t/r']
+        tools = ['write']
+        paths = ['fixtures/**']
+        reason = 'made up'",
+    );
+    for (tool, path, hits, decided) in [
+        ("write", "fixtures/a", 0, true),
+        ("write", "src/a", 1, false),
+        ("edit", "fixtures/a", 1, true),
+    ] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        let input = format!(r#"{{"content":"key-1 ","path":"{path}","x":"#);
+        let mut found = stream.push(PART, input.as_bytes()).len();
+        found += stream.tool(PART, tool, "1").len();
+        // Another file may come, so that what the first does not allow is not decided.
+        let is_decided = stream.releasable(PART) == input.len() as u64;
+        assert_eq!(is_decided, decided, "{tool} {path}");
+        found += stream.finish().len();
+        assert_eq!(found, hits, "{tool} {path}");
+    }
+}
+
+#[test]
+fn what_is_allowed_in_a_file_is_so_in_the_lines_of_a_patch_that_are_of_it() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
+         match.any = [{ regex = 'key-1', region = 'added' }]\n\
+         [[allow]]\nrules = ['t/r']\npaths = ['fixtures/**']\nreason = 'made up'",
+    );
+    for (file, hits) in [("fixtures/a", 0), ("src/a", 1)] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        let patch = format!("*** Begin Patch\n*** Add File: {file}\n+key-1 \n*** End Patch\n");
+        let mut found = stream.push(PART, patch.as_bytes()).len();
+        found += stream.finish().len();
+        assert_eq!(found, hits, "{file}");
+    }
+}
+
+#[test]
+fn so_many_matches_wait_for_the_file_and_no_more() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\npaths = ['*.rs']\nargs = ['content']\n\
+         match.any = [{ literal = 'x' }]\nmatch.count = 256\n\
+         [rule.s]\ndescription = 'd'\non = ['tool-input']\npaths = ['*.rs']\nargs = ['content']\n\
+         match.any = [{ literal = 'x' }]\nmatch.count = 257",
+    );
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::ToolInput);
+    let input = format!(r#"{{"content":"{}","path":"a.rs"}}"#, "x".repeat(300));
+    let hits = stream.push(PART, input.as_bytes()).to_vec();
+    let rules: Vec<_> = hits.iter().map(|hit| &*pack.rule(hit.rule).id).collect();
+    assert_eq!(rules, ["t/r"]);
+}
+
+#[test]
+fn of_what_waits_the_earliest_is_the_hit() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['tool-input']\npaths = ['*.rs']\nargs = ['content']\n\
+         match.any = [{ literal = 'b' }, { regex = 'a+' }, { regex = 'c$' }]",
+    );
+    for size in [1, 4, 100] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        let mut ends = Vec::new();
+        for delta in br#"{"content":"xab c","path":"a.rs"}"#.chunks(size) {
+            ends.extend(stream.push(PART, delta).iter().map(|hit| hit.end));
+        }
+        assert_eq!(ends, [14], "pieces of {size}");
+    }
+}
+
+#[test]
+fn of_edits_and_commands_nothing_is_released_before_they_are_over() {
+    for region in ["added", "shell"] {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['tool-input']\nhold = true\n\
+             match.any = [{{ regex = 'secret', region = '{region}' }}]"
+        ));
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        for delta in [br#"{"content":"some text"#, br#"","command":"ls so me"#] {
+            let _ = stream.push(PART, delta);
+            assert_eq!(stream.releasable(PART), 0, "{region}");
+        }
+        let _ = stream.finish();
+        assert_eq!(stream.releasable(PART), 42, "{region}");
+    }
+}
+
+#[test]
+fn what_views_count_is_counted_for_the_stream() {
+    let counted = |condition: &str, channel: &str, text: &str| {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['{channel}']\nmatch.any = [{{ literal = 'secret', {condition} }}]"
+        ));
+        let mut stream = pack.stream();
+        let channel = match channel {
+            "text" => Channel::Text,
+            _ => Channel::ToolInput,
+        };
+        stream.open(PART, channel);
+        let _ = stream.push(PART, text.as_bytes());
+        let _ = stream.finish();
+        stream.counters()
+    };
+    let added = "region = 'added'";
+    let long = "x".repeat(5000);
+    let counters = counted(
+        added,
+        "tool-input",
+        &format!(r#"{{"path":"{long}","content":"y"}}"#),
+    );
+    assert_eq!((counters.long_paths, counters.released_edits), (1, 0));
+    let line = "x".repeat(70_000);
+    let counters = counted(
+        added,
+        "tool-input",
+        &format!(r#"{{"old":"{line}","new":"y"}}"#),
+    );
+    assert_eq!((counters.long_paths, counters.released_edits), (0, 1));
+    let lines = "x\\n".repeat(70_000);
+    let counters = counted(
+        added,
+        "tool-input",
+        &format!(r#"{{"old":"{lines}","new":"y"}}"#),
+    );
+    assert!(counters.released_edits > 0);
+    let many: String = (0..17_000).map(|n| format!("{n}\\n")).collect();
+    let both = counted(added, "tool-input", &format!(r#"{{"old":"{many}{line}"}}"#));
+    let one = counted(added, "tool-input", &format!(r#"{{"old":"{many}"}}"#));
+    // Once too much waited; lines that are too long; lines that were not remembered.
+    assert_eq!(
+        (one.released_edits, both.released_edits),
+        (1 + 617, 1 + 1 + 616)
+    );
+    let deep = "$(".repeat(40);
+    let counters = counted(
+        "region = 'shell'",
+        "tool-input",
+        &format!(r#"{{"cmd":"{deep}"}}"#),
+    );
+    assert_eq!(counters.cut_commands, 1);
+    #[cfg(feature = "unicode")]
+    {
+        let marks = format!("a{}", "\u{301}".repeat(40));
+        let counters = counted("fold = 'nfkc'", "text", &marks);
+        assert_eq!(counters.overlong_folds, 1);
+    }
+}
+
+#[test]
+fn garbage_is_quoted_without_the_marks_that_stand_in_it_whatever_the_cut() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\n\
+         match.repetition = { unit-chars = [5, 60], times = 4 }",
+    );
+    let text = format!("The plan, once. {}", "again and `so` on we go. ".repeat(20));
+    let mut seen = Vec::new();
+    for size in [text.len(), 1, 7, 40] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::Text);
+        let mut hits = Vec::new();
+        for delta in text.as_bytes().chunks(size) {
+            hits.extend_from_slice(&stream.push(PART, delta));
+        }
+        let matched = hits.iter().map(|hit| stream.matched(hit).to_owned());
+        let places = hits
+            .iter()
+            .map(|hit| (stream.start(hit), hit.end, hit.decided));
+        seen.push((places.collect::<Vec<_>>(), matched.collect::<Vec<_>>()));
+    }
+    assert!(seen.iter().all(|one| *one == seen[0]), "{seen:#?}");
+    let (places, matched) = &seen[0];
+    let (start, end, _) = places[0];
+    let garbage = text[start.unwrap() as usize..end as usize].replace('`', "");
+    assert!(garbage.ends_with(&matched[0]), "{garbage:?} {matched:?}");
+    assert_eq!(matched[0].len(), garbage.len().min(120));
 }

@@ -125,4 +125,27 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn there_is_room_for_a_short_delta_however_full_it_is() {
+        let text: Vec<u8> = (0..ROOM).map(|n| (n * 7 % 251) as u8).collect();
+        for filled in [
+            0,
+            1,
+            WINDOW,
+            ROOM - SHORT - 1,
+            ROOM - SHORT,
+            ROOM - SHORT + 1,
+            ROOM,
+        ] {
+            let mut window = Window::default();
+            window.push(&text[..filled.min(WINDOW)]);
+            window.push(&text[filled.min(WINDOW)..filled]);
+            window.push_short([b'x'; SHORT], 3);
+            let all = [&text[..filled], b"xxx"].concat();
+            let (kept, whole) = window.with(&[]);
+            assert_eq!(kept, all[all.len().saturating_sub(WINDOW)..], "{filled}");
+            assert_eq!(whole, all.len() <= WINDOW, "{filled}");
+        }
+    }
 }

@@ -336,6 +336,31 @@ mod tests {
         assert_eq!(last.later(20).decided(0), 20);
     }
 
+    #[test]
+    fn a_slice_stands_where_it_did_and_is_certain_when_it_was() {
+        for place in [
+            Place::Verbatim(10),
+            Place::Late(10),
+            Place::Words(10),
+            Place::StandIn { start: 10, end: 14 },
+        ] {
+            let piece = Piece {
+                bytes: b"a bc",
+                place,
+                decided: 0,
+            };
+            let slice = piece.slice(1..3);
+            assert_eq!(slice.bytes, b" b");
+            for index in 0..2 {
+                let both = [(piece, index + 1), (slice, index)];
+                let [whole, part] = both.map(|(it, at)| (it.start(at), it.end(at), it.decided(at)));
+                assert_eq!(part, whole, "{place:?}");
+            }
+        }
+        let words = Piece::verbatim(b"a b", 4).words();
+        assert_eq!([0, 1, 2].map(|at| words.decided(at)), [5, 7, 7]);
+    }
+
     trait ConcatBytes {
         fn concat_bytes(&self) -> Vec<u8>;
     }
@@ -355,5 +380,6 @@ mod tests {
         assert_eq!(Language::new(&"x".repeat(24)), None);
         let both = Regions::CODE | Regions::COMMENT;
         assert!(both.contains(Regions::CODE) && !Regions::CODE.contains(both));
+        assert_eq!(both | Regions::CODE, both);
     }
 }

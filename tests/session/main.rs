@@ -277,6 +277,26 @@ fn a_limit_cuts_and_says_which_one_it_was() {
         }
     );
 
+    // A delta of a part that was never opened opens it.
+    let mut session = pack.session();
+    let mut stream = session.stream();
+    for part in 0..2 {
+        let verdict = session.push(&mut stream, PartId(part), b"fine");
+        assert_eq!(verdict, Verdict::Continue);
+    }
+    let Verdict::Act(decision) = session.push(&mut stream, PartId(7), b"fine") else {
+        panic!("the limit is reached");
+    };
+    assert_eq!(
+        (decision.action, decision.part()),
+        (Action::Abort, PartId(7))
+    );
+    assert_eq!(
+        session.push(&mut stream, PartId(0), b"bad"),
+        Verdict::Continue,
+        "it was cut"
+    );
+
     let goes_on = Limits {
         on_limit: ttsr::OnLimit::Continue,
         ..limits

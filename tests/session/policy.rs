@@ -88,6 +88,75 @@ fn a_bound_per_session_counts_from_the_last_compaction() {
 }
 
 #[test]
+fn a_fate_that_is_told_twice_counts_as_told_last() {
+    let pack = repeating(Repeat {
+        per_session: Some(2),
+        ..Repeat::default()
+    });
+    let mut session = pack.session();
+    session.begin_turn();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    let decision = session.decisions()[0];
+    session.delivered(&decision);
+    session.delivered(&decision);
+    session.dropped(&decision);
+    for want in ["inject a", "inject a", "(inject a)"] {
+        assert_eq!(attempt(&mut session, "a"), [want]);
+    }
+}
+
+#[test]
+fn what_is_dropped_a_turn_later_was_not_said_and_what_is_reserved_now_stays_so() {
+    let pack = repeating(Repeat {
+        per_session: Some(2),
+        ..Repeat::default()
+    });
+    let mut session = pack.session();
+    session.begin_turn();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    let first = session.decisions()[0];
+    session.begin_turn();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    session.dropped(&first);
+    session.compacted();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    assert_eq!(attempt(&mut session, "a"), ["(inject a)"]);
+}
+
+#[test]
+fn a_cooldown_ends_when_what_it_counts_from_is_dropped_or_left_the_context() {
+    let pack = repeating(Repeat {
+        cooldown_turns: Some(2),
+        ..Repeat::default()
+    });
+    let mut session = pack.session();
+    session.begin_turn();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    let first = session.decisions()[0];
+    session.compacted();
+    assert_eq!(attempt(&mut session, "a"), ["(inject a)"], "it is to come");
+    session.delivered(&first);
+    assert_eq!(attempt(&mut session, "a"), ["(inject a)"], "it is there");
+    session.compacted();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    let second = session.decisions()[0];
+    session.dropped(&first);
+    session.dropped(&second);
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    let third = session.decisions()[0];
+    session.begin_turn();
+    session.begin_turn();
+    assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+    session.dropped(&third);
+    session.begin_turn();
+    assert_eq!(
+        attempt(&mut session, "a"),
+        ["(inject a)"],
+        "the last counts"
+    );
+}
+
+#[test]
 fn a_repeat_without_bounds_lets_guidance_be_given_every_time() {
     let pack = repeating(Repeat::default());
     let mut session = pack.session();

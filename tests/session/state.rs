@@ -147,6 +147,21 @@ fn decisions_from_many_packs_ago_change_nothing_and_never_panic() {
 }
 
 #[test]
+fn a_decision_is_known_for_sixteen_packs() {
+    let pack = pack([rule("a", Action::Inject)]);
+    for (reloads, want) in [(16, "inject a"), (17, "(inject a)")] {
+        let mut session = pack.session();
+        assert_eq!(attempt(&mut session, "a"), ["inject a"]);
+        let decision = session.decisions()[0];
+        for _ in 0..reloads {
+            let _ = session.reload(pack.clone());
+        }
+        session.dropped(&decision);
+        assert_eq!(attempt(&mut session, "a"), [want], "{reloads} reloads");
+    }
+}
+
+#[test]
 fn a_snapshot_says_its_turn() {
     let pack = pack([rule("a", Action::Inject)]);
     let mut session = pack.session();

@@ -7,7 +7,7 @@ use crate::matcher::{SHORT, is_short};
 use crate::pack::ViewRules;
 use crate::stream::Counters;
 use crate::view::json::ArgPath;
-use crate::view::piece::{Piece, Place};
+use crate::view::piece::Piece;
 
 /// A haystack that is being read, for all rules that see the same text.
 #[derive(Debug)]
@@ -56,9 +56,6 @@ impl Reader {
             let limit = judge.pack.limits().stretch_bytes;
             if is_short && spans.push_short(rules, piece, limit) {
                 continue;
-            }
-            if matches!(piece.place, Place::StandIn { .. }) {
-                spans.flush(rules);
             }
             spans.take(rules, judge, arg, piece);
         }

@@ -183,18 +183,6 @@ impl Spans {
         is_full
     }
 
-    /// What is pending cannot be completed: other bytes follow.
-    pub(super) fn flush(&mut self, rules: &SpanRules) {
-        let Spans {
-            cursor, reported, ..
-        } = self;
-        rules.matcher.flush(cursor, |event| {
-            if let Err(place) = reported.binary_search(&event.pattern) {
-                reported.insert(place, event.pattern);
-            }
-        });
-    }
-
     /// Ends the haystack.
     pub(super) fn finish(
         &mut self,

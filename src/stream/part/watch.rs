@@ -26,6 +26,8 @@ pub(super) struct Watch {
     trail: Trail,
     /// Whether what comes now is read.
     reads: bool,
+    /// Whether nothing was read yet: the names that the host knows are not known here before.
+    is_fresh: bool,
     /// The language of what comes now.
     language: Option<Language>,
 }
@@ -68,6 +70,7 @@ impl Watch {
             machine,
             trail: Trail::default(),
             reads: true,
+            is_fresh: true,
             language: None,
         };
         if watch.source.is_none() {
@@ -105,6 +108,9 @@ impl Watch {
     }
 
     pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
+        if std::mem::take(&mut self.is_fresh) {
+            self.renew(judge);
+        }
         if self.reads {
             let Watch {
                 rule,

@@ -136,13 +136,112 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ),
         ("sql", "a - b -- c\n'd''e' \"f\"", "------cccc-ssssss-sss"),
         ("html", "<a b='c'>d'e<!-- f -->g", "-----sss----cccccccccc-"),
+        // Strings of several lines, and those that end with their line.
+        ("sql", "'a\nb' c", "sssss--"),
+        ("sh", "'a\nb' c", "sssss--"),
+        ("sh", "\"a\nb\" c", "sssss--"),
+        ("html", "<a b='c\nd'>", "-----sssss-"),
+        ("yaml", "a: 'b\nc'", "---ss---"),
+        ("toml", "a='b\nc'", "--ss--s"),
+        ("css", "'a\nb'", "ss--s"),
+        ("json", "\"a\nb\"", "ss--s"),
+        ("rust", "b'a\n'", "-----"),
+        // What stands behind a string is no regular expression.
+        ("js", "=\"a\"/b/c", "-sss----"),
+        ("js", "='a'/b/c", "-sss----"),
+        ("js", "=`a`/b/c", "-sss----"),
+        ("js", "=/a/ /b/c", "-sss-----"),
+        ("js", "x++/b/c", "-------"),
+        ("js", "x--/b/c", "-------"),
+        ("js", "x+/b/c", "--sss-"),
+        ("js", "(/b/)/c/", "-sss----"),
+        ("js", "typeof /b/", "-------sss"),
+        ("js", "ofx /b/c", "--------"),
+        ("js", "/a\nb", "ss--"),
+        ("js", "=/[\\]/]/", "-sssssss"),
+        ("js", "=/\\[/a", "-ssss-"),
+        // Templates and their escapes.
+        ("js", "`\\`a`b", "sssss-"),
+        ("js", "`\\${a}`b", "sssssss-"),
+        ("js", "`$\\{a}`b", "sssssss-"),
+        ("js", "`$${a}`b", "ssss-ss-"),
+        ("js", "`$a{b}`c", "sssssss-"),
+        ("js", "`${{}}`a", "sss--ss-"),
+        ("sh", "\"\\$(a)\"b", "sssssss-"),
+        ("sh", "\"$(a $(b) )\"c", "sss-------ss-"),
+        // Tags and comments of HTML.
+        ("html", "<!x \"a\">", "--------"),
+        ("html", "< \"a\"", "-----"),
+        ("html", "<a \"b\">\"c\"", "---sss----"),
+        ("html", "</a 'b'>", "----sss-"),
+        ("html", "<!-a-->b", "--------"),
+        ("html", "<!-->a-->b", "ccccccccc-"),
+        ("html", "<!--a->b--->c", "cccccccccccc-"),
+        ("html", "<!--a--b-->c", "ccccccccccc-"),
+        // Characters and lifetimes, of one to four bytes.
+        ("rust", "'é' 'a", "ssss---"),
+        ("rust", "'€' 'a", "sssss---"),
+        ("rust", "'😀' 'a", "ssssss---"),
+        ("rust", "'€x' \"", "-------s"),
+        ("rust", "'' \"a\"", "---sss"),
+        ("rust", "'\n\"a\"", "--sss"),
+        ("rust", "'a'b'\\x'", "sss-ssss"),
+        // Heredocs and their words.
+        ("sh", "a << E\nb\nE\nc", "-------sss--"),
+        ("sh", "a <<--E\nb\n-E\nc", "--------ssss--"),
+        ("sh", "a <<'E F'\nb\nE F\nc", "----------sssss--"),
+        ("sh", "a <<\\E\nb\nE\nc", "-------sss--"),
+        ("sh", "a <<1\nb", "-------"),
+        ("sh", "a << \nb", "-------"),
+        ("sh", "a <<E-1.b;c\nE-1.b\nd", "------------sssss--"),
+        ("sh", "a <<E\nEE\n E\nE\nb", "------sssssss--"),
+        ("sh", "a <<-E\n\t\tE\nb", "-------sss--"),
+        ("sh", "a <<E\n\tE\nb", "------ssss"),
+        (
+            "sh",
+            "a <<E <<F <<G <<H <<I\nE\nF\nG\nH\nb",
+            "----------------------s-s-s-s--",
+        ),
+        // Comments.
+        ("rust", "/* a /* b */ c */d", "ccccccccccccccccc-"),
+        ("c", "/* a /* b */ c", "cccccccccccc--"),
+        ("rust", "/**/a", "cccc-"),
+        ("rust", "/***/a", "ccccc-"),
+        ("rust", "/*/*/*/a*/*/b", "ccccccccccccc"),
+        ("go", "//a\n/b", "ccc---"),
+        ("css", "//a", "---"),
+        ("sql", "/* a */ - --b", "ccccccc---ccc"),
+        ("python", "a#b\n'c", "-cc-ss"),
+        ("toml", "a#b", "-cc"),
+        ("yaml", "[#a", "---"),
+        ("yaml", "a\t#b", "--cc"),
+        ("yaml", "['a', \"b\\\"\"]", "-sss--sssss-"),
+        ("sh", "a;#b", "--cc"),
+        ("sh", "a)#b", "--cc"),
+        // Quotes by threes.
+        ("python", "'''a''b'''c", "ssssssssss-"),
+        ("python", "'''a\\'''b'''c", "ssssssssssss-"),
+        ("python", "''''a'''b", "ssssssss-"),
+        ("toml", "'''a\\'''b", "ssssssss-"),
+        ("java", "'''a'", "ssSss"),
+        ("java", "\"\"\"a\\\"\"\"b\"\"\"", "ssssssssssss"),
+        ("c", "\"\"\"a\"", "ssSss"),
+        // Raw strings.
+        ("rust", "r##\"a\"#b\"##c", "---ssssssss-"),
+        ("rust", "r#\"a\"\"#b", "--sssss-"),
+        ("rust", "r\"\\\"a", "-sss-"),
+        ("rust", "xr#\"a\"#", "---sss-"),
+        ("rust", "#\"a\\\"b\"#", "-ssssss-"),
+        ("c", "1'0'a'", "------"),
+        ("c", "x1'a'", "--sss"),
+        ("c", "0x1'f 'a'", "------sss"),
     ];
     let (mut random, mut wrong) = (Random::new(1), Vec::new());
     for (language, text, expected) in cases {
         let (picture, _) = check(language, text.as_bytes(), &mut random);
         if picture != expected {
             wrong.push(format!(
-                "{language}: {text:?}\n  is {picture}\n not {expected}"
+                "({language:?}, {text:?}, {picture:?}), not {expected}"
             ));
         }
     }
@@ -325,4 +424,28 @@ fn a_byte_is_certain_as_soon_as_it_can_be() {
     assert_eq!(decided("rust", "'a' &'b c"), [2, 1, 0, 0, 0, 2, 1, 0, 0]);
     assert_eq!(decided("html", "<!--a<b"), [3, 2, 1, 0, 0, 0, 0]);
     assert_eq!(decided("python", "\"\"\"a\"\"\""), [0; 7]);
+}
+
+#[test]
+fn text_in_which_nothing_can_begin_is_skipped_at_once() {
+    for (family, before, text, skipped) in [
+        (Family::Rust, "", "let x = 1; 'a", 11),
+        (Family::Rust, "// a", " b /* \n", 6),
+        (Family::Rust, "/* a", " b c*/", 4),
+        (Family::Rust, "\"a", " b c\\n\"", 4),
+        (Family::Rust, "r#\"a", " b c\\n\"", 6),
+        (Family::Python, "'''a", " b\nc'''", 4),
+        (Family::Script, "`a", " b\nc${", 4),
+        (Family::Shell, "<<E\nab", "c d\nE", 3),
+    ] {
+        let mut lexer = Lexer::new(family);
+        let mut at = 0;
+        while at < before.len() {
+            at += usize::from(!matches!(
+                lexer.step(before.as_bytes()[at]),
+                Step::Waited(_)
+            ));
+        }
+        assert_eq!(lexer.skip(text.as_bytes()), skipped, "{before:?} {text:?}");
+    }
 }

@@ -1245,3 +1245,154 @@ fn keys_with_dots_are_no_paths_and_have_an_end() {
     let input = r#"{"a.b":{"path":"p"},"a":{"b":{"content":"x"}}}"#;
     assert_eq!(files(input), texts("", &["x"]));
 }
+
+fn under_limits(input: &str, limits: EditLimits) -> (Read, EditCounters) {
+    let (heard, _) = every_cut(input.as_bytes(), limits, &mut Random::new(4));
+    (read(&heard), view([input.as_bytes()], limits, false).1)
+}
+
+#[test]
+fn a_whole_file_and_a_patch_may_be_lists_of_strings_and_other_texts_may_not() {
+    let read = check(r#"{"path":"a","content":["x\n","y"]}"#);
+    assert_eq!(read.added, texts("a", &["x\n", "y"]));
+    let read = check(
+        r#"{"command":["apply_patch","*** Begin Patch\n*** Add File: b\n+x\n*** End Patch"]}"#,
+    );
+    assert_eq!(read.added, texts("b", &["x"]));
+    let read = check(r#"{"path":"a","new_string":["x"],"old_string":["y"]}"#);
+    assert_eq!((read.added, read.removed), (vec![], vec![]));
+    let read = check(r#"{"path":["a"],"content":"x"}"#);
+    assert_eq!(read.added, texts("", &["x"]));
+}
+
+#[test]
+fn a_name_that_is_too_long_is_no_name_and_counted() {
+    for (path_bytes, file, long_paths) in [(4, "abcd", 0), (3, "", 1)] {
+        let limits = EditLimits {
+            path_bytes,
+            ..EditLimits::default()
+        };
+        let (read, counters) = under_limits(r#"{"path":"abcd","content":"x"}"#, limits);
+        assert_eq!(read.added, texts(file, &["x"]));
+        assert_eq!(counters.long_paths, long_paths);
+    }
+}
+
+#[test]
+fn what_is_released_passes_for_added_or_removed_in_its_own_haystacks() {
+    for (input, waiting, added, removed, counted) in [
+        // Old text waits, up to the limit.
+        (
+            r#"{"old":"a\nb\nc","new":"a\nc"}"#,
+            6,
+            &[][..],
+            &["b"][..],
+            [0, 0],
+        ),
+        (
+            r#"{"old":"a\nb\nc","new":"a\nc"}"#,
+            5,
+            &[],
+            &["a\nb"],
+            [1, 0],
+        ),
+        (
+            r#"{"old":"a\nb\nc\nd","new":"a\nc"}"#,
+            4,
+            &[],
+            &["a\nb", "d"],
+            [1, 0],
+        ),
+        (
+            r#"{"old":"a\nb\nc\nd","new":"a\nc"}"#,
+            3,
+            &[],
+            &["a", "b", "c", "d"],
+            [3, 0],
+        ),
+        // New text waits for the old.
+        (
+            r#"{"new":"a\nb\nc","old":"b"}"#,
+            6,
+            &["a", "c"],
+            &[],
+            [0, 0],
+        ),
+        (
+            r#"{"new":"a\nb\nc","old":"b"}"#,
+            5,
+            &["a\nb\nc"],
+            &["b"],
+            [1, 0],
+        ),
+        // A line that is too long is not compared.
+        (
+            r#"{"old":"abcd\nx","new":"abcd\nx"}"#,
+            3,
+            &["abcd"],
+            &["abcd"],
+            [0, 2],
+        ),
+        (
+            r#"{"old":"abc\nx","new":"abc\nx"}"#,
+            3,
+            &[],
+            &["abc"],
+            [1, 0],
+        ),
+        (
+            r#"{"old":"x\nabcd\ny","new":"x\ny"}"#,
+            3,
+            &[],
+            &["x", "abcd"],
+            [0, 1],
+        ),
+    ] {
+        let limits = EditLimits {
+            waiting,
+            ..EditLimits::default()
+        };
+        let (read, counters) = under_limits(input, limits);
+        let shown = |texts: &[(String, String)]| -> Vec<String> {
+            texts.iter().map(|(_, text)| text.clone()).collect()
+        };
+        let got = (
+            shown(&read.added),
+            shown(&read.removed),
+            [counters.released, counters.long_lines],
+        );
+        let owned =
+            |texts: &[&str]| -> Vec<String> { texts.iter().map(|&text| text.to_owned()).collect() };
+        assert_eq!(
+            got,
+            (owned(added), owned(removed), counted),
+            "{input} {waiting}"
+        );
+    }
+}
+
+#[test]
+fn a_file_is_of_the_language_of_its_ending() {
+    let mut random = Random::new(5);
+    for (path, language) in [
+        ("a.rs", "rs"),
+        ("b/a.TS", "ts"),
+        ("b.d/a", ""),
+        ("b\\a.py", "py"),
+        (".bashrc", ""),
+        ("b/.c", ""),
+        ("a.tar.gz", "gz"),
+        ("a.", ""),
+    ] {
+        let path = serde_json::json!(path);
+        let input = format!(r#"{{"path":{path},"content":"x"}}"#);
+        let (heard, _) = every_cut(input.as_bytes(), EditLimits::default(), &mut random);
+        let told = heard.iter().find_map(|one| match one {
+            Heard::Turn(tag, ..) => Some(tag.language),
+            _ => None,
+        });
+        let told = told.expect("something is added");
+        let told = told.as_ref().map_or("", |it| it.name());
+        assert_eq!(told, language, "{path}");
+    }
+}

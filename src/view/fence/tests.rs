@@ -718,3 +718,234 @@ fn a_run_that_was_waited_for_too_long_is_text_and_a_backslash_behind_it_still_co
     let ours = ours(b"`ab\\`c`d", &seen);
     assert_eq!(ours.bytes, [Some(Regions::PROSE); 8]);
 }
+
+#[test]
+fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
+    let mut random = Random::new(10);
+    let mut apart = [0; APART.len()];
+    let texts = [
+        // What is indented by four columns begins nothing.
+        "> a\n   > b\n",
+        "> a\n    > b\n",
+        "> a\n\n    > b\n",
+        "    > a\n",
+        "\t> a\n",
+        "   # a\n",
+        "    # a\n",
+        "a\n    # b\n",
+        "a\n    - b\n",
+        "   ```\na\n   ```\n",
+        "    ```\na\n",
+        "```\na\n    ```\nb\n```\nc\n",
+        "```\na\n   ```\nb\n",
+        "> ```\n> a\n> ```\n> b\n",
+        "> ```\n> a\nb\n",
+        "> - a\n>   b\n> c\n",
+        // Rules, items and underlines.
+        "- - -\n`a`\n",
+        "- - -x\n",
+        "* * *\n",
+        "*  *  *  a\n",
+        "**  *\n",
+        "** a\n",
+        "***\na\n",
+        "---\n",
+        "a\n---\nb\n",
+        "a\n- - -\nb\n",
+        "a\n-  -\nb\n",
+        "a\n-\nb\n",
+        "a\n- b\n",
+        "- a\n- - b\n",
+        "- - a\n  - b\n",
+        "_ _ _\n",
+        "_ _\n",
+        "__ _\nb\n",
+        "+ a\n+ + b\n",
+        "a\n===\nb\n",
+        "a\n= =\nb\n",
+        "a\n===  \nb\n",
+        "===\na\n",
+        "> a\n===\n",
+        "> a\n---\n",
+        "- a\n---\n",
+        "- * * *\n",
+        "- ***\n  a\n",
+        "- - -\n- -\n",
+        "* - * -\n",
+        // Numbers.
+        "1. a\n",
+        "12) a\n",
+        "123456789. a\n   b\n",
+        "1234567890. a\n",
+        "a\n1. b\n",
+        "a\n2. b\n",
+        "a\n10. b\n",
+        "a\n01. b\n",
+        "1.a\n",
+        "1 . a\n",
+        "1.\n",
+        "1.\n\n   a\n",
+        "-\n\n  a\n",
+        "-\n  a\n\n  b\n",
+        "-     a\n",
+        "-    a\n\n     b\n",
+        "-\ta\n\n\tb\n",
+        "9. ```\n   a\n   ```\n",
+        "10. ```\n    a\n    ```\n",
+        "10. ```\n   a\n",
+        // Fences.
+        "~~~~\na\n~~~\nb\n~~~~\nc\n",
+        "~~~~\na\n~~~~~\nb\n",
+        "```\na\n``` \nb\n",
+        "```\na\n``` x\nb\n",
+        "``` a`b\nc\n",
+        "~~~ a`b\nc\n~~~\n",
+        "~~~ a~~~\nc\n",
+        "``\na\n``\n",
+        "~~\na\n",
+        "```\n\n\na\n```\n",
+        "- ```\n\n  a\n  ```\n",
+        "- ```\n a\n",
+        "  ```\n   a\n a\n```\n",
+        "> ~~~\n>\n> a\n>\n\nb\n",
+        "```a b\nc",
+        "```  rust  \nc\n```",
+        "```{.rust}\nc\n```",
+        "``` \tgo\nc\n",
+        "a\n```\nb\n```\nc\n",
+        // Code by indentation.
+        "    a\n\n    b\nc\n",
+        "    a\n  \n    b\n",
+        "    a\n      \n    b\n",
+        "    a\n\n\n\nb\n",
+        "\ta\n\t\tb\n",
+        "  \ta\n",
+        "- a\n\n      b\n",
+        "> \ta\n",
+        ">     a\n>\n>     b\n",
+        "    a\n\n",
+        "a\n\n    b\n\nc\n",
+        "    a\n\n> b\n",
+        // Code spans.
+        "`a` `` b` `` c\n",
+        "`a``b`\n",
+        "``a`b``\n",
+        "`a\nb`\n",
+        "`a\n\nb`\n",
+        "\\`a`b`\n",
+        "\\\\`a`\n",
+        "`a\\`b`\n",
+        "`` ` ``\n",
+        "# `a\n`b\n",
+        "> `a\n> b`\n",
+        "`a\n> b`\n",
+        "- `a\n  b`\n",
+        "`a\n- b`\n",
+        "`a\n# b`\n",
+        "`a\n---\nb`\n",
+        "`a\n```\nb\n",
+        "`` a\n",
+        "a ``` b `c` ```\n",
+        // Headings.
+        "# a\n",
+        "#a\n",
+        "####### a\n",
+        "###### a ##\n",
+        "#\n",
+        "#\ta\n",
+        "# \n",
+        "# a\n`b`\n",
+        "> # `a` b\n",
+        "- # a\n",
+        "a\n# b\nc\n",
+        "## `a\nb`\n",
+        // Ends.
+        "",
+        "\n",
+        " ",
+        "\r\n",
+        "a\r\nb\r\n",
+        "```\r\na\r\n```\r\n",
+        "\ra",
+        "- a\r\n\r\n  b\r\n",
+        "# a\r\n",
+        "a `b",
+        "> ",
+        ">",
+        "- ",
+        "1",
+        "#",
+        "```",
+        "    ",
+        "> a\n>\n",
+        "- a\n\n\n",
+        "é `ü` 😀\n",
+        "```é\nü\n",
+    ];
+    for text in texts {
+        check(text.as_bytes(), &mut random, &mut apart);
+        check(format!("x\n\n{text}").as_bytes(), &mut random, &mut apart);
+        check(format!("{text}\ny `z`").as_bytes(), &mut random, &mut apart);
+    }
+    let compared = 3 * texts.len() - apart.iter().sum::<usize>();
+    assert!(compared > 2 * texts.len(), "{APART:?} {apart:?}");
+}
+
+/// Under small bounds: a letter for each byte, the same under every cut.
+fn bounded(text: &str, held: usize, depth: usize) -> String {
+    let bounds = || Markdown::with_limits(held, depth);
+    let seen = read(&[text.as_bytes()], bounds());
+    let mut random = Random::new(11);
+    cuts(text.as_bytes(), &mut random, |deltas| {
+        assert_eq!(read(deltas, bounds()), seen, "{deltas:?}");
+    });
+    let ours = ours(text.as_bytes(), &seen);
+    ours.bytes.iter().map(|&one| letter(one)).collect()
+}
+
+#[test]
+fn what_waits_up_to_the_bound_is_read_and_what_waits_longer_is_text() {
+    let mut wrong = Vec::new();
+    for (text, held, expected) in [
+        // A run of backticks.
+        ("`abc` d", 6, ".iii.pp"),
+        ("`abcdefg` d", 6, "ppppppppppp"),
+        ("```````` a `b` c", 6, "ppppppppppp.i.pp"),
+        ("a ````````` `b`", 6, "pppppppppppp.i."),
+        // Blank lines in code by indentation.
+        ("    a\n\n\n\n    b", 4, "....ccccc....c"),
+        ("    a\n  \n  \n    b", 6, "....cc..c..c....c"),
+        ("    a\n  \n  \n    b", 5, "....ccpppppp....c"),
+        // The beginning of a line.
+        ("  ```\na", 8, "......c"),
+        ("```abc\nd", 8, ".......c"),
+        ("```abcdefgh\nd", 8, "ppppppppppppp"),
+        ("~~~abcdefgh\nd", 8, "............c"),
+        ("- - - - -\n", 12, "pppppppppp"),
+        ("- - - - -\n", 6, "pppppppppp"),
+        ("        a", 4, "....ccccc"),
+        ("123456789. a", 4, "pppppppppppp"),
+        ("=========\n", 4, "pppppppppp"),
+        ("a\n=========\nb", 4, "ppppppppppppp"),
+        ("```\n``````x\n", 4, "....cccccccc"),
+    ] {
+        let letters = bounded(text, held, 4);
+        if letters != expected {
+            wrong.push(format!("({text:?}, {held}, {letters:?}),"));
+        }
+    }
+    for (text, depth, expected) in [
+        ("> > a", 2, "....P"),
+        ("> > > a", 2, "....PPP"),
+        ("- - a", 2, "ppppp"),
+        ("- - - a", 2, "ppppppp"),
+        ("1. 1. ```\n      a", 2, "ppppp...........c"),
+        ("1. 1. ```\n      a", 1, "ppppppppppppppppp"),
+    ] {
+        let letters = bounded(text, 64, depth);
+        if letters != expected {
+            wrong.push(format!("({text:?}, {depth}, {letters:?}),"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

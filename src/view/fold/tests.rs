@@ -357,3 +357,135 @@ fn names_are_those_of_the_rule_language() {
     assert_eq!(Folds::named("nfc"), None);
     assert!(Folds::default().is_empty());
 }
+
+/// What fills whole blocks of ASCII, the odd characters, and every length of a character.
+#[test]
+fn texts_that_are_easily_mistaken_are_folded_whole() {
+    let long = "Some ASCII, Longer than a block. ".repeat(3);
+    let texts = [
+        "é",
+        "Éa",
+        "aÉ",
+        "😀K",
+        "\u{212A}",
+        "\u{16EA0}\u{16EB8}\u{16EB9}",
+        "\u{1E9B}\u{323}",
+        "ﬁ",
+        "e\u{301}\u{323}",
+        "\u{1100}\u{1161}\u{11A8}",
+        "가\u{11A8}",
+        "ÀÉÎ",
+        "a\u{200B}\u{301}",
+        "Å\u{212B}",
+        "ſ\u{307}",
+        "рау",
+        "１Ａ",
+        "\u{10FFFF}",
+        "\u{10000}\u{E0001}",
+        "\u{F4}",
+        "𝐀𝟏",
+    ];
+    let bytes: [&[u8]; 9] = [
+        b"\xC3",
+        b"a\xC3b",
+        b"\xE2\x82",
+        b"\xE2\x82\xC3\xA9",
+        b"\xF0\x9F\x98",
+        b"\xF0\x9F\x98\xF0\x9F\x98\x80",
+        b"\xF5\x80",
+        b"\x80A",
+        b"\xC3\xC3\x89",
+    ];
+    let mut all: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    all.extend(bytes.iter().map(|bytes| bytes.to_vec()));
+    all.extend(
+        texts
+            .iter()
+            .map(|text| format!("{long}{text}{long}").into_bytes()),
+    );
+    for text in &all {
+        for folds in all_folds() {
+            let whole = folded(folds, text, &[]);
+            assert_eq!(
+                only_bytes(&whole.0),
+                oracle(folds, text),
+                "{folds:?} {text:?}"
+            );
+            let single: Vec<usize> = (1..text.len()).collect();
+            assert_eq!(folded(folds, text, &single), whole, "{folds:?} {text:?}");
+            for at in (1..text.len()).step_by(1 + text.len() / 16) {
+                assert_eq!(folded(folds, text, &[at]), whole, "{folds:?} {text:?} {at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ascii_is_one_run_and_a_character_that_is_whole_one_piece() {
+    let text = "Longer than thirty-two bytes, and an é: in three pieces, two of them ASCII.";
+    let mut pieces = Vec::new();
+    let mut fold = Fold::new(Folds::CASE);
+    fold.push(Piece::verbatim(text.as_bytes(), 0), &mut |piece| {
+        pieces.push(String::from_utf8_lossy(piece.bytes).into_owned());
+    });
+    let (before, after) = text.split_once('é').unwrap();
+    assert_eq!(
+        pieces,
+        [before.to_lowercase(), "é".to_owned(), after.to_lowercase()]
+    );
+    for (text, len) in [("é", 2), ("€", 3), ("😀", 4)] {
+        assert_eq!(first_char(text.as_bytes()).unwrap().len_utf8(), len);
+        assert_eq!(first_char(&text.as_bytes()[..len - 1]), None);
+    }
+    for len in [0, 1, 31, 32, 33, 64, 70] {
+        let run = "x".repeat(len);
+        assert_eq!(ascii_run(run.as_bytes()), len);
+        assert_eq!(ascii_run(format!("{run}é{run}").as_bytes()), len);
+    }
+}
+
+#[cfg(feature = "unicode")]
+#[test]
+fn a_character_that_begins_anew_lets_what_is_before_it_go() {
+    let decided = |bytes: &[Byte]| -> Vec<u64> { bytes.iter().map(|byte| byte.3).collect() };
+    let (bytes, _) = folded(Folds::NFKC, "éüx".as_bytes(), &[]);
+    assert_eq!(decided(&bytes), [4, 4, 5, 5, 5]);
+    // Of text that is late each byte waits for the one behind the next.
+    let late = Piece {
+        place: Place::Late(10),
+        ..Piece::verbatim(b"abc", 10)
+    };
+    let (bytes, _) = bytes_of(Folds::NFKC, &[late], 20);
+    assert_eq!(
+        bytes,
+        [(b'a', 10, 11, 13), (b'b', 11, 12, 14), (b'c', 12, 13, 20)]
+    );
+    let words = Piece {
+        place: Place::Words(10),
+        ..Piece::verbatim(b"a bc", 10)
+    };
+    let (bytes, _) = bytes_of(Folds::NFKC, &[words], 20);
+    assert_eq!(
+        bytes,
+        [
+            (b'a', 10, 11, 13),
+            (b' ', 11, 12, 13),
+            (b'b', 12, 13, 14),
+            (b'c', 13, 14, 20)
+        ]
+    );
+}
+
+#[test]
+fn capitals_that_std_does_not_know_yet_are_lowered() {
+    for (upper, lower) in [
+        ('\u{16EA0}', '\u{16EBB}'),
+        ('\u{16EB8}', '\u{16ED3}'),
+        ('\u{16E9F}', '\u{16E9F}'),
+        ('\u{A7CE}', '\u{A7CF}'),
+        ('K', 'k'),
+        ('\u{130}', '\u{130}'),
+    ] {
+        assert_eq!(map::lower(upper), lower, "{upper:?}");
+    }
+}

@@ -1543,3 +1543,46 @@ fn a_decoder_is_small() {
         size_of::<Decoder>()
     );
 }
+
+#[test]
+fn text_is_what_ends_no_string_and_begins_no_escape() {
+    for (bytes, text) in [
+        (b"abcd", true),
+        (b"ab\"d", false),
+        (b"ab\\d", false),
+        (b"\"\"\\\\", false),
+        (b"a{}d", true),
+    ] {
+        assert_eq!(is_text(bytes), text, "{}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn what_is_held_back_begins_where_it_says() {
+    struct Nothing;
+    impl Sink for Nothing {
+        fn open(&mut self, _: &ArgPath, _: u64) {}
+        fn run(&mut self, _: &[u8], _: u64) {}
+        fn escape(&mut self, _: &[u8], _: u64, _: u64, _: u64) {}
+        fn close(&mut self, _: u64, _: u64) {}
+    }
+    for (text, from) in [
+        ("", None),
+        (" ", Some(0)),
+        ("  \n", Some(0)),
+        (" {", None),
+        (r#"{"ab":"c"#, None),
+        (r#"{"ab":"c\"#, Some(8)),
+        (r#"{"ab":"c\u00"#, Some(8)),
+        (r#"{"ab":"c\u0041"#, None),
+        (r#"{"ab":"c\ud83d"#, Some(8)),
+        (r#"{"ab":"c\ud83d\u"#, Some(8)),
+        (r#"{"ab":12"#, None),
+    ] {
+        let mut decoder = Decoder::new(8, 64);
+        for byte in text.as_bytes() {
+            decoder.push(&[*byte], &mut Nothing);
+        }
+        assert_eq!(decoder.pending_from(), from, "{text}");
+    }
+}

@@ -490,9 +490,40 @@ fn behind_a_view_a_hit_is_certain_at_the_same_byte_under_every_cut() {
             (19, 22),
         ),
     ];
+    // Words that go on in one piece of several hundred bytes.
+    let long = format!(
+        "{{\"command\":\"rm {}two three four\"}}",
+        "one ".repeat(100)
+    );
+    let (hits, _) = read_all_cuts(
+        &read_as(", region = 'shell'", "two(?! x)"),
+        Channel::ToolInput,
+        long.as_bytes(),
+        "long",
+    );
+    let places: Vec<_> = hits.iter().map(|hit| (hit.1, hit.2)).collect();
+    assert_eq!(places, [(418, 420)]);
     for (keys, pattern, channel, text, want) in cases {
         let (hits, _) = read_all_cuts(&read_as(keys, pattern), channel, text.as_bytes(), pattern);
         let places: Vec<_> = hits.iter().map(|hit| (hit.1, hit.2)).collect();
         assert_eq!(places, [want], "{pattern}{keys}");
+    }
+}
+
+#[test]
+fn a_candidate_is_decided_with_the_last_character_that_its_pattern_looks_at() {
+    for (pattern, text, places) in [
+        ("foo(?!bar)", "a foo and", &[(5, 8)][..]),
+        ("foo(?!bar)", "a foobar", &[]),
+        ("foo(?!bar)", "a fooba", &[(5, 7)]),
+        (r"foo\b(?! ba)", "a foo and", &[(5, 8)]),
+        (r"foo\b(?! ba)", "a foo bar", &[]),
+        (r"foo\b(?! ba)", "a foo, foo ", &[(5, 8)]),
+        (r"fo+(?=\sé)", "a foo éa", &[(5, 8)]),
+        (r"(?<!no )foo\b(?=.x)", "no foo x, foo x", &[(13, 15)]),
+    ] {
+        let (hits, _) = read_all_cuts(&one(pattern), Channel::Text, text.as_bytes(), pattern);
+        let found: Vec<_> = hits.iter().map(|hit| (hit.1, hit.2)).collect();
+        assert_eq!(found, places, "{pattern} on {text:?}");
     }
 }

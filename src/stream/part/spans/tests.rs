@@ -385,3 +385,192 @@ fn where_long_matches_are_cut_does_not_depend_on_deltas() {
         read_all_cuts(&pack, Channel::ToolInput, &text, &mut random);
     }
 }
+
+/// Hits as (end, decided), the same whole, byte by byte and at every two-way cut.
+fn told(pack: &Pack, channel: Channel, text: &str) -> Vec<(u64, u64)> {
+    let whole = read(pack, channel, text.as_bytes(), &[]);
+    let bytes: Vec<usize> = (1..text.len()).collect();
+    let came = read(pack, channel, text.as_bytes(), &bytes);
+    assert_eq!(came, whole, "{text:?} byte by byte");
+    for cut in 1..text.len() {
+        let came = read(pack, channel, text.as_bytes(), &[cut]);
+        assert_eq!(came, whole, "{text:?} cut at {cut}");
+    }
+    whole.0.iter().map(|hit| (hit.0, hit.1)).collect()
+}
+
+fn written(condition: &str) -> Pack {
+    let text = format!(
+        "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['text', 'tool-input']\n\
+         {condition}\n"
+    );
+    Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn conditions_hold_up_to_their_distance_and_are_decided_as_soon_as_it_is_past() {
+    const LEAK: &str = "match.any = [{ literal = 'leak' }]\nmatch.none = [{ literal = 'fine' }]";
+    const BOTH: &str = "match.all = [{ literal = 'aa' }, { literal = 'bb' }]";
+    const SEQUENCE: &str = "match.sequence = [{ literal = 'aa' }, { literal = 'bb' }]";
+    let mut wrong = Vec::new();
+    for (condition, within, text, hits) in [
+        (LEAK, "lines = 1", "a leak, fine\nb", &[][..]),
+        (LEAK, "lines = 1", "fine, a leak\nb", &[]),
+        (LEAK, "lines = 1", "a leak\nfine\nb", &[(6, 7)]),
+        (LEAK, "lines = 1", "fine\na leak\nb", &[(11, 12)]),
+        (LEAK, "lines = 1", "\n\na leak, so\nb", &[(8, 13)]),
+        (LEAK, "lines = 2", "\na leak\nfine\nb", &[]),
+        (LEAK, "lines = 2", "\na leak\nx\nfine\nb", &[(7, 10)]),
+        (LEAK, "lines = 2", "fine\n\na leak\nx\ny", &[(12, 15)]),
+        (LEAK, "chars = 9", "a leak fine.", &[]),
+        (LEAK, "chars = 9", "é leak  fine.", &[(7, 13)]),
+        (LEAK, "chars = 9", "é leak   fine.", &[(7, 14)]),
+        (LEAK, "chars = 9", "fine  leak and so on", &[(10, 15)]),
+        (LEAK, "chars = 9", "fine leak and so on", &[]),
+        (LEAK, "part = true", "a leak\n\n\nfine", &[]),
+        (LEAK, "part = true", "a leak\n\n\nfin", &[(6, 12)]),
+        (BOTH, "lines = 2", "aa\nbb ", &[(5, 6)]),
+        (BOTH, "lines = 2", "bb\naa ", &[(5, 6)]),
+        (BOTH, "lines = 2", "aa\n\nbb ", &[]),
+        (BOTH, "lines = 2", "aa\n\nbb\naa", &[(9, 9)]),
+        (BOTH, "lines = 2", "aa\naa\n\nbb\n", &[]),
+        (BOTH, "lines = 2", "aa\n\naa\nbb\n", &[(9, 10)]),
+        (BOTH, "chars = 6", "aa12bb", &[(6, 6)]),
+        (BOTH, "chars = 6", "aa123bb", &[]),
+        (BOTH, "chars = 6", "aaé2bb", &[(7, 7)]),
+        (BOTH, "part = true", "bb\n\n\naa", &[(7, 7)]),
+        (SEQUENCE, "lines = 1", "aa bb", &[(5, 5)]),
+        (SEQUENCE, "lines = 1", "bb aa", &[]),
+        (SEQUENCE, "lines = 1", "aa\naa bb", &[(8, 8)]),
+        (SEQUENCE, "lines = 1", "aa\nbb", &[]),
+        (SEQUENCE, "lines = 1", "aa\naabb", &[(7, 7)]),
+        (SEQUENCE, "lines = 2", "aa\nbb", &[(5, 5)]),
+        (SEQUENCE, "lines = 2", "aa\n\nbb", &[]),
+        (SEQUENCE, "chars = 5", "aa aa bb", &[(8, 8)]),
+        (SEQUENCE, "chars = 5", "aa  bb", &[]),
+        (SEQUENCE, "part = true", "aa\n\nbb\n", &[(6, 7)]),
+        (SEQUENCE, "part = true", "bb\n\naa\n", &[]),
+        (SEQUENCE, "message = true", "aa\n\nbb\n", &[(6, 7)]),
+    ] {
+        let pack = written(&format!("{condition}\nmatch.within = {{ {within} }}"));
+        let found = told(&pack, Channel::Text, text);
+        if found != hits {
+            wrong.push(format!(
+                "{condition} within {within}: {text:?}: {found:?}, not {hits:?}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn places_in_the_text_and_in_the_line_are_counted_in_characters() {
+    let mut wrong = Vec::new();
+    for (condition, text, hits) in [
+        ("match.first = 5", "éleak", &[(6, 6)][..]),
+        ("match.first = 5", "éxleak", &[]),
+        ("match.first = 4", "leakleak", &[(4, 4)]),
+        ("match.first = 4", " leak", &[]),
+        ("match.last = 5", "leak leaké", &[(9, 11)]),
+        ("match.last = 5", "leaké!", &[]),
+        ("match.last = 4", "a leak", &[(6, 6)]),
+        ("match.line = true", "a leak\nleak\n", &[(11, 12)]),
+        ("match.line = true", "leak it\n leak\n", &[]),
+        ("match.line = true", "leak\r\n", &[(4, 5)]),
+        ("match.line = true", "a\nleak", &[(6, 6)]),
+    ] {
+        let pack = written(&format!(
+            "match.any = [{{ literal = 'leak' }}]\n{condition}"
+        ));
+        let found = told(&pack, Channel::Text, text);
+        if found != hits {
+            wrong.push(format!("{condition}: {text:?}: {found:?}, not {hits:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_match_that_ends_with_its_line_is_of_that_line() {
+    let pack = written(
+        r"
+        match.any = [{ regex = 'leak\n' }]
+        match.none = [{ regex = 'ok' }]
+        match.within = { lines = 1 }",
+    );
+    assert_eq!(told(&pack, Channel::Text, "ok leak\nmore\n"), []);
+    assert_eq!(told(&pack, Channel::Text, "ok\nleak\nmore\n"), [(8, 8)]);
+}
+
+#[test]
+fn a_pattern_counts_only_in_the_argument_that_it_names() {
+    let pack = written(
+        "match.all = [{ literal = 'aa', arg = 'one' }, { literal = 'bb', arg = 'two' }]\n\
+         match.within = { part = true }",
+    );
+    for (input, hits) in [
+        (r#"{"one":"aa","two":"bb"}"#, 1),
+        (r#"{"one":"bb","two":"aa"}"#, 0),
+        (r#"{"one":"aa bb","two":"c"}"#, 0),
+        (r#"{"two":"aa bb","one":"aa"}"#, 1),
+    ] {
+        assert_eq!(
+            told(&pack, Channel::ToolInput, input).len(),
+            hits,
+            "{input}"
+        );
+    }
+}
+
+#[test]
+fn so_many_matches_wait_for_an_exception_and_no_more() {
+    let pack = written(
+        "match.any = [{ literal = 'a' }]\nmatch.none = [{ literal = 'z' }]\nmatch.within = { part = true }",
+    );
+    for (matches, unconfirmed) in [(256, 0), (257, 1), (300, 44)] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::Text);
+        assert!(stream.push(PART, "a".repeat(matches).as_bytes()).is_empty());
+        assert_eq!(stream.finish().len(), 1, "{matches}");
+        assert_eq!(stream.counters().unconfirmed, unconfirmed, "{matches}");
+    }
+}
+
+#[test]
+fn a_sequence_remembers_the_last_of_many_beginnings() {
+    let pack = written(
+        "match.sequence = [{ literal = 'a' }, { literal = 'b' }]\nmatch.within = { chars = 2 }",
+    );
+    for beginnings in [255, 256, 257, 300] {
+        let text = format!("{}b", "a".repeat(beginnings));
+        let mut stream = pack.stream();
+        let ends: Vec<u64> = stream
+            .push(PART, text.as_bytes())
+            .iter()
+            .map(|hit| hit.end)
+            .collect();
+        assert_eq!(ends, [beginnings as u64 + 1]);
+    }
+}
+
+#[test]
+fn short_deltas_that_bring_nothing_are_read_at_once() {
+    let pack = written("match.any = [{ literal = 'leak' }]\nmatch.count = 2");
+    let text: [&[u8]; 4] = [b"a few words ", b"and a le", b"ap and l", b"ess."];
+    // The first to read them builds the table.
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::Text);
+    for bytes in text {
+        let _ = stream.push(PART, bytes);
+    }
+    let rules = pack.channel(Channel::Text).unwrap();
+    let rules = &rules.raw.spans[0];
+    let mut spans = super::Spans::new(rules);
+    let mut at = 0;
+    let mut push = |bytes: &[u8]| {
+        let piece = crate::view::piece::Piece::verbatim(bytes, at);
+        at += bytes.len() as u64;
+        spans.push_short(rules, piece, 1 << 10)
+    };
+    assert_eq!(text.map(&mut push), [true; 4]);
+}

@@ -4,7 +4,7 @@ use super::*;
 
 type Case = (&'static str, &'static [&'static str]);
 
-const CASES: [Case; 99] = [
+const CASES: [Case; 193] = [
     // Plain commands and what ends them.
     ("ls", &["ls"]),
     ("rm -rf /", &["rm -rf /"]),
@@ -128,6 +128,119 @@ const CASES: [Case; 99] = [
         &["bash -c sh -c \"rm a\"", "sh -c rm a"],
     ),
     ("bash a.sh -c 'rm a'", &["bash a.sh -c rm a"]),
+    // Parentheses, backquotes and what closes them.
+    ("echo $( (rm a); b ) c", &["echo $() c", "rm a", "b"]),
+    ("echo $( ((a)); b ) c", &["echo $() c", "a", "b"]),
+    ("a `b 'c`d' e", &["a ``d e", "b c"]),
+    ("a `b $'c`d' e", &["a ``d e", "b c"]),
+    ("a 'b`c' d", &["a b`c d"]),
+    ("a \"b `c \"d` e\" f", &["a b `` e f", "c d"]),
+    ("`a # b` c", &["`` c", "a"]),
+    ("a $(b # c)\n d) e", &["a $() e", "b", "d"]),
+    ("echo $((1 + (2)) ) b", &["echo $((1 + (2)) ) b"]),
+    ("a ${b:-'c}d'} e", &["a ${b:-c}d} e"]),
+    ("a \"${b:-'c}\" d", &["a ${b:-'c} d"]),
+    ("a $b$ $\"c\" $", &["a $b$ c $"]),
+    ("a \"$'b'\" c", &["a $'b' c"]),
+    // Operators.
+    ("a &&b&&&c", &["a", "b", "c"]),
+    ("a &>>f b", &["a b", "&>> f"]),
+    ("a >|f <>g <&h", &["a", ">| f", "<> g", "<& h"]),
+    ("a 12>f 3x>g", &["a 3x", "> f", "> g"]),
+    ("a \"1\">f", &["a 1", "> f"]),
+    ("a 1 2;3", &["a 1 2", "3"]),
+    ("1>f a", &["a", "> f"]),
+    ("a >f>g", &["a", "> f", "> g"]),
+    ("a <(b)c", &["a <()c", "b"]),
+    ("a>b(c)", &["a", "> b", "c"]),
+    // Heredocs.
+    ("cat <<'E F'\nrm\nE F\na", &["cat", "a"]),
+    ("cat <<E\nEE\n E\nE \nE\na", &["cat", "a"]),
+    ("cat <<-E\n\t\tE\na", &["cat", "a"]),
+    ("cat <<E\n\tE\nE\na", &["cat", "a"]),
+    ("cat <<\"E\"x\nEx\na", &["cat", "a"]),
+    ("a $(cat <<E\nrm\nE\n) b", &["a $() b", "cat"]),
+    (
+        "cat <<1 <<2 <<3 <<4 <<5 <<6 <<7 <<8 <<9\n1\n2\n3\n4\n5\n6\n7\n8\na",
+        &["cat", "a"],
+    ),
+    ("cat <<E", &["cat"]),
+    ("cat <<\na", &["cat", "a"]),
+    // Prefixes, with the options that take a word and those that do not.
+    ("/usr/bin/sudo rm a", &["/usr/bin/sudo rm a", "rm a"]),
+    ("doas -u root rm a", &["doas -u root rm a", "rm a"]),
+    ("nice -n 5 rm a", &["nice -n 5 rm a", "rm a"]),
+    ("watch -n 1 rm a", &["watch -n 1 rm a", "rm a"]),
+    ("ionice -c 2 -n 1 rm a", &["ionice -c 2 -n 1 rm a", "rm a"]),
+    ("stdbuf -o L rm a", &["stdbuf -o L rm a", "rm a"]),
+    ("xargs -0 -I {} rm {}", &["xargs -0 -I {} rm {}", "rm {}"]),
+    ("exec -a x rm a", &["exec -a x rm a", "rm a"]),
+    ("nohup rm a", &["nohup rm a", "rm a"]),
+    ("command -v rm", &["command -v rm", "rm"]),
+    ("builtin cd a", &["builtin cd a", "cd a"]),
+    ("setsid rm a", &["setsid rm a", "rm a"]),
+    ("busybox rm a", &["busybox rm a", "rm a"]),
+    ("unbuffer rm a", &["unbuffer rm a", "rm a"]),
+    ("chroot /x rm a", &["chroot /x rm a", "rm a"]),
+    ("timeout 5 rm a", &["timeout 5 rm a", "rm a"]),
+    ("sudo -n rm -u a", &["sudo -n rm -u a", "rm -u a"]),
+    ("sudo -- rm a", &["sudo -- rm a", "rm a"]),
+    ("sudo - a", &["sudo - a", "- a"]),
+    ("env A=b C+=d rm a", &["env A=b C+=d rm a", "rm a"]),
+    ("env 1=b rm", &["env 1=b rm", "1=b rm"]),
+    ("env =b rm", &["env =b rm", "=b rm"]),
+    ("\"sudo\" rm a", &["sudo rm a", "rm a"]),
+    ("sudo sudo rm $(b)", &["sudo sudo rm $()", "b", "rm $()"]),
+    ("sudo rm 'a b' 3 >f", &["sudo rm a b 3", "> f", "rm a b 3"]),
+    ("a $(sudo rm b) c", &["a $() c", "sudo rm b", "rm b"]),
+    ("sudoers a", &["sudoers a"]),
+    // Shells and their options.
+    ("sh -c 'rm a' b", &["sh -c rm a b", "rm a"]),
+    ("zsh -c 'rm a'", &["zsh -c rm a", "rm a"]),
+    ("dash -c 'rm a'", &["dash -c rm a", "rm a"]),
+    ("ksh -c 'rm a'", &["ksh -c rm a", "rm a"]),
+    ("ash -c 'rm a'", &["ash -c rm a", "rm a"]),
+    ("/bin/bash -x -c 'rm a'", &["/bin/bash -x -c rm a", "rm a"]),
+    ("bash +e -c 'rm a'", &["bash +e -c rm a", "rm a"]),
+    ("bash --norc -c 'rm a'", &["bash --norc -c rm a", "rm a"]),
+    ("bash --c 'rm a'", &["bash --c rm a"]),
+    ("bash -O x -c 'rm a'", &["bash -O x -c rm a", "rm a"]),
+    ("bash +eo x -c 'rm a'", &["bash +eo x -c rm a", "rm a"]),
+    ("bash -c \"rm $(a)\"", &["bash -c rm $()", "a", "rm $()"]),
+    ("bash -c", &["bash -c"]),
+    ("bash -c ''", &["bash -c "]),
+    (
+        "sudo bash -c 'rm a > f'; b",
+        &[
+            "sudo bash -c rm a > f",
+            "bash -c rm a > f",
+            "rm a",
+            "> f",
+            "b",
+        ],
+    ),
+    // Keywords, which are none in quotes.
+    ("until a; do b; done", &["a", "b"]),
+    ("if a; then b; elif c; then d; fi", &["a", "b", "c", "d"]),
+    ("case x in a) b;; esac; c", &["case x in a", "b", "c"]),
+    ("coproc a", &["a"]),
+    ("{ a; } always { b; }", &["a", "b"]),
+    ("i\\f a", &["if a"]),
+    ("then=1 a", &["a"]),
+    ("A-B=1 c", &["A-B=1 c"]),
+    ("_a1=2 b", &["b"]),
+    ("A+=1", &[]),
+    ("A\"=1\" b", &["A=1 b"]),
+    // Escapes.
+    ("a \\\\ \\' \\\" \\$b", &["a \\ ' \" $b"]),
+    ("a \"\\\\ \\' \\\" \\` \\\nb\"", &["a \\ \\' \" ` b"]),
+    ("a $'\\u20ac\\u20acx\\U1F600'", &["a €€x😀"]),
+    ("a $'\\x411\\101\\1011\\9'", &["a A1AA1\\9"]),
+    ("a $'\\u'b' c", &["a \\ub c"]),
+    ("a $'\\c", &["a \\c"]),
+    ("a \\", &["a \\"]),
+    ("a $'\\U110000'", &["a \u{FFFD}"]),
+    ("é \u{20ac}; 😀 a é b", &["é €", "😀 a é b"]),
     // Not seen as commands, by design: what is run is made of text only when it runs.
     ("eval 'rm a'", &["eval rm a"]),
     ("x=rm; $x a", &["$x a"]),
@@ -164,18 +277,24 @@ fn commands_are_read_as_a_shell_would() {
     for (input, want) in CASES {
         let (heard, cut) = every_cut(input.as_bytes(), ShellLimits::default(), false, &mut random);
         if haystacks(&heard) != want {
-            wrong.push((input, haystacks(&heard), want));
+            wrong.push(format!(
+                "({input:?}, &{:?}), not {want:?}",
+                haystacks(&heard)
+            ));
         }
         cases += cut;
     }
     for (input, want) in CALLS {
         let (heard, cut) = every_cut(input.as_bytes(), ShellLimits::default(), true, &mut random);
         if haystacks(&heard) != want {
-            wrong.push((input, haystacks(&heard), want));
+            wrong.push(format!(
+                "({input:?}, &{:?}), not {want:?}",
+                haystacks(&heard)
+            ));
         }
         cases += cut;
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     println!(
         "shell: {cases} cases of {} golden commands",
         CASES.len() + CALLS.len()
@@ -220,4 +339,252 @@ fn nesting_is_bounded() {
     let inner = haystacks(&heard).iter().filter(|one| *one == "a b").count();
     assert_eq!(inner, 50_000);
     assert!(counters.cut > 0);
+}
+
+/// What a sink is handed, piece by piece, with how each stands.
+#[derive(Default)]
+struct Pieces(Vec<(String, &'static str)>);
+
+impl Sink for Pieces {
+    fn turn(&mut self, _: Tag, _: u64, _: u64) {}
+
+    fn take(&mut self, piece: Piece<'_>) {
+        let place = match piece.place {
+            Place::Verbatim(_) => "verbatim",
+            Place::Late(_) => "late",
+            Place::Words(_) => "words",
+            Place::StandIn { .. } => "stand-in",
+        };
+        self.0
+            .push((String::from_utf8_lossy(piece.bytes).into_owned(), place));
+    }
+
+    fn cut(&mut self, _: u64, _: u64) {
+        self.0.push((String::new(), "cut"));
+    }
+}
+
+/// Byte by byte all is the same, and takes several times as long.
+#[test]
+fn plain_words_go_on_in_one_piece() {
+    let mut wrong = Vec::new();
+    let cases: [(&str, &[(&str, &str)]); 9] = [
+        (
+            "git commit -m x -- a b",
+            &[
+                ("git", "verbatim"),
+                (" commit -m x -- a b", "words"),
+                ("", "cut"),
+            ],
+        ),
+        (
+            "ls 12 a 34 b",
+            &[
+                ("ls", "verbatim"),
+                (" 12", "verbatim"),
+                (" a", "words"),
+                (" 34", "verbatim"),
+                (" b", "words"),
+                ("", "cut"),
+            ],
+        ),
+        (
+            "ls a  b\tc d",
+            &[
+                ("ls", "verbatim"),
+                (" a", "words"),
+                (" ", "stand-in"),
+                ("b", "words"),
+                (" ", "stand-in"),
+                ("c d", "words"),
+                ("", "cut"),
+            ],
+        ),
+        (
+            "ls é b ü c",
+            &[
+                ("ls", "verbatim"),
+                (" é", "words"),
+                (" ", "stand-in"),
+                ("b ü", "words"),
+                (" ", "stand-in"),
+                ("c", "words"),
+                ("", "cut"),
+            ],
+        ),
+        (
+            "ls a;b c d\n",
+            &[
+                ("ls", "verbatim"),
+                (" a", "words"),
+                ("", "cut"),
+                ("b", "verbatim"),
+                (" c d", "words"),
+                ("", "cut"),
+            ],
+        ),
+        (
+            "ls 'a b' c d",
+            &[
+                ("ls", "verbatim"),
+                (" ", "stand-in"),
+                ("a b", "verbatim"),
+                (" c d", "words"),
+                ("", "cut"),
+            ],
+        ),
+        (
+            "ls a>b c d",
+            &[
+                ("ls", "verbatim"),
+                (" a", "words"),
+                (" ", "stand-in"),
+                ("c d", "words"),
+                ("", "cut"),
+                (">", "verbatim"),
+                (" ", "stand-in"),
+                ("b", "verbatim"),
+                ("", "cut"),
+            ],
+        ),
+        (
+            "sudo ls a b",
+            &[
+                ("sudo", "verbatim"),
+                (" ", "stand-in"),
+                ("ls", "verbatim"),
+                (" ", "stand-in"),
+                ("a", "verbatim"),
+                (" ", "stand-in"),
+                ("b", "verbatim"),
+                ("", "cut"),
+                ("ls", "verbatim"),
+                (" ", "stand-in"),
+                ("a", "verbatim"),
+                (" ", "stand-in"),
+                ("b", "verbatim"),
+                ("", "cut"),
+            ],
+        ),
+        (
+            "a $(b c d) e f",
+            &[
+                ("a", "verbatim"),
+                (" ", "stand-in"),
+                ("$", "verbatim"),
+                ("(", "verbatim"),
+                (")", "verbatim"),
+                (" e f", "words"),
+                ("", "cut"),
+                ("b", "verbatim"),
+                (" ", "stand-in"),
+                ("c", "verbatim"),
+                (" ", "stand-in"),
+                ("d", "verbatim"),
+                ("", "cut"),
+            ],
+        ),
+    ];
+    for (text, want) in cases {
+        let (mut shell, mut pieces) = (Shell::new(ShellLimits::default()), Pieces::default());
+        shell.open_text();
+        shell.take(&Piece::verbatim(text.as_bytes(), 0), &mut pieces);
+        let end = text.len() as u64;
+        shell.close(end, end, &mut pieces);
+        let got: Vec<(&str, &str)> = pieces
+            .0
+            .iter()
+            .map(|(text, place)| (&**text, *place))
+            .collect();
+        if got != want {
+            wrong.push(format!("({text:?}, &{got:?}),"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_too_deep_is_part_of_a_word_up_to_its_parenthesis() {
+    let mut wrong = Vec::new();
+    for (text, depth, want, too_deep) in [
+        (
+            "a $(b $(c (d) e) f) g",
+            1,
+            &["a $() g", "b $(c (d) e) f"][..],
+            1,
+        ),
+        (
+            "a $(b $(c (d) e) f) g",
+            2,
+            &["a $() g", "c", "d", "e", "b $() f"],
+            0,
+        ),
+        ("a $(b) c", 0, &["a $(b) c"], 1),
+        ("a $((1 + (2))) b", 0, &["a $((1 + (2))) b"], 1),
+        ("a \"b $(c) d\" e", 1, &["a b $(c) d e"], 1),
+        ("a 'b' c", 0, &["a b c"], 2),
+        ("a $(b `c` d) e", 1, &["a $() e", "b `c` d"], 2),
+        ("a $(b $(c ; d", 1, &["a $(", "b $(c ; d"], 1),
+        ("a ${b} c", 0, &["a ${b} c"], 1),
+    ] {
+        let limits = ShellLimits {
+            depth,
+            ..ShellLimits::default()
+        };
+        let (heard, _) = every_cut(text.as_bytes(), limits, false, &mut Random::new(2));
+        let counted = view([text.as_bytes()], limits, false, false).1;
+        if (
+            haystacks(&heard).iter().map(|it| &**it).collect::<Vec<_>>(),
+            counted.too_deep,
+        ) != (want.to_vec(), too_deep)
+        {
+            wrong.push(format!(
+                "({text:?}, {depth}, &{:?}, {}),",
+                haystacks(&heard),
+                counted.too_deep
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_waits_too_long_is_cut_and_a_script_that_is_too_long_is_not_read() {
+    let mut wrong = Vec::new();
+    for (text, waiting, want, counted) in [
+        ("a $(bcd) e", 3, &["a $() e", "bcd"][..], [0, 0]),
+        ("a $(bcde) f", 3, &["a $(", "bcde", ") f"], [1, 0]),
+        ("a >bc d", 4, &["a d", "> bc"], [0, 0]),
+        ("a >bc d", 3, &["a", "> bc", "d"], [1, 0]),
+        ("sh -c 'rm a'", 4, &["sh -c rm a", "rm a"], [0, 0]),
+        ("sh -c 'rm a'", 3, &["sh -c rm a"], [0, 1]),
+        (
+            "sh -c 'b $(cde)' f",
+            8,
+            &["sh -c b $(cde) f", "b $()", "cde"],
+            [0, 0],
+        ),
+        ("sudo rm abc", 6, &["sudo rm abc", "rm abc"], [0, 0]),
+        ("sudo rm abc", 5, &["sudo rm abc", "rm abc"], [1, 0]),
+    ] {
+        let limits = ShellLimits {
+            waiting,
+            ..ShellLimits::default()
+        };
+        let (heard, _) = every_cut(text.as_bytes(), limits, false, &mut Random::new(2));
+        let counters = view([text.as_bytes()], limits, false, false).1;
+        let got = [counters.cut, counters.long_scripts];
+        assert_eq!(counters.total(), got[0] + got[1]);
+        if (
+            haystacks(&heard).iter().map(|it| &**it).collect::<Vec<_>>(),
+            got,
+        ) != (want.to_vec(), counted)
+        {
+            wrong.push(format!(
+                "({text:?}, {waiting}, &{:?}, {got:?}),",
+                haystacks(&heard)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
