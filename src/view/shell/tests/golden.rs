@@ -368,7 +368,18 @@ impl Sink for Pieces {
 #[test]
 fn plain_words_go_on_in_one_piece() {
     let mut wrong = Vec::new();
-    let cases: [(&str, &[(&str, &str)]); 9] = [
+    let cases: [(&str, &[(&str, &str)]); 10] = [
+        (
+            "ls éé 12 b",
+            &[
+                ("ls", "verbatim"),
+                (" éé", "words"),
+                (" ", "stand-in"),
+                ("12", "verbatim"),
+                (" b", "words"),
+                ("", "cut"),
+            ],
+        ),
         (
             "git commit -m x -- a b",
             &[
