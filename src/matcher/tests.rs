@@ -923,3 +923,71 @@ fn pairs_of_symbols_are_learned_and_given_up_with_the_states() {
         assert!(is_fastest(&matcher, b"zzab"));
     }
 }
+
+#[test]
+fn short_deltas_that_bring_nothing_are_read_at_once() {
+    let patterns = parsed(&["ab.*cd", "é?needle"]);
+    let deltas = [
+        ("so ", "plain text"),
+        ("so ", "é ü text"),
+        ("so ", "an ab is"),
+        ("an ab ", "is not c"),
+        ("an ab ", "is\nover"),
+    ];
+    for (plan, expected) in [
+        (Plan::USUAL, [true; 5]),
+        (plan(Some(EVERY_GAP), 1, None), [true; 5]),
+        (plan(Some(EVERY_GAP), 1, Some(Level::Portable)), [true; 5]),
+        // Over several automata what is wide, or wakes a tail, goes the long way.
+        (plan(None, 2, None), [true, false, true, true, true]),
+        (
+            plan(Some(EVERY_GAP), 2, Some(Level::Portable)),
+            [true, false, false, true, true],
+        ),
+    ] {
+        let matcher = matcher_of(&patterns, 1 << 20, plan);
+        let is_short = |before: &str, delta: &str| {
+            let mut cursor = matcher.start();
+            matcher.push(&mut cursor, before.as_bytes(), |_| ());
+            let is_short = matcher.push_short(&mut cursor, delta.as_bytes()).is_some();
+            if !is_short {
+                // What is read first is built.
+                matcher.push(&mut cursor, delta.as_bytes(), |_| ());
+            }
+            is_short
+        };
+        let found = deltas.map(|(before, delta)| {
+            let _ = is_short(before, delta);
+            is_short(before, delta)
+        });
+        assert_eq!(found, expected, "{plan:?}");
+    }
+}
+
+#[test]
+fn gaps_inside_of_patterns_are_cut_once_each_way() {
+    for (pattern, cuts) in [
+        ("a.*b", 1),
+        ("(?:a.*b|c)d", 1),
+        ("(?:xa.*b|ya.*c)d", 2),
+        ("(?:a.*b|(?:c|e.*f)g)d", 2),
+        ("x(?:ya.*b)+", 1),
+        ("(?:ab.*c)?x", 0),
+        ("ab[^x]*[^y]*c", 1),
+        ("a[0-9]b", 0),
+    ] {
+        let matcher = matcher_of(&parsed(&[pattern]), 1 << 20, plan(Some(EVERY_GAP), 1, None));
+        let found: usize = matcher.sizes().map(|size| size.cuts).sum();
+        assert_eq!(found, cuts, "{pattern}");
+    }
+}
+
+#[test]
+fn what_began_later_in_a_repeat_without_end_is_covered_by_what_is_through_its_count() {
+    let matcher = matcher_of(&parsed(&["x[abx]{12,}9"]), 1 << 20, Plan::USUAL);
+    let mut random = Random::new(3);
+    let text: Vec<u8> = (0..4000).map(|_| b"xab"[random.below(3)]).collect();
+    assert!(firsts(&matcher, &text, &[]).is_empty());
+    let states: usize = matcher.sizes().map(|size| size.states).sum();
+    assert!(states < 60, "{states}");
+}
