@@ -991,3 +991,73 @@ fn what_began_later_in_a_repeat_without_end_is_covered_by_what_is_through_its_co
     let states: usize = matcher.sizes().map(|size| size.states).sum();
     assert!(states < 60, "{states}");
 }
+
+#[test]
+fn what_would_be_found_everywhere_is_not_filtered() {
+    if Level::best() == Level::Portable {
+        return;
+    }
+    let filters = |patterns: &[&str]| {
+        let matcher = matcher_of(&parsed(patterns), 1 << 24, plan(None, 1, None));
+        matcher.filters()
+    };
+    for (pattern, expected) in [
+        ("the", 1),
+        ("e[a-z]{3}", 1),
+        ("[a-z]{4}", 0),
+        ("[0-9]{4}", 1),
+        ("....", 0),
+        (".{0,3}abcd", 1),
+        ("[^x]{4}q", 1),
+        ("é{4}", 1),
+    ] {
+        assert_eq!(filters(&[pattern]), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn a_filter_begins_with_what_stands_before_the_byte_it_begins_at() {
+    // A window at the farthest place, into which a byte falls that is not ASCII.
+    let hirs = parsed(&[r"\b[a-z]{4}qxj[zé]", r"\B[a-z]{4}vxj[zé]"]);
+    for (text, hits) in [
+        (" abcdqxjé", 1),
+        ("xabcdqxjé", 0),
+        ("xabcdvxjé", 1),
+        (" abcdvxjé", 0),
+    ] {
+        let text = format!("{}{text} and more{}", ". ".repeat(40), " .".repeat(40));
+        for least in [1, usize::MAX] {
+            let mut matcher = matcher_of(&hirs, 1 << 20, plan(None, 1, None));
+            matcher.set_filtered(least, Level::best());
+            assert_eq!(
+                firsts(&matcher, text.as_bytes(), &[]).len(),
+                hits,
+                "{text} {least}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_tail_is_stepped_through_what_lanes_could_step() {
+    let matcher = matcher_of(
+        &parsed(&["ab.*cd"]),
+        1 << 20,
+        plan(Some(EVERY_GAP), 1, None),
+    );
+    let long = "plain text ".repeat(300);
+    for (between, hits) in [("", 1), ("\n", 0)] {
+        let text = format!("{long} ab {long}{between}{long} cd {long}");
+        for _ in 0..2 {
+            assert_eq!(
+                firsts(&matcher, text.as_bytes(), &[]).len(),
+                hits,
+                "{between:?}"
+            );
+            assert_eq!(
+                firsts(&matcher, text.as_bytes(), &[long.len() + 9]).len(),
+                hits
+            );
+        }
+    }
+}

@@ -491,6 +491,27 @@ fn places_in_the_text_and_in_the_line_are_counted_in_characters() {
 }
 
 #[test]
+fn a_match_behind_which_nothing_is_in_progress_is_decided_at_its_end() {
+    for (pattern, text, hits) in [
+        ("ab", "ab ab x", &[(5, 5)][..]),
+        ("aa", "aa aa x", &[(5, 6)]),
+        ("ab+", "ab abb x", &[(6, 7)]),
+        ("é", "é é x", &[(5, 5)]),
+        ("ab$", "ab ab", &[]),
+        (r"ab\b", "ab ab x", &[(5, 6)]),
+    ] {
+        let pack = written(&format!(
+            "match.any = [{{ regex = '{pattern}' }}]\nmatch.count = 2"
+        ));
+        assert_eq!(
+            told(&pack, Channel::Text, text),
+            hits,
+            "{pattern} in {text:?}"
+        );
+    }
+}
+
+#[test]
 fn a_match_that_ends_with_its_line_is_of_that_line() {
     let pack = written(
         r"
