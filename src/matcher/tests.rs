@@ -970,6 +970,8 @@ fn gaps_inside_of_patterns_are_cut_once_each_way() {
         ("a.*b", 1),
         ("(?:a.*b|c)d", 1),
         ("(?:xa.*b|ya.*c)d", 2),
+        ("(?:x(ya.*b)|c)d", 1),
+        ("x(?:y(a.*b))+", 1),
         ("(?:a.*b|(?:c|e.*f)g)d", 2),
         ("x(?:ya.*b)+", 1),
         ("(?:ab.*c)?x", 0),
