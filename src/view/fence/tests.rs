@@ -894,6 +894,9 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
         "    ",
         "> a\n>\n",
         "- a\n\n\n",
+        "- x\n\n      a\n        \n      b\n",
+        "> x\n>\n>     a\n>       \n>     b\n",
+        "    a\n        \n    b\n",
         "é `ü` 😀\n",
         "```é\nü\n",
     ];
