@@ -12,7 +12,7 @@ use super::processor::Processor;
 use super::provider::Provider;
 use super::reply::{PartState, Reply};
 use super::run::{Cancel, Run};
-use super::step::{End, Reason, Source, Step};
+use super::step::{End, Outcome, Reason, Source, Step};
 use super::store::Recorder;
 use crate::Session;
 
@@ -293,29 +293,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             }
             watch(&step);
         };
-        state.request.messages.extend(outcome.added);
-        if let Some(model) = outcome.model {
-            state.request.model = model;
-        }
-        if matches!(outcome.end, End::Complete { .. }) {
-            let message = Message::reply(&outcome.reply);
-            if !message.content.is_empty() {
-                state.request.messages.push(message);
-            }
-            let session = &self.processor.settings().session;
-            let calls = outcome.reply.tool_calls();
-            let calls = calls.filter(|call| call.state == PartState::Complete);
-            state.calls = calls
-                .map(|call| ToolCall {
-                    session: session.clone(),
-                    call: call.call_id(),
-                    tool: call.tool.clone().unwrap_or_default(),
-                    input: call.text(),
-                })
-                .collect();
-        }
-        state.reply = outcome.reply;
-        outcome.end
+        state.went_on(*outcome, &self.processor.settings().session)
     }
 
     /// What came of asking about a call; how the turn ends, if it ends here.
@@ -419,6 +397,32 @@ fn write(
 }
 
 impl State {
+    /// A reply is over: what it leaves to the next one, and how it ended.
+    fn went_on(&mut self, outcome: Outcome, session: &str) -> End {
+        self.request.messages.extend(outcome.added);
+        if let Some(model) = outcome.model {
+            self.request.model = model;
+        }
+        if matches!(outcome.end, End::Complete { .. }) {
+            let message = Message::reply(&outcome.reply);
+            if !message.content.is_empty() {
+                self.request.messages.push(message);
+            }
+            let calls = outcome.reply.tool_calls();
+            let calls = calls.filter(|call| call.state == PartState::Complete);
+            self.calls = calls
+                .map(|call| ToolCall {
+                    session: session.to_owned(),
+                    call: call.call_id(),
+                    tool: call.tool.clone().unwrap_or_default(),
+                    input: call.text(),
+                })
+                .collect();
+        }
+        self.reply = outcome.reply;
+        outcome.end
+    }
+
     fn result(&mut self, call: &ToolCall, after: After) {
         let content = Content::ToolResult {
             call: call.call.clone(),

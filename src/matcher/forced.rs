@@ -175,7 +175,10 @@ pub(crate) fn random_patterns(random: &mut Random, count: usize) -> (Vec<String>
 
 /// A pattern with a beginning that is rare in ordinary text, so that it has a window.
 pub(crate) fn rare_pattern(random: &mut Random) -> String {
-    const RARE: [&str; 8] = [
+    const RARE: [&str; 10] = [
+        // With their windows far from where they begin.
+        "[a-z ]{7}Q#",
+        "(?:[a-y]{15}|e)ZQ~Q",
         "Qz#",
         "[QX]{2}",
         r"\bZ#",

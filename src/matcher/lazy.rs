@@ -519,9 +519,8 @@ impl Lazy {
                 continue;
             }
             let is_alone = cursor.is_alone();
-            let Built { table, bases, .. } = &**cursor.generation;
-            // Their rows are the first ones.
-            if is_alone && bases.contains(&cursor.state) {
+            let table = &cursor.generation.table;
+            if is_alone && cursor.generation.is_base(cursor.state) {
                 break;
             }
             let next = table.next(cursor.state, usize::from(columns[usize::from(byte)]));

@@ -1063,3 +1063,25 @@ fn a_tail_is_stepped_through_what_lanes_could_step() {
         }
     }
 }
+
+#[test]
+fn a_window_inside_the_beginning_of_another_match_does_not_hide_it() {
+    // The window of the first is behind fifteen bytes, in which that of the second stands.
+    let patterns = ["[a-z]{15}Q#~Q", "abca[a-z]{9}Z"];
+    let hirs = parsed(&patterns);
+    let mut matcher = matcher_of(&hirs, 1 << 24, Plan::USUAL);
+    matcher.set_filtered(1, Level::best());
+    assert!(matcher.filters() == 1 || Level::best() == Level::Portable);
+    let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+    for inside in 0..=11 {
+        let mut text = b"The quick brown fox jumps over the lazy dog, ".to_vec();
+        let begin = text.len();
+        text.extend_from_slice(b"cccccccccccccccQ#~Q and then it sleeps until the next morning.");
+        text[begin + inside..][..4].copy_from_slice(b"abca");
+        let expected = expected(&vms, &text);
+        assert_eq!(expected.len(), 1);
+        for _ in 0..2 {
+            assert_eq!(ends(&firsts(&matcher, &text, &[])), expected, "{inside}");
+        }
+    }
+}

@@ -1,7 +1,9 @@
 //! The last step of loading: checked rules become automata, conditions and scopes.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+mod sight;
+mod what;
+
+use std::sync::OnceLock;
 
 use regex_automata::meta::Regex;
 use regex_automata::util::captures::Captures;
@@ -10,13 +12,7 @@ use regex_syntax::hir::Hir;
 
 #[cfg(feature = "ast")]
 use crate::ast::{Grammar, Shapes, Sought};
-use crate::detect::cycle::CycleLimits;
-use crate::detect::doom_loop::LoopLimits;
 use crate::detect::entropy::{Entropy, EntropyLimits};
-use crate::detect::limit::Bounds;
-use crate::detect::script::{Languages, ScriptLimits, Scripts};
-use crate::detect::turns::TurnLimits;
-use crate::detect::unknown_name::KnownNames;
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
 use crate::matcher::confirm::Confirm;
@@ -24,13 +20,15 @@ use crate::matcher::pattern;
 use crate::matcher::{Matcher, Span, TooManyClasses};
 use crate::pack::Allow;
 use crate::rule::{
-    Action, Capture, Channel, Condition, Count, Named, Pattern, PatternKind, Region, Rule, Script,
-    Severity, Within,
+    Action, Capture, Channel, Condition, Count, Pattern, PatternKind, Rule, Severity, Within,
 };
 use crate::verdict::RuleId;
-use crate::view::fold::{Folds, fold_text};
+use crate::view::fold::fold_text;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
-use crate::view::piece::{Language, Regions, Tag};
+use crate::view::piece::Regions;
+
+pub(crate) use sight::{Sight, Source};
+pub(crate) use what::What;
 
 /// What streams need of a pack: for each channel its automata, for each rule its scope and condition.
 #[derive(Debug, Default)]
@@ -75,58 +73,6 @@ pub(crate) struct ChannelRules {
 pub(crate) struct Watched {
     pub(crate) rule: RuleId,
     pub(crate) what: What,
-}
-
-/// What a detector is to find.
-#[derive(Debug)]
-pub(crate) enum What {
-    Repetition(CycleLimits),
-    /// Lines and sentences that are nearly the same.
-    Alike,
-    /// Replies that are nearly the same.
-    Turns(TurnLimits),
-    Leak,
-    Script(ScriptLimits),
-    UnknownName(Arc<KnownNames>),
-    UnknownFile(Arc<KnownNames>),
-    /// Decided on the name of a call.
-    UnknownTool(Arc<KnownNames>),
-    Limit(Bounds),
-    DoomLoop(LoopLimits),
-}
-
-/// What patterns see of a haystack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sight {
-    /// Where the regions come from; none: patterns see all of it.
-    pub(crate) source: Option<Source>,
-    /// Only what is in all of these.
-    pub(crate) regions: Regions,
-    /// Only what is in this language.
-    pub(crate) language: Option<Language>,
-    /// What they do not tell apart.
-    pub(crate) folds: Folds,
-}
-
-/// The view that finds regions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
-    /// Markdown, in text.
-    Markdown,
-    /// What a tool call adds and removes.
-    Edits,
-    /// The commands of a shell.
-    Shell,
-}
-
-impl Source {
-    /// The view that code is found by.
-    pub(crate) fn of_code(is_tool_input: bool) -> Source {
-        match is_tool_input {
-            true => Source::Edits,
-            false => Source::Markdown,
-        }
-    }
 }
 
 /// The rules that see the same text.
@@ -480,89 +426,6 @@ fn add_shapes(shapes: &mut Option<Box<Shapes>>, rule: RuleId, condition: &Condit
     }
 }
 
-impl What {
-    /// What the condition's detector is to find; a rule may have more than one machine for it.
-    pub(super) fn of(condition: &Condition) -> Vec<What> {
-        let mut all = Vec::new();
-        if let Some(repetition) = condition.repetition {
-            let (least, most) = repetition.unit_chars;
-            all.push(What::Repetition(CycleLimits {
-                unit_chars: (least as usize, most as usize),
-                times: repetition.times as usize,
-                ..CycleLimits::default()
-            }));
-            all.extend(repetition.near.then_some(What::Alike));
-            all.extend(repetition.turns.map(|turns| {
-                What::Turns(TurnLimits {
-                    turns: turns as usize,
-                    ..TurnLimits::default()
-                })
-            }));
-        }
-        all.extend(condition.leak.then_some(What::Leak));
-        let script = condition.script.as_ref();
-        all.extend(script.map(|script| What::Script(script_limits(script))));
-        if let Some(names) = &condition.unknown_name {
-            let known = Arc::new(KnownNames::new(names.known.iter().map(String::as_str)));
-            let of = Named::ALL.into_iter().filter(|named| names.is_of(*named));
-            all.extend(of.map(|named| match named {
-                Named::Package => What::UnknownName(Arc::clone(&known)),
-                Named::File => What::UnknownFile(Arc::clone(&known)),
-                Named::Tool => What::UnknownTool(Arc::clone(&known)),
-            }));
-        }
-        all.extend(condition.limit.map(|bound| {
-            let time = |millis: Option<u64>| millis.map(Duration::from_millis);
-            What::Limit(Bounds {
-                bytes: bound.bytes,
-                lines: bound.lines,
-                deltas: bound.deltas,
-                tokens: bound.tokens,
-                time: time(bound.millis),
-                first: None,
-                stall: time(bound.stall_millis),
-            })
-        }));
-        all.extend(condition.doom_loop.map(|doom| {
-            let near_times = LoopLimits::default().near_times;
-            What::DoomLoop(LoopLimits {
-                times: doom.times,
-                // What is nearly the same is never sooner a loop than what is the same.
-                near_times: near_times.max(doom.times),
-                differing: doom.differing as usize,
-            })
-        }));
-        all
-    }
-
-    /// The view that it reads behind; none: it reads text as it is.
-    pub(crate) fn source(&self, is_tool_input: bool) -> Option<Source> {
-        match self {
-            What::Limit(_) | What::DoomLoop(_) | What::Turns(_) | What::UnknownTool(_) => None,
-            What::UnknownName(_) if is_tool_input => Some(Source::Edits),
-            _ if is_tool_input => None,
-            _ => Some(Source::Markdown),
-        }
-    }
-}
-
-fn script_limits(script: &Script) -> ScriptLimits {
-    let named = script.expect.iter();
-    let scripts = named.clone().filter_map(|name| Scripts::named(name));
-    let languages = named.filter_map(|name| Languages::named(name));
-    let languages = languages.fold(Languages::default(), |all, one| all | one);
-    let mut limits = ScriptLimits {
-        scripts: scripts.fold(Scripts::default(), |all, one| all | one),
-        languages,
-        ..ScriptLimits::default()
-    };
-    if languages != Languages::default() {
-        // The languages that are told apart are written in it.
-        limits.scripts = limits.scripts | Scripts::LATIN;
-    }
-    limits
-}
-
 /// What is wanted of the matches of a rule's patterns.
 #[derive(Clone, Copy)]
 enum Roles {
@@ -592,55 +455,6 @@ fn builder(builders: &mut Vec<ViewBuilder>, sight: Sight) -> &mut ViewBuilder {
         builders.len() - 1
     });
     &mut builders[index]
-}
-
-impl Sight {
-    pub(super) fn of(pattern: &Pattern, channel: Channel) -> Sight {
-        let mut sight = Sight::default();
-        for region in &pattern.region {
-            sight.regions = sight.regions | regions(region);
-            if let Region::CodeIn(language) = region {
-                sight.language = Language::new(language);
-            }
-        }
-        for fold in &pattern.fold {
-            // Folds that this build does not have were refused when the pack was checked.
-            sight.folds = sight.folds | Folds::named(fold.name()).unwrap_or_default();
-        }
-        if sight.regions != Regions::default() {
-            sight.source = Some(match channel {
-                Channel::ToolInput if sight.regions.contains(Regions::SHELL) => Source::Shell,
-                Channel::ToolInput => Source::Edits,
-                _ => Source::Markdown,
-            });
-        }
-        sight
-    }
-
-    /// Whether text of that kind is seen.
-    pub(crate) fn sees(&self, tag: Tag) -> bool {
-        tag.regions.contains(self.regions)
-            && self
-                .language
-                .is_none_or(|wanted| tag.language == Some(wanted))
-    }
-}
-
-fn regions(region: &Region) -> Regions {
-    match region {
-        Region::Prose => Regions::PROSE,
-        Region::Code | Region::CodeIn(_) => Regions::CODE,
-        Region::InlineCode => Regions::INLINE_CODE,
-        Region::Quote => Regions::QUOTE,
-        Region::Heading => Regions::HEADING,
-        Region::Added => Regions::ADDED,
-        Region::Removed => Regions::REMOVED,
-        Region::File => Regions::FILE,
-        Region::Shell => Regions::SHELL,
-        Region::Comment => Regions::COMMENT,
-        Region::String => Regions::STRING,
-        Region::CodeOnly => Regions::CODE_ONLY,
-    }
 }
 
 /// Collects the patterns that see the same text.

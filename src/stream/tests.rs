@@ -1,3 +1,5 @@
+//! A stream among many: what the one call for all of them finds.
+
 use super::*;
 use crate::rule::Pattern;
 

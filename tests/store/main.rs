@@ -40,3 +40,14 @@ fn texts(kept: &Kept) -> Vec<String> {
 fn bytes(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
+
+#[test]
+fn a_folder_goes_with_a_test_that_fails() {
+    let failed = std::panic::catch_unwind(|| {
+        let folder = Folder::new();
+        std::fs::write(folder.file(), "").unwrap();
+        std::panic::resume_unwind(Box::new(folder.0.clone()));
+    });
+    let path = failed.unwrap_err().downcast::<PathBuf>().unwrap();
+    assert!(!path.exists());
+}

@@ -57,8 +57,10 @@ impl DiskFile for Memory {
     }
 }
 
+type Lines = Vec<(Vec<u8>, Record)>;
+
 /// A file as a store writes it, and its records by their lines.
-static WRITTEN: LazyLock<(Vec<u8>, Vec<(Vec<u8>, Record)>)> = LazyLock::new(|| {
+static WRITTEN: LazyLock<(Vec<u8>, Lines)> = LazyLock::new(|| {
     let disk = Memory::default();
     let options = Options {
         clock: || 1,

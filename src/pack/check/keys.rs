@@ -458,7 +458,11 @@ impl Walk<'_> {
 
 /// How a value of the right type is written.
 fn shape(name: &str, expected: &str, found: &DeValue<'_>) -> Option<String> {
-    let own = match (name.trim_matches('`'), found) {
+    shape_of_key(name.trim_matches('`'), expected, found).or_else(|| shape_of_type(expected, found))
+}
+
+fn shape_of_key(name: &str, expected: &str, found: &DeValue<'_>) -> Option<String> {
+    let shape = match (name, found) {
         // `examples.match` has the same name.
         ("match", _) if expected == "a table" => super::pattern::FORM,
         ("within", _) => {
@@ -484,12 +488,13 @@ fn shape(name: &str, expected: &str, found: &DeValue<'_>) -> Option<String> {
                 "write `{{ literal = '{text}' }}` for the text as it stands, or `word` or `regex` instead of `literal`"
             ));
         }
-        _ => "",
+        _ => return None,
     };
-    if !own.is_empty() {
-        return Some(own.to_owned());
-    }
-    let general = match (expected, found) {
+    Some(shape.to_owned())
+}
+
+fn shape_of_type(expected: &str, found: &DeValue<'_>) -> Option<String> {
+    let shape = match (expected, found) {
         ("an array of strings", DeValue::String(text)) => {
             return Some(format!(
                 "put it in brackets: `[\"{}\"]`",
@@ -507,7 +512,7 @@ fn shape(name: &str, expected: &str, found: &DeValue<'_>) -> Option<String> {
         ("a string", DeValue::Array(_)) => "it takes one text, without brackets",
         _ => return None,
     };
-    Some(general.to_owned())
+    Some(shape.to_owned())
 }
 
 /// Most characters of a text that a help repeats.

@@ -1,3 +1,5 @@
+//! One name for one file, and which files, tools and arguments a scope is about.
+
 use proptest::prelude::*;
 
 use super::*;

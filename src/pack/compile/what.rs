@@ -1,0 +1,114 @@
+//! Which detectors a rule asks for, and within which bounds. How they find is not known here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Source;
+use crate::detect::cycle::CycleLimits;
+use crate::detect::doom_loop::LoopLimits;
+use crate::detect::limit::Bounds;
+use crate::detect::script::{Languages, ScriptLimits, Scripts};
+use crate::detect::turns::TurnLimits;
+use crate::detect::unknown_name::KnownNames;
+use crate::rule::{Condition, Named, Script};
+
+/// What a detector is to find.
+#[derive(Debug)]
+pub(crate) enum What {
+    Repetition(CycleLimits),
+    /// Lines and sentences that are nearly the same.
+    Alike,
+    /// Replies that are nearly the same.
+    Turns(TurnLimits),
+    Leak,
+    Script(ScriptLimits),
+    UnknownName(Arc<KnownNames>),
+    UnknownFile(Arc<KnownNames>),
+    /// Decided on the name of a call.
+    UnknownTool(Arc<KnownNames>),
+    Limit(Bounds),
+    DoomLoop(LoopLimits),
+}
+
+impl What {
+    /// What the condition's detector is to find; a rule may have more than one machine for it.
+    pub(crate) fn of(condition: &Condition) -> Vec<What> {
+        let mut all = Vec::new();
+        if let Some(repetition) = condition.repetition {
+            let (least, most) = repetition.unit_chars;
+            all.push(What::Repetition(CycleLimits {
+                unit_chars: (least as usize, most as usize),
+                times: repetition.times as usize,
+                ..CycleLimits::default()
+            }));
+            all.extend(repetition.near.then_some(What::Alike));
+            all.extend(repetition.turns.map(|turns| {
+                What::Turns(TurnLimits {
+                    turns: turns as usize,
+                    ..TurnLimits::default()
+                })
+            }));
+        }
+        all.extend(condition.leak.then_some(What::Leak));
+        let script = condition.script.as_ref();
+        all.extend(script.map(|script| What::Script(script_limits(script))));
+        if let Some(names) = &condition.unknown_name {
+            let known = Arc::new(KnownNames::new(names.known.iter().map(String::as_str)));
+            let of = Named::ALL.into_iter().filter(|named| names.is_of(*named));
+            all.extend(of.map(|named| match named {
+                Named::Package => What::UnknownName(Arc::clone(&known)),
+                Named::File => What::UnknownFile(Arc::clone(&known)),
+                Named::Tool => What::UnknownTool(Arc::clone(&known)),
+            }));
+        }
+        all.extend(condition.limit.map(|bound| {
+            let time = |millis: Option<u64>| millis.map(Duration::from_millis);
+            What::Limit(Bounds {
+                bytes: bound.bytes,
+                lines: bound.lines,
+                deltas: bound.deltas,
+                tokens: bound.tokens,
+                time: time(bound.millis),
+                first: None,
+                stall: time(bound.stall_millis),
+            })
+        }));
+        all.extend(condition.doom_loop.map(|doom| {
+            let near_times = LoopLimits::default().near_times;
+            What::DoomLoop(LoopLimits {
+                times: doom.times,
+                // What is nearly the same is never sooner a loop than what is the same.
+                near_times: near_times.max(doom.times),
+                differing: doom.differing as usize,
+            })
+        }));
+        all
+    }
+
+    /// The view that it reads behind; none: it reads text as it is.
+    pub(crate) fn source(&self, is_tool_input: bool) -> Option<Source> {
+        match self {
+            What::Limit(_) | What::DoomLoop(_) | What::Turns(_) | What::UnknownTool(_) => None,
+            What::UnknownName(_) if is_tool_input => Some(Source::Edits),
+            _ if is_tool_input => None,
+            _ => Some(Source::Markdown),
+        }
+    }
+}
+
+fn script_limits(script: &Script) -> ScriptLimits {
+    let named = script.expect.iter();
+    let scripts = named.clone().filter_map(|name| Scripts::named(name));
+    let languages = named.filter_map(|name| Languages::named(name));
+    let languages = languages.fold(Languages::default(), |all, one| all | one);
+    let mut limits = ScriptLimits {
+        scripts: scripts.fold(Scripts::default(), |all, one| all | one),
+        languages,
+        ..ScriptLimits::default()
+    };
+    if languages != Languages::default() {
+        // The languages that are told apart are written in it.
+        limits.scripts = limits.scripts | Scripts::LATIN;
+    }
+    limits
+}
