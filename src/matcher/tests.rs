@@ -925,6 +925,146 @@ fn pairs_of_symbols_are_learned_and_given_up_with_the_states() {
 }
 
 #[test]
+fn short_deltas_that_bring_nothing_are_read_at_once() {
+    let patterns = parsed(&["ab.*cd", "é?needle"]);
+    let deltas = [
+        ("so ", "plain text"),
+        ("so ", "é ü text"),
+        ("so ", "an ab is"),
+        ("an ab ", "is not c"),
+        ("an ab ", "is\nover"),
+    ];
+    for (plan, expected) in [
+        (Plan::USUAL, [true; 5]),
+        (plan(Some(EVERY_GAP), 1, None), [true; 5]),
+        (plan(Some(EVERY_GAP), 1, Some(Level::Portable)), [true; 5]),
+        // Over several automata what is wide, or wakes a tail, goes the long way.
+        (plan(None, 2, None), [true, false, true, true, true]),
+        (
+            plan(Some(EVERY_GAP), 2, Some(Level::Portable)),
+            [true, false, false, true, true],
+        ),
+    ] {
+        let matcher = matcher_of(&patterns, 1 << 20, plan);
+        let is_short = |before: &str, delta: &str| {
+            let mut cursor = matcher.start();
+            matcher.push(&mut cursor, before.as_bytes(), |_| ());
+            let is_short = matcher.push_short(&mut cursor, delta.as_bytes()).is_some();
+            if !is_short {
+                // What is read first is built.
+                matcher.push(&mut cursor, delta.as_bytes(), |_| ());
+            }
+            is_short
+        };
+        let found = deltas.map(|(before, delta)| {
+            let _ = is_short(before, delta);
+            is_short(before, delta)
+        });
+        assert_eq!(found, expected, "{plan:?}");
+    }
+}
+
+#[test]
+fn gaps_inside_of_patterns_are_cut_once_each_way() {
+    for (pattern, cuts) in [
+        ("a.*b", 1),
+        ("(?:a.*b|c)d", 1),
+        ("(?:xa.*b|ya.*c)d", 2),
+        ("(?:x(ya.*b)|c)d", 1),
+        ("x(?:y(a.*b))+", 1),
+        ("(?:a.*b|(?:c|e.*f)g)d", 2),
+        ("x(?:ya.*b)+", 1),
+        ("(?:ab.*c)?x", 0),
+        ("ab[^x]*[^y]*c", 1),
+        ("a[0-9]b", 0),
+    ] {
+        let matcher = matcher_of(&parsed(&[pattern]), 1 << 20, plan(Some(EVERY_GAP), 1, None));
+        let found: usize = matcher.sizes().map(|size| size.cuts).sum();
+        assert_eq!(found, cuts, "{pattern}");
+    }
+}
+
+#[test]
+fn what_began_later_in_a_repeat_without_end_is_covered_by_what_is_through_its_count() {
+    let matcher = matcher_of(&parsed(&["x[abx]{12,}9"]), 1 << 20, Plan::USUAL);
+    let mut random = Random::new(3);
+    let text: Vec<u8> = (0..4000).map(|_| b"xab"[random.below(3)]).collect();
+    assert!(firsts(&matcher, &text, &[]).is_empty());
+    let states: usize = matcher.sizes().map(|size| size.states).sum();
+    assert!(states < 60, "{states}");
+}
+
+#[test]
+fn what_would_be_found_everywhere_is_not_filtered() {
+    if Level::best() == Level::Portable {
+        return;
+    }
+    let filters = |patterns: &[&str]| {
+        let matcher = matcher_of(&parsed(patterns), 1 << 24, plan(None, 1, None));
+        matcher.filters()
+    };
+    for (pattern, expected) in [
+        ("the", 1),
+        ("e[a-z]{3}", 1),
+        ("[a-z]{4}", 0),
+        ("[0-9]{4}", 1),
+        ("....", 0),
+        (".{0,3}abcd", 1),
+        ("[^x]{4}q", 1),
+        ("é{4}", 1),
+    ] {
+        assert_eq!(filters(&[pattern]), expected, "{pattern}");
+    }
+}
+
+#[test]
+fn a_filter_begins_with_what_stands_before_the_byte_it_begins_at() {
+    // A window at the farthest place, into which a byte falls that is not ASCII.
+    let hirs = parsed(&[r"\b[a-z]{4}qxj[zé]", r"\B[a-z]{4}vxj[zé]"]);
+    for (text, hits) in [
+        (" abcdqxjé", 1),
+        ("xabcdqxjé", 0),
+        ("xabcdvxjé", 1),
+        (" abcdvxjé", 0),
+    ] {
+        let text = format!("{}{text} and more{}", ". ".repeat(40), " .".repeat(40));
+        for least in [1, usize::MAX] {
+            let mut matcher = matcher_of(&hirs, 1 << 20, plan(None, 1, None));
+            matcher.set_filtered(least, Level::best());
+            assert_eq!(
+                firsts(&matcher, text.as_bytes(), &[]).len(),
+                hits,
+                "{text} {least}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_tail_is_stepped_through_what_lanes_could_step() {
+    let matcher = matcher_of(
+        &parsed(&["ab.*cd"]),
+        1 << 20,
+        plan(Some(EVERY_GAP), 1, None),
+    );
+    let long = "plain text ".repeat(300);
+    for (between, hits) in [("", 1), ("\n", 0)] {
+        let text = format!("{long} ab {long}{between}{long} cd {long}");
+        for _ in 0..2 {
+            assert_eq!(
+                firsts(&matcher, text.as_bytes(), &[]).len(),
+                hits,
+                "{between:?}"
+            );
+            assert_eq!(
+                firsts(&matcher, text.as_bytes(), &[long.len() + 9]).len(),
+                hits
+            );
+        }
+    }
+}
+
+#[test]
 fn a_window_inside_the_beginning_of_another_match_does_not_hide_it() {
     // The window of the first is behind fifteen bytes, in which that of the second stands.
     let patterns = ["[a-z]{15}Q#~Q", "abca[a-z]{9}Z"];

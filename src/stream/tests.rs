@@ -396,3 +396,28 @@ fn garbage_is_quoted_without_the_marks_that_stand_in_it_whatever_the_cut() {
     assert!(garbage.ends_with(&matched[0]), "{garbage:?} {matched:?}");
     assert_eq!(matched[0].len(), garbage.len().min(120));
 }
+
+#[test]
+fn bytes_of_no_character_before_an_escape_end_where_they_stand() {
+    let pack = rules(
+        r"[rule.r]
+        description = 'd'
+        on = ['tool-input']
+        match.any = [{ regex = '(?-u:\xE2)' }]",
+    );
+    let input = b"{\"a\":\"\xE2\x82\\u0041\"}";
+    for size in [1, 2, input.len()] {
+        let mut stream = pack.stream();
+        stream.open(PART, Channel::ToolInput);
+        let mut places = Vec::new();
+        for delta in input.chunks(size) {
+            places.extend(
+                stream
+                    .push(PART, delta)
+                    .iter()
+                    .map(|hit| (hit.end, hit.decided)),
+            );
+        }
+        assert_eq!(places, [(7, 14)], "pieces of {size}");
+    }
+}

@@ -143,6 +143,9 @@ mod tests {
             window.push(&text[filled.min(WINDOW)..filled]);
             window.push_short([b'x'; SHORT], 3);
             let all = [&text[..filled], b"xxx"].concat();
+            let (last, whole) = window.last(64);
+            assert_eq!(last, &all[all.len().saturating_sub(64)..], "{filled}");
+            assert_eq!(whole, all.len() <= 64, "{filled}");
             let (kept, whole) = window.with(&[]);
             assert_eq!(kept, all[all.len().saturating_sub(WINDOW)..], "{filled}");
             assert_eq!(whole, all.len() <= WINDOW, "{filled}");

@@ -1039,7 +1039,7 @@ impl Shell {
             let mut left = end - from;
             from = end;
             let pieces = std::iter::from_fn(|| {
-                if left > 0 && rest.bytes.is_empty() {
+                if rest.bytes.is_empty() {
                     rest = stretches.next()?;
                 }
                 let most = left.min(rest.bytes.len());
@@ -1073,12 +1073,8 @@ impl Shell {
         let mut inner = Shell::new(self.limits);
         inner.scripts = false;
         inner.open_text();
-        let mut end = 0;
-        for piece in pieces {
-            end = piece.end(piece.bytes.len() - 1);
-            inner.take(&piece.later(now), sink);
-        }
-        inner.close(end, now, sink);
+        pieces.for_each(|piece| inner.take(&piece.later(now), sink));
+        inner.close(now, now, sink);
         self.counters.too_deep += inner.counters.too_deep;
         self.counters.cut += inner.counters.cut;
     }

@@ -51,3 +51,41 @@ impl Trail {
         Near::around(&[], &bytes, &text, least == 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_quoted_from_its_beginning_also_over_text_that_was_left_out() {
+        let mut trail = Trail::default();
+        for (text, at) in [("ab", 0), ("cd", 4), ("ef", 8)] {
+            let piece = Piece::verbatim(text.as_bytes(), at);
+            trail.begin(&piece);
+            trail.end(&piece);
+        }
+        let found = |start, end| Found {
+            start,
+            end,
+            decided: end,
+        };
+        for (place, bytes, text) in [
+            (found(1, 10), &b"abcdef"[..], "bcdef"),
+            (found(4, 9), b"abcde", "cde"),
+            (found(5, 6), b"abcd", "d"),
+        ] {
+            let near = trail.near(place, &[]);
+            assert_eq!(
+                (&*near.bytes, near.begins_haystack),
+                (bytes, true),
+                "{place:?}"
+            );
+            let from = near.match_start().unwrap();
+            assert_eq!(near.bytes[from..near.end], *text.as_bytes(), "{place:?}");
+        }
+        trail.clear();
+        let piece = Piece::verbatim(b"gh", 20);
+        trail.begin(&piece);
+        assert_eq!(trail.near(found(20, 22), piece.bytes).bytes, b"gh");
+    }
+}

@@ -405,6 +405,12 @@ fn nesting_is_bounded() {
     let word = format!("cat <<{}\nx\n", "E".repeat(10_000));
     let seen = read("sh", &[word.as_bytes()]);
     assert!(!picture(word.as_bytes(), &seen).contains('s'));
+    for (len, strings) in [(64, 66), (65, 0)] {
+        let word = format!("cat <<{0}\nx\n{0}\n", "E".repeat(len));
+        let seen = read("sh", &[word.as_bytes()]);
+        let picture = picture(word.as_bytes(), &seen);
+        assert_eq!(picture.matches('s').count(), strings, "{len}");
+    }
     let hashes = format!("r{0}\"a\"b{0}", "#".repeat(HASHES + 1));
     let seen = read("rust", &[hashes.as_bytes()]);
     assert!(picture(hashes.as_bytes(), &seen).contains("sss-"));

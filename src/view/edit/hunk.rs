@@ -294,7 +294,7 @@ impl Waiting {
             let mut left = line.end - from;
             from = line.end;
             let mut pieces = std::iter::from_fn(|| {
-                if left > 0 && rest.bytes.is_empty() {
+                if rest.bytes.is_empty() {
                     rest = stretches.next()?;
                 }
                 let most = left.min(rest.bytes.len());

@@ -1396,3 +1396,93 @@ fn a_file_is_of_the_language_of_its_ending() {
         assert_eq!(told, language, "{path}");
     }
 }
+
+#[test]
+fn a_line_of_a_patch_that_is_too_long_is_what_its_marker_says() {
+    let limits = EditLimits {
+        waiting: 40,
+        ..EditLimits::default()
+    };
+    let shown = |texts: &[(String, String)]| -> Vec<String> {
+        texts.iter().map(|(_, text)| text.clone()).collect()
+    };
+    let long = "abcdefghij".repeat(5);
+    for (patch, read, long_lines) in [
+        (
+            r"*** Begin Patch\n*** Add File: a\n+LONG\n+k\n*** End Patch",
+            ["LONG\nk", "", "LONG\nk"],
+            0,
+        ),
+        (
+            r"*** Begin Patch\n*** Add File: a\nLONG\n+k\n*** End Patch",
+            ["LONG\nk", "", "LONG\nk"],
+            1,
+        ),
+        (
+            r"*** Begin Patch\n*** Update File: a\n@@\n+LONG\n k\n*** End Patch",
+            ["LONG", "", "LONG\nk"],
+            1,
+        ),
+        (
+            r"*** Begin Patch\n*** Update File: a\n@@\n-LONG\n k\n*** End Patch",
+            ["", "LONG", "k"],
+            1,
+        ),
+        (
+            r"*** Begin Patch\n*** Update File: a\n@@\n LONG\n k\n*** End Patch",
+            ["", "", "LONG\nk"],
+            1,
+        ),
+        (
+            r"*** Begin Patch\n*** Update File: a\nLONG\n+k\n*** End Patch",
+            ["k", "", "LONG\nk"],
+            1,
+        ),
+        (
+            r"*** Begin Patch\n*** Update File: a\nab\n+k\n-l\n\n*** End Patch",
+            ["k", "l", "ab\nk\n"],
+            0,
+        ),
+        (
+            r"*** Begin Patch\n*** Delete File: a\nLONG\n+k\n*** End Patch",
+            ["", "", ""],
+            0,
+        ),
+        (
+            r"<<<<<<< SEARCH\nLONG\nk\n=======\nl\n>>>>>>> REPLACE",
+            ["l", "LONG|k", "l"],
+            1,
+        ),
+        (
+            r"<<<<<<< SEARCH\nk\n=======\nLONG\nl\n>>>>>>> REPLACE",
+            ["LONG\nl", "k", "LONG\nl"],
+            1,
+        ),
+        (
+            r"--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-LONG\n+k\n l\n",
+            ["k", "LONG", "k\nl"],
+            1,
+        ),
+        (
+            r"--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-k\n+LONG\n l\n",
+            ["LONG", "k", "LONG\nl"],
+            1,
+        ),
+        (
+            r"--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-k\nLONG\n+l\n",
+            ["", "k", ""],
+            0,
+        ),
+        (r"LONG\n+k", ["", "", ""], 0),
+    ] {
+        let input = format!(r#"{{"patch":"{}"}}"#, patch.replace("LONG", &long));
+        let (got, counters) = under_limits(&input, limits);
+        let got = [&got.added, &got.removed, &got.file].map(|texts| shown(texts));
+        let got = got.map(|texts| texts.join("|").replace(&long, "LONG"));
+        assert_eq!(
+            (got, counters.long_lines),
+            (read.map(str::to_owned), long_lines),
+            "{patch}"
+        );
+    }
+}

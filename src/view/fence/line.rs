@@ -188,7 +188,6 @@ impl Markdown {
                 let tags = heading(self.tags());
                 self.spans.finish(decided, tags, out);
             }
-            Phase::Blank if self.line.held.is_empty() && !self.line.fresh => {}
             _ if !self.is_known() => self.step(b'\n', decided, out),
             _ => {}
         }

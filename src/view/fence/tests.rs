@@ -710,6 +710,16 @@ fn a_byte_is_certain_as_soon_as_it_can_be() {
         decided("```\na\n``b", Markdown::new()),
         [(4, 5), (5, 6), (6, 9), (7, 9), (8, 9)]
     );
+    // It may not from where it is too short.
+    assert_eq!(
+        decided("````\n``` b", Markdown::new()),
+        [(5, 9), (6, 9), (7, 9), (8, 9), (9, 10)]
+    );
+    // A backtick behind a backslash waits for nothing once the run before it does not.
+    let given_up = decided("``ab\\`cdef", Markdown::with_limits(6, 4));
+    let all_at_once = (0..6).map(|at| (at, 7));
+    let then = [(6, 7), (7, 8), (8, 9), (9, 10)];
+    assert_eq!(given_up, all_at_once.chain(then).collect::<Vec<_>>());
 }
 
 #[test]
@@ -843,6 +853,11 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
         "`a\n- b`\n",
         "`a\n# b`\n",
         "`a\n---\nb`\n",
+        "`a\n--\nb`\n",
+        "`a\n-- \nb`\n",
+        "`a\n- -\nb`\n",
+        "`a\n==\nb`\n",
+        "`a\n= =\nb`\n",
         "`a\n```\nb\n",
         "`` a\n",
         "a ``` b `c` ```\n",
@@ -879,6 +894,9 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
         "    ",
         "> a\n>\n",
         "- a\n\n\n",
+        "- x\n\n      a\n        \n      b\n",
+        "> x\n>\n>     a\n>       \n>     b\n",
+        "    a\n        \n    b\n",
         "é `ü` 😀\n",
         "```é\nü\n",
     ];

@@ -511,6 +511,49 @@ fn behind_a_view_a_hit_is_certain_at_the_same_byte_under_every_cut() {
 }
 
 #[test]
+fn what_is_cut_off_from_a_match_may_be_what_decides() {
+    let limits = Limits {
+        confirm_bytes: 8,
+        ..Limits::default()
+    };
+    for (text, ends, unconfirmed) in [
+        ("xaaaaaaab", &[][..], 1),
+        ("xaaaaaab", &[], 0),
+        ("yaaaaaaab", &[], 1),
+        ("aaaaaaab", &[8], 0),
+    ] {
+        let rules = vec![rule("r", &["(?<!x)a{7}b"], Severity::Info)];
+        let (hits, counters) =
+            read_all_cuts(&pack(rules, &limits), Channel::Text, text.as_bytes(), text);
+        assert_eq!(
+            hits.iter().map(|hit| hit.1).collect::<Vec<_>>(),
+            ends,
+            "{text}"
+        );
+        assert_eq!(counters.unconfirmed, unconfirmed, "{text}");
+    }
+}
+
+#[test]
+fn a_character_that_is_not_complete_at_the_end_stands_behind_a_match() {
+    for (text, ends) in [
+        (&b"a foo"[..], &[5][..]),
+        (b"a foo\xC3", &[]),
+        (b"a foo\xE2\x82", &[]),
+        (b"a foo\xF0\x9F\x98!", &[]),
+        (b"a foo\xC3 foo", &[10]),
+    ] {
+        let (hits, _) = read_all_cuts(&one("foo(?!.)"), Channel::Text, text, "foo");
+        assert_eq!(
+            hits.iter().map(|hit| hit.1).collect::<Vec<_>>(),
+            ends,
+            "{}",
+            text.escape_ascii()
+        );
+    }
+}
+
+#[test]
 fn a_candidate_is_decided_with_the_last_character_that_its_pattern_looks_at() {
     for (pattern, text, places) in [
         ("foo(?!bar)", "a foo and", &[(5, 8)][..]),

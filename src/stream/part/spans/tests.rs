@@ -372,7 +372,7 @@ fn a_match_longer_than_the_limit_is_cut_and_counted() {
 #[test]
 fn where_long_matches_are_cut_does_not_depend_on_deltas() {
     let mut random = Random::new(0x5EED);
-    for _ in 0..scale(400) {
+    for _ in 0..scale(400).max(40) {
         let mut secret = rule(Condition::any(vec![Pattern::regex("a[abc]*d")]));
         secret.action = Action::Redact;
         let limits = Limits {
@@ -474,6 +474,8 @@ fn places_in_the_text_and_in_the_line_are_counted_in_characters() {
         ("match.last = 5", "leak leaké", &[(9, 11)]),
         ("match.last = 5", "leaké!", &[]),
         ("match.last = 4", "a leak", &[(6, 6)]),
+        ("match.last = 9", "leak leak", &[(4, 9)]),
+        ("match.last = 9", "leak leak!", &[(9, 10)]),
         ("match.line = true", "a leak\nleak\n", &[(11, 12)]),
         ("match.line = true", "leak it\n leak\n", &[]),
         ("match.line = true", "leak\r\n", &[(4, 5)]),
@@ -488,6 +490,27 @@ fn places_in_the_text_and_in_the_line_are_counted_in_characters() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_match_behind_which_nothing_is_in_progress_is_decided_at_its_end() {
+    for (pattern, text, hits) in [
+        ("ab", "ab ab x", &[(5, 5)][..]),
+        ("aa", "aa aa x", &[(5, 6)]),
+        ("ab+", "ab abb x", &[(6, 7)]),
+        ("é", "é é x", &[(5, 5)]),
+        ("ab$", "ab ab", &[]),
+        (r"ab\b", "ab ab x", &[(5, 6)]),
+    ] {
+        let pack = written(&format!(
+            "match.any = [{{ regex = '{pattern}' }}]\nmatch.count = 2"
+        ));
+        assert_eq!(
+            told(&pack, Channel::Text, text),
+            hits,
+            "{pattern} in {text:?}"
+        );
+    }
 }
 
 #[test]

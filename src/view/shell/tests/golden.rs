@@ -327,6 +327,24 @@ fn bytes_keep_their_places() {
             ('\n', 11, 13, 13),
         ]
     );
+    let (heard, _) = view([&b"a  2>> b"[..]], ShellLimits::default(), false, false);
+    let places: Vec<_> = heard
+        .iter()
+        .filter_map(|one| match *one {
+            Heard::Byte(byte, start, end, decided) => Some((byte as char, start, end, decided)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        places,
+        [
+            ('a', 0, 1, 2),
+            ('>', 4, 5, 8),
+            ('>', 5, 6, 8),
+            (' ', 4, 7, 8),
+            ('b', 7, 8, 8),
+        ]
+    );
 }
 
 #[test]
@@ -368,7 +386,18 @@ impl Sink for Pieces {
 #[test]
 fn plain_words_go_on_in_one_piece() {
     let mut wrong = Vec::new();
-    let cases: [(&str, &[(&str, &str)]); 9] = [
+    let cases: [(&str, &[(&str, &str)]); 10] = [
+        (
+            "ls éé 12 b",
+            &[
+                ("ls", "verbatim"),
+                (" éé", "words"),
+                (" ", "stand-in"),
+                ("12", "verbatim"),
+                (" b", "words"),
+                ("", "cut"),
+            ],
+        ),
         (
             "git commit -m x -- a b",
             &[
@@ -546,6 +575,17 @@ fn what_is_too_deep_is_part_of_a_word_up_to_its_parenthesis() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_a_script_counts_is_counted() {
+    let limits = |depth, waiting| ShellLimits { depth, waiting };
+    let text = "bash -c 'a $(b $(c) d)'";
+    let (_, counters) = view([text.as_bytes()], limits(1, 1 << 10), false, false);
+    assert_eq!((counters.too_deep, counters.cut), (1, 0));
+    let text = format!("sh -c 'a $({})'", ">b".repeat(10));
+    let (_, counters) = view([text.as_bytes()], limits(9, 26), false, false);
+    assert_eq!((counters.cut, counters.long_scripts), (1, 0));
 }
 
 #[test]
