@@ -444,6 +444,11 @@ impl Lazy {
         if cursor.is_through() {
             return;
         }
+        // Where pairs are missing there may be nothing special about a short delta, and they are learned.
+        let has_pairs = cursor.generation.table.has_pairs(cursor.state);
+        if has_pairs && self.push_short(cursor, bytes).is_some() {
+            return;
+        }
         cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
         if bytes.len() >= self.filtered
             && let Some(filter) = &self.filter

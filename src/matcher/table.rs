@@ -249,6 +249,12 @@ impl Table {
         }
     }
 
+    /// Whether short deltas from the state are stepped in pairs.
+    #[inline(always)]
+    pub(crate) fn has_pairs(&self, state: StateId) -> bool {
+        self.pairs.has(state)
+    }
+
     /// Notes where the pairs of symbols of a short delta lead that is stepped from `state`, so far as that is
     /// known and brings nothing special.
     pub(crate) fn learn_pairs(&self, short: &Short, state: StateId) {

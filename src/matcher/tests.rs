@@ -899,6 +899,15 @@ fn pairs_of_symbols_are_learned_and_given_up_with_the_states() {
             }
         }
     }
+    // Who does not ask for the short path learns, too.
+    let matcher = matcher_of(&hirs, 1 << 24, Plan::USUAL);
+    for _ in 0..2 {
+        assert!(!is_fastest(&matcher, b"zzab"));
+        matcher.push(&mut matcher.start(), b"zzab", |_| {
+            unreachable!("nothing is broken")
+        });
+    }
+    assert!(is_fastest(&matcher, b"zzab"));
     // More states than wide rows: all of them are stepped symbol by symbol.
     let plan = Plan {
         wide_rows: 16,
