@@ -451,13 +451,18 @@ impl Lazy {
         {
             return self.push_filtered(filter, cursor, bytes, on);
         }
-        let mut at = 0;
+        let (mut at, mut stepped) = (0, 0);
         for tile in self.tiles {
             if bytes.len() - at >= tile.least {
-                at = self.push_tiles(tile, cursor, bytes, at, on);
+                at = self.push_tiles(tile, cursor, bytes, at, &mut stepped, on);
             }
         }
         self.push_plain(cursor, bytes, at, on);
+        if bytes.len() >= self.filtered
+            && let Some(filter) = &self.filter
+        {
+            filter.note_plain(bytes.len(), stepped + bytes.len() - at);
+        }
     }
 
     /// Steps only where a match can be, and the end.
@@ -535,13 +540,15 @@ impl Lazy {
         at
     }
 
-    /// Steps whole tiles in lanes, those with something special in them plainly; gives where they end.
+    /// Steps whole tiles in lanes, those with something special in them plainly, which adds their bytes to
+    /// `stepped`; gives where they end.
     fn push_tiles(
         &self,
         tile: Tile,
         cursor: &mut Cursor,
         bytes: &[u8],
         mut at: usize,
+        stepped: &mut usize,
         on: &mut impl FnMut(Event),
     ) -> usize {
         let size = tile.bytes();
@@ -565,6 +572,7 @@ impl Lazy {
                     }
                     skip = skip.saturating_sub(1);
                     self.push_plain(cursor, &bytes[..at + size], at, on);
+                    *stepped += size;
                 }
             }
             at += size;
