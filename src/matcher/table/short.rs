@@ -73,13 +73,40 @@ fn push(
 /// all bytes are ASCII does not matter.
 #[inline(always)]
 pub(super) fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
-    let mut padded = [0; SHORT];
     let len = bytes.len().min(SHORT);
-    padded[..len].copy_from_slice(&bytes[..len]);
-    let of = padded.map(|byte| columns[usize::from(byte)]);
-    let present =
-        (1u128 << (8 * len % 128)).wrapping_sub(1) | if len == SHORT { u128::MAX } else { 0 };
-    (padded, u128::from_le_bytes(of) & present)
+    let padded = padded(&bytes[..len]);
+    // Half of them at a time: most deltas have no more.
+    let half = |at: usize| {
+        let half = (padded >> (8 * at)) as u64;
+        let of = half.to_le_bytes().map(|byte| columns[usize::from(byte)]);
+        let absent = 8 * (at + 8).saturating_sub(len) as u32;
+        u64::from_le_bytes(of) & u64::MAX.checked_shr(absent).unwrap_or(0)
+    };
+    let high = if len > 8 { half(8) } else { 0 };
+    let of = u128::from(high) << 64 | u128::from(half(0));
+    (padded.to_le_bytes(), of)
+}
+
+/// At most [`SHORT`] bytes with zeros behind them, the first one lowest.
+// PERF: 15.7 ns a portable delta at 100 rules; 26.3 where a copy of as many bytes as there are was called, and the
+// columns of all sixteen places were looked up (`cargo bench --bench versus -- 100`).
+#[inline(always)]
+fn padded(bytes: &[u8]) -> u128 {
+    let len = bytes.len();
+    // Where two halves overlap they hold the same.
+    if let (Some(&first), Some(&last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u64::from_le_bytes(first), u64::from_le_bytes(last));
+        return u128::from(first) | u128::from(last) << (8 * (len - 8));
+    }
+    if let (Some(&first), Some(&last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(first), u32::from_le_bytes(last));
+        return (u64::from(first) | u64::from(last) << (8 * (len - 4))).into();
+    }
+    let (Some(&first), Some(&last)) = (bytes.first(), bytes.last()) else {
+        return 0;
+    };
+    let (middle, last) = (u32::from(bytes[len / 2]), u32::from(last));
+    (u32::from(first) | middle << (8 * (len / 2)) | last << (8 * (len - 1))).into()
 }
 
 // PERF: inlined beside the call of the other path it costs that one a third of its time, in spilled registers.
@@ -127,8 +154,8 @@ pub(super) fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT],
     (plain(text).to_le_bytes(), plain(_mm512_castsi512_si128(of)))
 }
 
-// PERF: 8.5 ns a delta at 10 rules against 12.4 portable, where a sum of the bytes takes 8.4
-// (`cargo bench --bench versus -- 10`).
+// PERF: 8.4 ns a delta at 10 rules against 13.7 portable, and 10.8 against 15.7 at 100, where a sum of the bytes takes
+// 8.4 (`cargo bench --bench versus -- 10,100`).
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi2")]
 pub(super) fn push_avx512(
@@ -140,4 +167,34 @@ pub(super) fn push_avx512(
     let known = columns_avx512(&table.bytes.0, bytes);
     *room = known.0;
     push(table, state, known, bytes.len().min(SHORT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lengths_have_the_columns_of_their_bytes_and_zeros_behind_them() {
+        let columns = std::array::from_fn(|byte| byte as u8 ^ 0x55);
+        let text: [u8; 20] = std::array::from_fn(|at| b'a' + at as u8);
+        for len in 0..=text.len() {
+            let (padded, of) = columns_portable(&columns, &text[..len]);
+            let of = of.to_le_bytes();
+            for at in 0..SHORT {
+                let byte = if at < len { text[at] } else { 0 };
+                assert_eq!(padded[at], byte, "{at} of {len}");
+                assert_eq!(
+                    of[at],
+                    if at < len { byte ^ 0x55 } else { 0 },
+                    "{at} of {len}"
+                );
+            }
+            #[cfg(target_arch = "x86_64")]
+            if has_avx512() {
+                // SAFETY: the processor has the features.
+                let wide = unsafe { columns_avx512(&columns, &text[..len]) };
+                assert_eq!(wide, (padded, u128::from_le_bytes(of)));
+            }
+        }
+    }
 }
