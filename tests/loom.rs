@@ -415,7 +415,8 @@ mod matcher {
     pub(crate) mod generations;
     pub(crate) mod table;
 
-    /// Three columns, which is enough to go from one state to another.
+    /// The columns of `a` and `b` beside the one that stays, which is enough to go from one state to another and on,
+    /// and that of everything else.
     pub(crate) mod alphabet {
         pub(crate) const STAY: usize = 0;
 
@@ -423,11 +424,17 @@ mod matcher {
 
         impl Alphabet {
             pub(crate) fn len(&self) -> usize {
-                3
+                4
             }
 
             pub(crate) fn bytes(&self) -> &[u8; 256] {
-                &[0; 256]
+                const BYTES: [u8; 256] = {
+                    let mut bytes = [3; 256];
+                    bytes[b'a' as usize] = 1;
+                    bytes[b'b' as usize] = 2;
+                    bytes
+                };
+                &BYTES
             }
         }
     }
@@ -663,8 +670,7 @@ fn a_full_table_is_replaced_while_others_step_it() {
 #[test]
 fn a_row_is_whole_before_anyone_steps_into_it() {
     use matcher::alphabet::Alphabet;
-    use matcher::table::simd::Level;
-    use matcher::table::{New, Rows, StateId, Table};
+    use matcher::table::{Config, New, Rows, StateId, Table};
 
     struct Shared {
         table: Table,
@@ -710,7 +716,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
     }
 
     explore_matcher(|| {
-        let table = Table::new(&Alphabet, 0, Level::Portable);
+        let table = Table::new(&Alphabet, Config::BARE);
         let mut rows = Rows::new(&table);
         let new = New {
             before: 0,
@@ -730,4 +736,92 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
         shared.step();
         other.join().unwrap();
     });
+}
+
+/// The same where two symbols are stepped at once: who finds where a pair leads finds all of that state, though
+/// others built it and noted the pair.
+#[test]
+fn a_pair_leads_to_a_row_that_is_whole() {
+    use matcher::alphabet::Alphabet;
+    use matcher::table::{Config, New, Rows, SHORT, StateId, Table};
+
+    struct Shared {
+        table: Table,
+        rows: Mutex<Rows>,
+        start: StateId,
+    }
+
+    fn new(before: u32) -> New<'static> {
+        New {
+            before,
+            now: &[],
+            late: &[],
+        }
+    }
+
+    impl Shared {
+        /// Whether the pair was known.
+        fn step(&self) -> bool {
+            let (state, bits) = self.table.push_short(self.start, b"ab", &mut [0; SHORT]);
+            let is_known = !self.table.any_special(bits);
+            let state = match is_known {
+                true => state,
+                false => self.step_singly(),
+            };
+            assert_eq!(self.table.before(state), 2, "what stands before it");
+            let on = self.table.next(state, 1);
+            assert_eq!(on, self.table.unknown(), "no cell leads anywhere yet");
+            is_known
+        }
+
+        fn step_singly(&self) -> StateId {
+            let middle = self.next(self.start, 1);
+            let state = self.next(middle, 2);
+            let short = self.table.short(self.start, b"ab");
+            self.table.learn_pairs(&short, self.start);
+            state
+        }
+
+        fn next(&self, from: StateId, column: usize) -> StateId {
+            if self.table.next(from, column) == self.table.unknown() {
+                let mut rows = self.rows.lock().unwrap();
+                if self.table.next(from, column) == self.table.unknown() {
+                    let to = rows.add(&self.table, new(column as u32));
+                    self.table.set(from, column, to.expect("there is room"));
+                }
+            }
+            self.table.next(from, column)
+        }
+    }
+
+    // Not of loom: what is seen over all orders.
+    let found = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    explore_matcher({
+        let found = std::sync::Arc::clone(&found);
+        move || {
+            let config = Config {
+                budget: 1024,
+                wide_rows: 4,
+                ..Config::BARE
+            };
+            let table = Table::new(&Alphabet, config);
+            let mut rows = Rows::new(&table);
+            let start = rows.add(&table, new(0)).expect("there is room");
+            let shared = Arc::new(Shared {
+                table,
+                rows: Mutex::new(rows),
+                start,
+            });
+            let other = thread::spawn({
+                let shared = Arc::clone(&shared);
+                move || shared.step()
+            });
+            let known = [shared.step(), other.join().unwrap()];
+            assert_ne!(known, [true, true], "somebody noted it first");
+            let known = usize::from(known.contains(&true));
+            found.fetch_add(known, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    let found = found.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(found > 0, "the model reaches a pair that the other noted");
 }

@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::matcher::gap::Gaps;
 use crate::matcher::lanes::Tile;
 use crate::matcher::plan::{Plan, Spread};
-use crate::matcher::table::WIDE_ROWS;
+use crate::matcher::table::pairs::WIDE_ROWS;
 use crate::matcher::table::simd::Level;
 use crate::matcher::{Matcher, SHORT, is_short, pattern};
 use crate::testing::{Random, pattern_text, sample};

@@ -8,8 +8,9 @@ use super::lazy::Lazy;
 use super::nfa::{self, Nfa};
 use super::once::MOST_ONCE;
 use super::sample::{Trace, Trial};
+use super::table::Config;
+use super::table::pairs::WIDE_ROWS;
 use super::table::simd::Level;
-use super::table::{Config, WIDE_ROWS};
 use super::tree::Cuts;
 
 /// A pattern as it is matched.

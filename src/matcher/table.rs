@@ -13,14 +13,13 @@
 //! without bounds checks.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
-mod pairs;
+pub(crate) mod pairs;
 mod short;
 pub(crate) mod simd;
 
 use super::alphabet::{Alphabet, STAY};
 use super::sync::{AtomicU32, Ordering};
 use pairs::Pairs;
-pub(crate) use pairs::WIDE_ROWS;
 use simd::Level;
 
 /// A state: the offset of its row. Only [`Rows`] and [`Table`] make them; valid for their table only.

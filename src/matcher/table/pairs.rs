@@ -12,9 +12,9 @@
 // PERF: 10.3 ns a delta without and 8.0 with pairs at 1 rule, 10.8 and 8.4 at 10; 0.6 and 0.15 branches foreseen
 // wrongly (`cargo bench --bench versus -- 1,10`). With 100 rules, whose 587 states then take 11.6 MB, 10.9 and 10.5.
 
+use super::super::alphabet::Alphabet;
+use super::super::sync::{AtomicU32, Ordering};
 use super::{Config, EXTRA, LINE, StateId};
-use crate::matcher::alphabet::Alphabet;
-use crate::matcher::sync::{AtomicU32, Ordering};
 
 /// Most wide rows.
 pub(crate) const WIDE_ROWS: usize = 512;
@@ -47,7 +47,8 @@ impl Pairs {
         let stride = (first + symbols * symbols).next_multiple_of(LINE);
         let room = config.budget / 4 / (stride * size_of::<AtomicU32>());
         let rows = config.wide_rows.min(room);
-        if stride > MOST_CELLS || rows < config.wide_rows.min(LEAST_ROWS) {
+        let is_worth = rows > 0 && rows >= config.wide_rows.min(LEAST_ROWS);
+        if stride > MOST_CELLS || !is_worth {
             return Pairs::none();
         }
         Pairs {
