@@ -25,6 +25,9 @@ const TRIES: usize = 8;
 /// Bytes kept besides those before a candidate: a piece, and the widest look ahead.
 const BEYOND: usize = PIECE + 4 * (crate::matcher::around::REACH + 2);
 
+/// An end can be certain at once, and again one character later: so many bytes at most.
+const LATE: u64 = 4;
+
 /// A place where a pattern may end.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
@@ -49,8 +52,10 @@ pub(super) struct Waiting {
     /// Bytes of a candidate's past that are kept.
     past: usize,
     limit: usize,
-    /// Candidates that the automaton has reported and the clock has not come to.
+    /// Candidates that the automaton has reported and the clock has not come to, as they became certain.
     reported: VecDeque<Candidate>,
+    /// Pattern and end of those that the clock came to within the last [`LATE`] bytes.
+    lately: VecDeque<(u32, u64)>,
     /// Candidates that wait for characters, by their ends.
     pending: VecDeque<Candidate>,
     clock: Clock,
@@ -77,6 +82,7 @@ impl Waiting {
                 past: confirms.bytes,
                 limit: confirms.pending,
                 reported: VecDeque::new(),
+                lately: VecDeque::new(),
                 pending: VecDeque::new(),
                 clock: Clock::default(),
                 spent: Vec::new(),
@@ -89,6 +95,7 @@ impl Waiting {
         self.bytes.clear();
         self.dropped = 0;
         self.reported.clear();
+        self.lately.clear();
         self.pending.clear();
         self.spent.clear();
     }
@@ -113,20 +120,21 @@ impl Waiting {
     }
 
     fn report(&mut self, pattern: u32, at: u64, end: u64, seen: u64) {
-        // An end can be certain at once, and again one character later.
-        let known = |list: &VecDeque<Candidate>| {
-            let near = list.iter().rev().take_while(|known| known.at >= at);
-            near.into_iter()
-                .any(|known| (known.pattern, known.at) == (pattern, at))
-        };
-        if !known(&self.reported) && !known(&self.pending) {
-            self.reported.push_back(Candidate {
+        // Automata are stepped one after the other, each over the whole piece.
+        let place = self.reported.partition_point(|known| known.seen <= seen);
+        let before = self.reported.range(..place).rev();
+        let mut near = before.take_while(|known| known.seen + LATE >= seen);
+        let is_known = near.any(|known| (known.pattern, known.at) == (pattern, at))
+            || self.lately.contains(&(pattern, at));
+        if !is_known {
+            let candidate = Candidate {
                 pattern,
                 at,
                 end,
                 seen,
                 due: 0,
-            });
+            };
+            self.reported.insert(place, candidate);
         }
     }
 
@@ -184,6 +192,11 @@ impl Waiting {
                 return;
             }
             self.reported.pop_front();
+            let is_old = |known: &(u32, u64)| known.1 + LATE < candidate.seen;
+            while self.lately.front().is_some_and(is_old) {
+                self.lately.pop_front();
+            }
+            self.lately.push_back((candidate.pattern, candidate.at));
             let Some(confirm) = on.confirm(&candidate, decided) else {
                 continue;
             };

@@ -176,6 +176,122 @@ fn excerpt_and_match_tell_what_matched() {
 }
 
 #[test]
+fn the_match_begins_where_the_pattern_does_and_not_where_its_hull_could() {
+    for (pattern, text, matched) in [
+        ("(?<!x)a+b(?!c)", "xaab ", "ab"),
+        ("(?<!x)a+b(?!c)", "x aab ", "aab"),
+    ] {
+        let (hits, _) = read_all_cuts(&one(pattern), Channel::Text, text.as_bytes(), pattern);
+        assert_eq!(hits[0].4, matched, "{pattern} in {text:?}");
+    }
+}
+
+#[test]
+fn of_what_stands_behind_a_match_forty_bytes_are_shown() {
+    let text = format!("so foo{}x", "-".repeat(60));
+    let (hits, _) = read_all_cuts(&one("foo(?=-{60}x)"), Channel::Text, text.as_bytes(), "foo");
+    assert_eq!(
+        (hits[0].3.as_str(), hits[0].4.as_str()),
+        (&text[..46], "foo")
+    );
+}
+
+#[test]
+fn what_ends_with_the_text_is_told_by_patterns_that_look_around_and_by_others() {
+    let rules = vec![
+        rule("a", &["foo(?=bar)"], Severity::Error),
+        rule("b", &[r"foo\b"], Severity::Error),
+        rule("c", &["o(?! )"], Severity::Error),
+    ];
+    let pack = pack(rules, &Limits::default());
+    for (text, expected) in [
+        (&b"a foo\xE2\x82"[..], &[(2, 4, 5), (1, 5, 7)][..]),
+        (b"a foobar", &[(2, 4, 5), (0, 5, 8)]),
+    ] {
+        let (mut hits, _) = read_all_cuts(&pack, Channel::Text, text, "both");
+        hits.sort_by_key(|hit| hit.2);
+        let places: Vec<_> = hits.iter().map(|hit| (hit.0, hit.1, hit.2)).collect();
+        assert_eq!(places, expected, "{}", text.escape_ascii());
+    }
+}
+
+#[test]
+fn two_patterns_may_end_at_the_same_place() {
+    let rules = vec![
+        rule("a", &["foo(?= x)"], Severity::Error),
+        rule("b", &["o(?= x)"], Severity::Error),
+    ];
+    let pack = pack(rules, &Limits::default());
+    let (mut hits, _) = read_all_cuts(&pack, Channel::Text, b"a foo xo", "two");
+    hits.sort_by_key(|hit| hit.0);
+    let places: Vec<_> = hits.iter().map(|hit| (hit.0, hit.1, hit.2)).collect();
+    assert_eq!(places, [(0, 5, 7), (1, 5, 7)]);
+}
+
+#[test]
+fn an_end_that_is_certain_twice_is_one() {
+    for (pattern, confirm_pending, unconfirmed) in
+        [(r"(?:a|a\b)(?=ccc)", 0, 2), (r"(?<!x)(?:a|a\b)", 8, 0)]
+    {
+        let limits = Limits {
+            confirm_pending,
+            ..Limits::default()
+        };
+        let pack = pack(vec![rule("r", &[pattern], Severity::Info)], &limits);
+        let (_, counters) = read_all_cuts(&pack, Channel::Text, b"a ab ", pattern);
+        assert_eq!(counters.unconfirmed, unconfirmed, "{pattern}");
+    }
+}
+
+#[test]
+fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
+    let pack = one("(?<!no )foo(?!bar)");
+    let rules = &pack.channel(Channel::Text).unwrap().raw;
+    let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
+    for (pattern, at, seen) in [
+        (0, 5, 5),
+        (0, 9, 10),
+        (1, 3, 3),
+        (1, 5, 6),
+        (1, 5, 7),
+        (0, 9, 11),
+    ] {
+        waiting.report(pattern, at, at, seen);
+    }
+    let told = waiting.reported.iter();
+    let told: Vec<_> = told.map(|it| (it.pattern, it.at, it.seen)).collect();
+    assert_eq!(told, [(1, 3, 3), (0, 5, 5), (1, 5, 6), (0, 9, 10)]);
+}
+
+#[test]
+fn bytes_that_no_check_needs_any_more_go_and_nothing_else() {
+    let pack = one("(?<!no )foo(?!bar)");
+    let rules = &pack.channel(Channel::Text).unwrap().raw;
+    let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
+    let keep = waiting.past.max(super::WINDOW) + super::BEYOND;
+    let text: Vec<u8> = (0..8 * keep).map(|at| (at % 251) as u8).collect();
+    for piece in text.chunks(100) {
+        waiting.keep(piece);
+        assert!(waiting.bytes.len() <= 2 * keep, "what is kept is bounded");
+        let total = waiting.total() as usize;
+        assert_eq!(waiting.bytes, text[waiting.dropped as usize..total]);
+        assert!(waiting.bytes.len() >= keep.min(total));
+    }
+    assert_eq!(waiting.total(), text.len() as u64);
+    // Far behind them patterns are checked as before.
+    for (end, hits) in [("no foo ", 0), ("so foo ---", 1)] {
+        let long = format!("{}{end}", "words and ".repeat(4000));
+        let end = 40_006;
+        for size in [long.len(), 1000, 7] {
+            let cuts: Vec<usize> = (1..long.len()).filter(|at| at % size == 0).collect();
+            let (found, _) = read(&pack, Channel::Text, long.as_bytes(), &cuts);
+            let places: Vec<_> = found.iter().map(|hit| (hit.1, hit.2)).collect();
+            assert_eq!(places, vec![(end, end + 3); hits], "pieces of {size}");
+        }
+    }
+}
+
+#[test]
 fn decoded_arguments_are_haystacks_of_their_own() {
     let cases = [
         // An escape is text like any other, and offsets count delivered bytes.
@@ -192,6 +308,14 @@ fn decoded_arguments_are_haystacks_of_their_own() {
         let found = read_all_cuts(&pack, Channel::ToolInput, text.as_bytes(), "JSON").0;
         assert_eq!(found.first().map(|hit| (hit.1, hit.2)), want, "{text}");
     }
+    for (pattern, text, want) in [
+        ("(?<!x)a", r#"{"b":"x","c":"a"}"#, Some((15, 15))),
+        ("(?<=x)a", r#"{"b":"x","c":"a"}"#, None),
+        ("b(?! )", r#"{"b":"a","c":"b"}"#, Some((15, 16))),
+    ] {
+        let found = read_all_cuts(&one(pattern), Channel::ToolInput, text.as_bytes(), pattern).0;
+        assert_eq!(found.first().map(|hit| (hit.1, hit.2)), want, "{pattern}");
+    }
 }
 
 #[test]
@@ -200,6 +324,8 @@ fn bytes_of_no_character_stand_beside_a_match_and_count_one_each() {
     let cases: &[Case] = &[
         ("a(?!.b)", b"a\xFFb a\xFFc", Some((5, 7))),
         ("a(?!b)", b"a\xE2\x82", Some((1, 3))),
+        ("a(?!b)", b"a\xE2\x82x", Some((1, 4))),
+        (r"foo\b(?!x)", b"a foo\xE2\x82", Some((5, 7))),
         ("a(?=..x)", b"a\xE2\x82x", Some((1, 4))),
         ("(?<=.)a", b"\xFFa", Some((2, 2))),
         ("(?<!.)a", b"\xFFa", None),
@@ -261,6 +387,25 @@ fn a_spent_budget_is_a_hit_of_a_critical_rule_and_counted_for_others() {
     let text = "a".repeat(5000);
     let found = read(&pack, Channel::Text, text.as_bytes(), &[]);
     assert!(found.0.is_empty() && found.1.unconfirmed > 4000);
+}
+
+#[test]
+fn a_pattern_that_spends_its_budget_takes_none_of_another() {
+    let limits = Limits {
+        confirm_steps: 1000,
+        ..Limits::default()
+    };
+    let rules = vec![
+        rule("a", &[r"(?:a|aa)+(a)\1(?<!a)"], Severity::Error),
+        rule("b", &["x(?!y)"], Severity::Error),
+    ];
+    let text = format!("{}x ", "a".repeat(100));
+    let (hits, counters) = read(&pack(rules, &limits), Channel::Text, text.as_bytes(), &[]);
+    assert_eq!(
+        hits.iter().map(|hit| (hit.0, hit.1)).collect::<Vec<_>>(),
+        [(1, 101)]
+    );
+    assert!(counters.unconfirmed > 50);
 }
 
 #[test]
@@ -489,6 +634,13 @@ fn behind_a_view_a_hit_is_certain_at_the_same_byte_under_every_cut() {
             "{\"command\":\"rm one two three four\"}",
             (19, 22),
         ),
+        (
+            ", region = 'shell'",
+            r"two\b(?! x)",
+            Channel::ToolInput,
+            "{\"command\":\"rm one two three four\"}",
+            (22, 24),
+        ),
     ];
     // Words that go on in one piece of several hundred bytes.
     let long = format!(
@@ -516,13 +668,19 @@ fn what_is_cut_off_from_a_match_may_be_what_decides() {
         confirm_bytes: 8,
         ..Limits::default()
     };
-    for (text, ends, unconfirmed) in [
-        ("xaaaaaaab", &[][..], 1),
-        ("xaaaaaab", &[], 0),
-        ("yaaaaaaab", &[], 1),
-        ("aaaaaaab", &[8], 0),
+    for (pattern, text, ends, unconfirmed) in [
+        ("(?<!x)a{7}b", "xaaaaaaab", &[][..], 1),
+        ("(?<!x)a{7}b", "xaaaaaab", &[], 0),
+        ("(?<!x)a{7}b", "yaaaaaaab", &[], 1),
+        ("(?<!x)a{7}b", "aaaaaaab", &[8], 0),
+        // No match could begin before what is kept.
+        ("(?<!x)b{2}", "aaaaaaaaaaaaxbb", &[], 0),
+        ("(?<=x)a+b", "aab", &[], 0),
+        // What is kept begins inside of a character.
+        ("(?<!é)a{7}", "zzéaaaaaaa", &[], 1),
+        ("(?<!é)a{7}", "zzé-aaaaaaa", &[12], 0),
     ] {
-        let rules = vec![rule("r", &["(?<!x)a{7}b"], Severity::Info)];
+        let rules = vec![rule("r", &[pattern], Severity::Info)];
         let (hits, counters) =
             read_all_cuts(&pack(rules, &limits), Channel::Text, text.as_bytes(), text);
         assert_eq!(
