@@ -157,7 +157,7 @@ struct Found {
     counting: Vec<Quote>,
     /// Number of matches so far, by rule, and by part where they are counted there.
     counts: Vec<Counted>,
-    /// Conditions that are decided on the whole reply.
+    /// Conditions that are decided on the whole reply. None of them waits for its end.
     book: Book,
     redactions: Vec<Redaction>,
     /// What earlier replies left.
@@ -492,8 +492,7 @@ impl Stream {
         self.quote(hit)?.start
     }
 
-    /// Ends the reply: closes every part that is open, in the order of their opening, and decides what
-    /// rules wanted the whole reply for.
+    /// Ends the reply: closes every part that is open, in the order of their opening.
     pub fn finish(&mut self) -> Hits<'_> {
         let mut hits = Vec::new();
         let open: Vec<PartId> = self.open_parts().collect();
@@ -501,22 +500,8 @@ impl Stream {
             hits.extend_from_slice(&self.close(part));
         }
         self.begin();
-        if !self.is_cut {
-            self.end_reply();
-        }
-        hits.append(&mut self.found.hits);
         self.found.hits = hits;
         Hits(&self.found.hits)
-    }
-
-    fn end_reply(&mut self) {
-        let book = std::mem::take(&mut self.found.book);
-        for quote in book.into_waiting() {
-            if let Some(index) = self.index(quote.hit.part) {
-                self.parts[index].offer(&self.pack, quote, &mut self.found);
-            }
-        }
-        self.sort();
     }
 
     /// The dotted path of the argument that a hit is in (`$raw`: tool input that is not JSON).

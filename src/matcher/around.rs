@@ -191,10 +191,6 @@ impl<'p> Walk<'p> {
             Expr::Assertion(assertion) => self.assertion(*assertion, expr)?,
             Expr::GeneralNewline { .. } => general_newline(),
             Expr::Literal { val, casei } => self.literal(val, *casei)?,
-            Expr::LiteralBytes { bytes } => {
-                let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
-                self.literal(&text, false)?
-            }
             Expr::Delegate { inner, casei } => self.class(inner, *casei)?,
             Expr::Concat(subs) => self.concat(subs)?,
             Expr::Alt(subs) => self.alternation(subs)?,

@@ -92,7 +92,8 @@ impl Decoder {
             }
             Sequence::Incomplete => {
                 let packed = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
-                self.0 = packed | (count as u32 + 1) << 24 | self.0 & 3 << 26;
+                // What completes it sets the room anew, and so does what does not.
+                self.0 = packed | (count as u32 + 1) << 24;
             }
             Sequence::Invalid if count == 0 => on(self.stray(byte), 0),
             Sequence::Invalid => {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Counters, Found, Quote};
+use super::{Counters, Found};
 use crate::detect::unknown_name::KnownNames;
 use crate::matcher::is_short;
 use crate::pack::{ChannelRules, Pack, What};
@@ -222,13 +222,6 @@ impl Part {
         };
         let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
         ask(bounds, &mut judge);
-    }
-
-    /// Takes a match that was decided when the reply ended.
-    pub(super) fn offer(&mut self, pack: &Pack, quote: Quote, found: &mut Found) {
-        let quote = quote.at(self.delivered);
-        self.scoped.offer(pack, quote, found);
-        found.count(pack);
     }
 
     /// The fast path: a short delta of text that brings nothing special. Says whether it was that; if not,

@@ -77,11 +77,6 @@ struct Waiting {
 }
 
 impl Book {
-    pub(super) fn clear(&mut self) {
-        self.rules.clear();
-        self.waits = false;
-    }
-
     /// Whether something waits for text that is to come.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
@@ -177,13 +172,6 @@ impl Book {
             }
         }
         quotes
-    }
-
-    /// What still waits when the reply is over.
-    pub(in crate::stream) fn into_waiting(self) -> impl Iterator<Item = Quote> {
-        let rules = self.rules.into_iter();
-        let waiting = rules.flat_map(|(_, progress)| progress.waiting);
-        waiting.map(|waiting| waiting.quote)
     }
 
     fn progress(&mut self, rule: RuleId, compound: &Compound) -> &mut Progress {

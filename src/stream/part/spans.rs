@@ -69,7 +69,7 @@ impl Spans {
         self.before.clear();
         self.held.clear();
         self.reported.clear();
-        self.book.clear();
+        self.book = Book::default();
     }
 
     /// Where in the part the text begins that a match in progress, or one that is not decided, may hold.

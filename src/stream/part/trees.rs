@@ -65,9 +65,8 @@ impl Trees {
 
     /// What comes from here on is of that kind.
     pub(super) fn turn(&mut self, tag: Tag, judge: &mut Judge<'_>, decided: u64) {
-        let changes = tag.language != self.tag.language;
-        let is_left = self.source == Source::Markdown && !tag.regions.contains(Regions::CODE);
-        if changes || is_left {
+        // Code that is left is, too: what is not code has no language.
+        if tag.language != self.tag.language {
             self.cut(judge, decided);
         }
         self.tag = tag;
