@@ -6,8 +6,8 @@ use ttsr::{Channel, Limits, Pack, PartId};
 const RULES: &str = include_str!("data/ast/rules.toml");
 const PART: PartId = PartId(0);
 
-/// A hit: its rule, the text that matched, where that begins, and when it was certain.
-type Told = (String, String, u64, u64);
+/// A hit: its rule, the text that matched, where that begins and ends, and when it was certain.
+type Told = (String, String, u64, u64, u64);
 
 fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Vec<Told> {
     let mut stream = pack.stream();
@@ -24,7 +24,8 @@ fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Vec<Told>
     let told = hits.iter().map(|hit| {
         let rule = pack.rule(hit.rule).id.clone();
         let start = stream.start(hit).unwrap_or_default();
-        (rule, stream.matched(hit).to_owned(), start, hit.decided)
+        let matched = stream.matched(hit).to_owned();
+        (rule, matched, start, hit.end, hit.decided)
     });
     told.collect()
 }
@@ -120,12 +121,14 @@ fn a_rule_decides_as_soon_as_its_node_is_complete() {
     let told = found(&pack, Channel::Text, text);
     let end_of_next_line = text.find("\tk()").unwrap() as u64;
     let start = text.find("for").unwrap() as u64;
+    let end = text.find("\n\th()").unwrap() as u64;
     assert_eq!(
         told,
         [(
             "shapes/go-range-int".to_owned(),
             "for i := 0; i < n; i++ {\n\t\tg(i)\n\t}".to_owned(),
             start,
+            end,
             end_of_next_line
         )]
     );
@@ -140,6 +143,28 @@ fn places_are_those_of_the_input_as_delivered() {
     assert_eq!(names(&told), ["ts-redundant-clear-guard"]);
     assert_eq!(told[0].1, "if (timer) clearTimeout(timer);");
     assert_eq!(told[0].2 as usize, input.find("if (timer)").unwrap());
+    assert_eq!(told[0].3 as usize, input.find("\\nf()").unwrap());
+    // What ends with the code ends with its last byte, however that is written.
+    for last in [";", "\\u003b"] {
+        let input =
+            format!(r#"{{"path":"a.js","content":"if (timer) clearTimeout(timer){last}"}}"#);
+        let told = found(&pack, Channel::ToolInput, &input);
+        assert_eq!(told.len(), 1, "{input}");
+        assert_eq!(told[0].3 as usize, input.len() - 2, "{input}");
+    }
+}
+
+#[test]
+fn code_whose_comments_are_told_apart_is_read_as_one() {
+    let text = format!(
+        "{RULES}\n[rule.todo]\ndescription = 'd'\non = ['text']\n\
+         match.any = [{{ literal = 'TODO', region = 'comment' }}]\nexamples.match = ['x']\n"
+    );
+    let pack = Pack::from_toml(&text).unwrap();
+    let text = "```go\nfunc f(n int) {\n\tfor i := 0; i < n; i++ { // TODO\n\t\tg(i)\n\t}\n}\n```\n\
+                ```go\nfunc g() {\n```\n";
+    let told = found(&pack, Channel::Text, text);
+    assert_eq!(names(&told), ["go-range-int", "todo"]);
 }
 
 #[test]
@@ -150,6 +175,16 @@ fn what_an_edit_leaves_as_it_was_is_not_what_it_adds() {
     let edit =
         |new: &str| json!({"path": "a.js", "old_string": old, "new_string": new}).to_string();
     assert!(found(&pack, Channel::ToolInput, &edit(&other)).is_empty());
+    // Lines that are new before it and behind it do not touch it.
+    let around = other.replace("function stop", "function halt");
+    assert!(found(&pack, Channel::ToolInput, &edit(&around)).is_empty());
+    let guard = "if (timer) clearTimeout(timer);\n";
+    let (was, is) = (
+        format!("a();\n{guard}b();\n"),
+        format!("c();\n{guard}d();\n"),
+    );
+    let input = json!({"path": "a.js", "old_string": was, "new_string": is}).to_string();
+    assert!(found(&pack, Channel::ToolInput, &input).is_empty());
     let guarded = old.replace("  a();", "  if (job) {\n    clearInterval(job);\n  }");
     let told = found(&pack, Channel::ToolInput, &edit(&guarded));
     assert_eq!(told.len(), 1);
@@ -203,7 +238,9 @@ fn code_that_is_too_long_is_told_and_a_hit_of_critical_rules() {
         };
         let pack = Pack::builder().toml("t.toml", &text).limits(limits).build();
         let pack = pack.unwrap();
-        let reply = format!("```go\n{}panic(1)\n```\n", "print(1)\n".repeat(9));
+        // However much follows.
+        let lines = "print(1)\n".repeat(40);
+        let reply = format!("```go\n{lines}panic(1)\n```\n");
         for size in [1, 7, reply.len()] {
             let mut stream = pack.stream();
             let mut decided = Vec::new();
@@ -217,6 +254,25 @@ fn code_that_is_too_long_is_told_and_a_hit_of_critical_rules() {
             // Six bytes of fence, 64 that fit, and the one that is too much.
             assert!(decided.iter().all(|&decided| decided == 71), "{decided:?}");
         }
+    }
+}
+
+#[test]
+fn code_may_be_as_long_as_its_bound() {
+    let text = "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\nseverity = 'info'\n\
+                on = ['text']\nmatch.ast = { languages = ['go'], any = ['panic($$$)'] }\n\
+                examples.match = ['panic(1)']\n";
+    for (ast_bytes, hits) in [(18, 1), (17, 0)] {
+        let limits = Limits {
+            ast_bytes,
+            ..Limits::default()
+        };
+        let pack = Pack::builder().toml("t.toml", text).limits(limits).build();
+        let mut stream = pack.unwrap().stream();
+        let mut found = stream.push(PART, b"```go\nprint(1)\npanic(1)\n```\n").len();
+        found += stream.finish().len();
+        assert_eq!(found, hits, "{ast_bytes}");
+        assert_eq!(stream.counters().unconfirmed, 1 - hits as u64);
     }
 }
 

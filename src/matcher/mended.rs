@@ -121,6 +121,8 @@ mod tests {
             (r"[(?=]\(?=[]\]\1(?!](?=é)", r"[(?=]\(?=[]\]\1(?!](?:é)"),
             ("[[:alpha:](?=]a(?=b)", "[[:alpha:](?=]a(?:b)"),
             (r"\k<never", r"\k<never"),
+            (r"(?<n>a)\k'n'(?=b)", r"(?<n>a)aaaaa(?:b)"),
+            (r"[\k<](?=a)>", r"[\k<](?:a)>"),
             ("é\\", "é\\"),
         ] {
             assert_eq!(without_looks(text), expected, "{text}");

@@ -155,6 +155,65 @@ mod tests {
         ));
     }
 
+    #[test]
+    fn a_pattern_may_be_as_long_and_as_large_as_its_limit() {
+        let limits = Limits {
+            pattern_bytes: 8,
+            rule_states: 5,
+            ..Limits::default()
+        };
+        for (text, refused) in [
+            (
+                "(abcd)ef",
+                Some(Refused::TooBig {
+                    states: 6,
+                    limit: 5,
+                }),
+            ),
+            ("(abcd)e+", None),
+            ("(abcd)e++", Some(Refused::TooLong { bytes: 9, limit: 8 })),
+        ] {
+            assert_eq!(parse(text, &limits).err(), refused, "{text}");
+        }
+    }
+
+    #[cfg(feature = "lookaround")]
+    #[test]
+    fn what_cannot_be_compiled_is_refused_unless_there_is_a_better_reason() {
+        let told = |text: &str| match refused(text) {
+            Refused::Syntax { .. } => "does not compile",
+            Refused::MatchesEmpty => "matches the empty text",
+            Refused::TooBig { .. } => "is too big",
+            other => panic!("{text}: {other:?}"),
+        };
+        for (text, reason) in [
+            (r"(?!x)\w{500}", "does not compile"),
+            (r"(?!x)(?:\w{500})?", "matches the empty text"),
+            (r"(?!x)(?:\w{500}){200}", "is too big"),
+        ] {
+            assert_eq!(told(text), reason, "{text}");
+        }
+    }
+
+    #[cfg(feature = "lookaround")]
+    #[test]
+    fn what_is_no_pattern_at_all_is_told_as_the_plain_parser_tells_it() {
+        for (text, message, place) in [
+            (r"a\y", "unrecognized escape sequence", r"\y"),
+            (r"(?=a)\y", "Invalid escape: \\y", r"\"),
+        ] {
+            match refused(text) {
+                Refused::Syntax {
+                    message: told,
+                    span,
+                } => {
+                    assert_eq!((told.as_str(), &text[span]), (message, place), "{text}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
     #[cfg(not(feature = "lookaround"))]
     #[test]
     fn look_around_needs_its_feature() {

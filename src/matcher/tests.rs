@@ -101,6 +101,22 @@ fn first_ends_are_those_of_regex_under_every_cut() {
             b"ab ba a\xFFa",
         ),
         (
+            &[
+                r"(?-u:\b{start})a",
+                r"a(?-u:\b{end})",
+                r"(?-u:\b{start-half})b",
+                r"b(?-u:\b{end-half})",
+            ],
+            "ab éa ba bé aé".as_bytes(),
+        ),
+        (
+            &[r"-\B(?-u:\xE2)", r"-\b(?-u:\xC3)", r"-\B(?-u:\xC3)"],
+            "-é-€".as_bytes(),
+        ),
+        (&["(?:x[ab]{1,3}|x[ac]{1,3})y"], b"xby xbby"),
+        (&["(?:x[ab]{1,3}|x[ac]{1,3})y"], b"xaby xacy"),
+        (&["(?:x[ab]{1,3}|x[ac]{1,3})y"], b"xacy xaby"),
+        (
             &["sk_[a-z]{3,5}", r"[\w.-]{0,9}?key", "(?:a|b)?c+d*"],
             b"my.key sk_abcdef ccd",
         ),
@@ -223,6 +239,9 @@ fn gaps_of_every_kind_are_cut_without_a_trace() {
         (&["ab.*c", "ab.*d", "ab.*", "a.*c", "a[^c]*d"], b"ab ab c d"),
         (&["a.*?a.*?a", "(?:a.*){3}b", "(?:a.*b){2}"], b"a-a-a-b a b"),
         (&["^a.*b", "^a", "^.c", "^(?:ab|ac)+d"], b"acacd b"),
+        // What looks around stands in a loop behind the gap.
+        (&[r"k[^x]*(?:x\B)*z", r"k[^-]*(?:-\B)*y"], b"kaxz ka-y --y"),
+        (&[r"k[^x]*(?:x\B)*z"], b"kax-z kaxz"),
     ];
     for (patterns, text) in cases {
         let forced = matcher_of(&parsed(patterns), 0, plan(Some(EVERY_GAP), 1, None));
@@ -781,6 +800,19 @@ fn copies_of_a_class_that_cover_others_lose_no_end() {
         let text: Vec<u8> = (0..length).map(|_| b"aabbc-"[random.below(6)]).collect();
         let budget = [0, 4 << 10, 1 << 20][round % 3];
         check_all_cuts(&patterns, &text, budget);
+    }
+}
+
+#[test]
+fn outside_the_table_a_long_repeat_is_stepped_through_every_copy() {
+    let patterns = ["a[01]{150}x", "a[01]{200}y"];
+    let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+    // Nothing has room there.
+    let matcher = matcher(&patterns, 0);
+    for (digits, end) in [(150, "x"), (149, "x"), (200, "y"), (201, "y"), (150, "y")] {
+        let text = format!("-a{}{end}-", "01".repeat(101).split_at(digits).0);
+        let found = ends(&firsts(&matcher, text.as_bytes(), &[]));
+        assert_eq!(found, expected(&vms, text.as_bytes()), "{digits} and {end}");
     }
 }
 

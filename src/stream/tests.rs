@@ -61,6 +61,212 @@ fn hits_of_a_call_are_not_given_again() {
     assert!(stream.hits().is_empty(), "nothing of an older call is left");
 }
 
+#[test]
+fn hits_are_gone_through_one_by_one() {
+    let mut stream = streams(1).remove(0);
+    let mut ends = Vec::new();
+    for hit in stream.push(PART, b"so bad") {
+        ends.push(hit.end);
+    }
+    assert_eq!(ends, [6]);
+}
+
+#[test]
+fn what_comes_behind_a_cut_is_counted_and_not_read() {
+    let mut streams = streams(2);
+    let mut stream = streams.remove(0);
+    // What is read twice is read in a few steps.
+    for _ in 0..3 {
+        let _ = streams[0].push(PART, b"next");
+        let _ = stream.push(PART, b"next");
+    }
+    stream.cut();
+    for delta in [&b"next"[..], b"bad"] {
+        assert!(stream.push(PART, delta).is_empty());
+    }
+    assert_eq!(stream.counters().unscanned_bytes, 7);
+    assert_eq!(stream.delivered(PART), 12);
+}
+
+#[test]
+fn tokens_that_the_host_counts_are_bounded_where_a_part_is_open() {
+    let pack = rules("[rule.r]\ndescription = 'd'\non = ['text']\nmatch.limit = { tokens = 10 }");
+    let mut stream = pack.stream();
+    stream.open(PART, Channel::Text);
+    assert!(stream.push(PART, b"Short.").is_empty());
+    for (part, tokens, hits) in [
+        (PART, 10, 0),
+        (PartId(9), 11, 0),
+        (PART, 11, 1),
+        (PART, 12, 0),
+    ] {
+        let found = stream.count_tokens(part, tokens).len();
+        assert_eq!(found, hits, "{tokens} tokens of {part:?}");
+    }
+}
+
+#[test]
+fn what_waits_for_an_exception_is_not_released() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nhold = true\nmatch.any = [{ literal = 'leak' }]\n\
+         match.none = [{ literal = 'fine' }]\nmatch.within = { lines = 2 }",
+    );
+    let mut stream = pack.stream();
+    for (delta, hits, released) in [("a ", 0, 2), ("leak here\n", 0, 2), ("x\n", 1, 14)] {
+        assert_eq!(stream.push(PART, delta.as_bytes()).len(), hits, "{delta:?}");
+        assert_eq!(stream.releasable(PART), released, "{delta:?}");
+    }
+}
+
+#[test]
+fn code_is_released_up_to_what_may_be_a_match() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nhold = true\n\
+         match.any = [{ literal = 'secret', region = 'code' }]",
+    );
+    let mut stream = pack.stream();
+    let _ = stream.push(PART, b"```\nlet x\nof secr");
+    assert_eq!(stream.releasable(PART), 13);
+}
+
+#[test]
+fn a_call_that_is_too_long_is_like_no_other() {
+    let text = "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
+                match.doom-loop = { times = 2 }";
+    let input = br#"{"a":"bcd"}"#;
+    for (stretch_bytes, hits, unconfirmed) in [(11, 1, 0), (10, 0, 1)] {
+        let limits = crate::Limits {
+            stretch_bytes,
+            ..crate::Limits::default()
+        };
+        let pack = Pack::builder().toml("t.toml", text).limits(limits).build();
+        let pack = pack.unwrap();
+        for size in [1, 3, input.len()] {
+            let mut session = pack.session();
+            session.begin_turn();
+            let mut found = Vec::new();
+            for _ in 0..2 {
+                let mut stream = session.stream();
+                stream.open(PART, Channel::ToolInput);
+                for delta in input.chunks(size) {
+                    let _ = session.push(&mut stream, PART, delta);
+                }
+                let _ = session.finish(&mut stream);
+                found.push(session.decisions().len());
+                assert_eq!(stream.counters().unconfirmed, unconfirmed, "{size}");
+            }
+            assert_eq!(found, [0, hits], "{stretch_bytes}, pieces of {size}");
+        }
+    }
+}
+
+#[test]
+fn the_path_of_a_file_that_is_too_long_is_counted_and_decides_nothing() {
+    let mut rule = Rule::new("t/r", vec![Pattern::literal("bad")]);
+    rule.on = vec![Channel::ToolInput];
+    rule.paths = vec!["*.rs".to_owned()];
+    for (path_bytes, hits, long_paths) in [(9, 1, 0), (8, 0, 1)] {
+        let limits = crate::Limits {
+            path_bytes,
+            ..crate::Limits::default()
+        };
+        let builder = Pack::builder().rule(rule.clone()).limits(limits);
+        let mut stream = builder.build().unwrap().stream();
+        stream.open(PART, Channel::ToolInput);
+        let mut found = 0;
+        for delta in br#"{"path":"src/ab.rs","x":"bad"}"#.chunks(4) {
+            found += stream.push(PART, delta).len();
+        }
+        found += stream.finish().len();
+        assert_eq!((found, stream.counters().long_paths), (hits, long_paths));
+    }
+}
+
+#[test]
+fn where_a_match_begins_is_told_where_it_is_known() {
+    for (channel, keys, more, text, start) in [
+        ("text", "", "", "a secret ", Some(2)),
+        ("text", ", region = 'code'", "", "```\na secret ", None),
+        (
+            "text",
+            ", region = 'code'",
+            "match.count = 1",
+            "```\na secret ",
+            Some(6),
+        ),
+        ("tool-input", "", "", r#"{"a":"a secret "}"#, None),
+        (
+            "tool-input",
+            "",
+            "match.count = 1",
+            r#"{"a":"a secret "}"#,
+            Some(8),
+        ),
+    ] {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['{channel}']\n\
+             match.any = [{{ literal = 'secret'{keys} }}]\n{more}"
+        ));
+        let mut stream = pack.stream();
+        if channel == "tool-input" {
+            stream.open(PART, Channel::ToolInput);
+        }
+        let mut hits = stream.push(PART, text.as_bytes()).to_vec();
+        hits.extend_from_slice(&stream.finish());
+        assert_eq!(hits.len(), 1, "{text}");
+        assert_eq!(stream.start(&hits[0]), start, "{keys} {more} {text}");
+    }
+}
+
+#[test]
+fn an_earlier_match_of_a_delta_takes_the_place_of_a_later_one_and_of_no_other_hit() {
+    // Patterns of bytes are read behind those of characters.
+    let pack = rules(
+        r"[rule.a]
+        description = 'd'
+        on = ['text']
+        match.any = [{ literal = 'other' }]
+        [rule.b]
+        description = 'd'
+        on = ['text']
+        match.any = [{ literal = 'end' }, { regex = '(?-u:\xE2)' }]",
+    );
+    let text = "other € end";
+    for size in [1, 4, text.len()] {
+        let mut stream = pack.stream();
+        let mut hits = Vec::new();
+        for delta in text.as_bytes().chunks(size) {
+            hits.extend_from_slice(&stream.push(PART, delta));
+        }
+        let told: Vec<_> = hits
+            .iter()
+            .map(|hit| (hit.end, stream.matched(hit)))
+            .collect();
+        assert_eq!(told, [(5, "other"), (7, "\u{FFFD}")], "pieces of {size}");
+    }
+}
+
+#[test]
+fn bytes_of_no_character_are_counted_once_whatever_rules_want() {
+    for more in ["", "match.count = 2"] {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.any = [{{ literal = 'ab' }}]\n{more}"
+        ));
+        let mut stream = pack.stream();
+        let _ = stream.push(PART, b"a\xFFb \xC3");
+        let _ = stream.finish();
+        assert_eq!(stream.counters().invalid_utf8, 2, "{more}");
+    }
+}
+
+#[test]
+fn an_excerpt_begins_with_a_whole_character() {
+    let mut stream = streams(1).remove(0);
+    let text = format!("{}xbad", "é".repeat(30));
+    let hits = stream.push(PART, text.as_bytes()).to_vec();
+    assert_eq!(stream.excerpt(&hits[0]), &text[20..]);
+}
+
 fn rules(text: &str) -> Pack {
     let text =
         format!("schema = 1\n[pack]\nname = 't'\ngrants = ['inject', 'redact', 'retry']\n{text}\n");

@@ -412,6 +412,7 @@ fn conditions_hold_up_to_their_distance_and_are_decided_as_soon_as_it_is_past() 
     const LEAK: &str = "match.any = [{ literal = 'leak' }]\nmatch.none = [{ literal = 'fine' }]";
     const BOTH: &str = "match.all = [{ literal = 'aa' }, { literal = 'bb' }]";
     const SEQUENCE: &str = "match.sequence = [{ literal = 'aa' }, { literal = 'bb' }]";
+    const OVERLAP: &str = "match.sequence = [{ literal = 'aa' }, { literal = 'ab' }]";
     let mut wrong = Vec::new();
     for (condition, within, text, hits) in [
         (LEAK, "lines = 1", "a leak, fine\nb", &[][..]),
@@ -427,6 +428,7 @@ fn conditions_hold_up_to_their_distance_and_are_decided_as_soon_as_it_is_past() 
         (LEAK, "chars = 9", "é leak   fine.", &[(7, 14)]),
         (LEAK, "chars = 9", "fine  leak and so on", &[(10, 15)]),
         (LEAK, "chars = 9", "fine leak and so on", &[]),
+        (LEAK, "lines = 1", "fine\nfine leak\nb", &[]),
         (LEAK, "part = true", "a leak\n\n\nfine", &[]),
         (LEAK, "part = true", "a leak\n\n\nfin", &[(6, 12)]),
         (BOTH, "lines = 2", "aa\nbb ", &[(5, 6)]),
@@ -451,6 +453,8 @@ fn conditions_hold_up_to_their_distance_and_are_decided_as_soon_as_it_is_past() 
         (SEQUENCE, "part = true", "aa\n\nbb\n", &[(6, 7)]),
         (SEQUENCE, "part = true", "bb\n\naa\n", &[]),
         (SEQUENCE, "message = true", "aa\n\nbb\n", &[(6, 7)]),
+        (OVERLAP, "chars = 6", "aa aab", &[(6, 6)]),
+        (OVERLAP, "chars = 5", "aa aab", &[]),
     ] {
         let pack = written(&format!("{condition}\nmatch.within = {{ {within} }}"));
         let found = told(&pack, Channel::Text, text);
@@ -476,6 +480,7 @@ fn places_in_the_text_and_in_the_line_are_counted_in_characters() {
         ("match.last = 4", "a leak", &[(6, 6)]),
         ("match.last = 9", "leak leak", &[(4, 9)]),
         ("match.last = 9", "leak leak!", &[(9, 10)]),
+        ("match.last = 9", " leakleak", &[(5, 9)]),
         ("match.line = true", "a leak\nleak\n", &[(11, 12)]),
         ("match.line = true", "leak it\n leak\n", &[]),
         ("match.line = true", "leak\r\n", &[(4, 5)]),
@@ -542,6 +547,86 @@ fn a_pattern_counts_only_in_the_argument_that_it_names() {
             hits,
             "{input}"
         );
+    }
+}
+
+#[test]
+fn a_pattern_of_any_counts_only_in_the_argument_that_it_names() {
+    for more in ["", "match.count = 1"] {
+        let pack = written(&format!(
+            "match.any = [{{ literal = 'ab', arg = 'one' }}]\n{more}"
+        ));
+        for (input, hits) in [
+            (r#"{"one":"ab"}"#, &[(10, 10)][..]),
+            (r#"{"two":"ab"}"#, &[]),
+            (r#"{"two":"ab","one":"ab"}"#, &[(21, 21)]),
+        ] {
+            assert_eq!(told(&pack, Channel::ToolInput, input), hits, "{input}");
+        }
+    }
+}
+
+#[test]
+fn every_value_is_a_text_of_its_own() {
+    for (pattern, more, input, hits) in [
+        (
+            "^leak",
+            "match.count = 1",
+            r#"{"a":"x","b":"leak"}"#,
+            &[(18, 18)][..],
+        ),
+        (
+            r"\bleak",
+            "match.count = 1",
+            r#"{"a":"x","b":"leak"}"#,
+            &[(18, 18)],
+        ),
+        ("x.*leak", "match.count = 1", r#"{"a":"x","b":"leak"}"#, &[]),
+        (
+            "leak",
+            "match.first = 5",
+            r#"{"a":"something","b":"leak"}"#,
+            &[(26, 26)],
+        ),
+        (
+            "leak",
+            "match.last = 5",
+            r#"{"a":"something","b":"leak"}"#,
+            &[(26, 27)],
+        ),
+        (
+            "leak",
+            "match.none = [{ literal = 'fine' }]",
+            r#"{"a":"fine","b":"leak"}"#,
+            &[(21, 22)],
+        ),
+    ] {
+        let pack = written(&format!("match.any = [{{ regex = '{pattern}' }}]\n{more}"));
+        let found = told(&pack, Channel::ToolInput, input);
+        assert_eq!(found, hits, "{pattern} {more}");
+    }
+}
+
+#[test]
+fn a_long_match_is_cut_at_the_same_byte_also_where_short_deltas_are_read_at_once() {
+    let mut secret = rule(Condition::any(vec![Pattern::regex("a[abc]*d")]));
+    secret.action = Action::Redact;
+    let limits = Limits {
+        stretch_bytes: 8,
+        ..Limits::default()
+    };
+    let pack = Pack::builder().rule(secret).limits(limits).build().unwrap();
+    for (deltas, hits, cut) in [
+        (["aaa", "aaaa", "d x"], 1, 0),
+        (["aaaa", "aaaa", "d x"], 0, 1),
+    ] {
+        // What is read twice is read in a few steps.
+        for _ in 0..3 {
+            let mut stream = pack.stream();
+            let deltas = deltas.map(|delta| stream.push(PART, delta.as_bytes()).len());
+            assert_eq!(deltas.iter().sum::<usize>(), hits, "{deltas:?}");
+            assert_eq!(stream.counters().cut_matches, cut, "{deltas:?}");
+        }
     }
 }
 

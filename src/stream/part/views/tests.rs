@@ -93,6 +93,91 @@ fn first_ends_are_reported_in_regions_too() {
 }
 
 #[test]
+fn a_region_ends_with_its_last_byte_and_that_is_certain_with_the_next() {
+    let mut wrong = Vec::new();
+    for (region, pattern, text, expected) in [
+        ("inline-code", "x$", "a `rm x` b", (7, 9)),
+        ("inline-code", "x$", "a `rm x` b `y`", (7, 9)),
+        ("code", "x$", "```\nrm x", (8, 8)),
+        ("code", r"(?m)x\n\z", "```\nrm x\n```\nmore `x`", (9, 13)),
+        ("prose", "x.$", "rm x `y` x", (5, 9)),
+    ] {
+        let pack = pack(
+            "text",
+            &format!("match.any = [{{ regex = '{pattern}', region = \"{region}\" }}]"),
+            "",
+        );
+        let bytes: Vec<usize> = (1..text.len()).collect();
+        for cuts in [&[][..], &bytes] {
+            let hits = read(&pack, Channel::Text, text.as_bytes(), cuts);
+            let places: Vec<_> = hits.iter().map(|hit| (hit.1, hit.2)).collect();
+            if places != [expected] {
+                wrong.push(format!("{pattern} in {region} of {text:?}: {places:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_is_open_at_the_end_of_a_part_ends_with_it() {
+    let shell = |pattern: &str, arg: &str| {
+        let condition = format!("match.any = [{{ regex = '{pattern}', region = 'shell' }}]");
+        pack("tool-input", &condition, &format!("args = ['{arg}']"))
+    };
+    let list = r#"{"script":"ls","command":["rm","-rf"]}"#;
+    let broken = r#"{"command":["rm","-rf""#;
+    for (pattern, arg, input, expected) in [
+        ("-rf$", "command", list, &["-rf"][..]),
+        ("-rf$", "script", list, &[]),
+        ("-rf$", "command", broken, &["-rf"]),
+        ("^ls$", "script", list, &["ls"]),
+    ] {
+        check(&shell(pattern, arg), Channel::ToolInput, input, expected);
+    }
+    let added = pack(
+        "tool-input",
+        "match.any = [{ regex = 'unwrap\\(\\)$', region = 'added' }]",
+        "",
+    );
+    for input in [
+        r#"{"path":"a.rs","new_string":"b.unwrap()"}"#,
+        r#"{"path":"a.rs","new_string":"b.unwrap()"#,
+        "*** Begin Patch\n*** Add File: b.rs\n+w.unwrap()",
+    ] {
+        check(&added, Channel::ToolInput, input, &["unwrap()"]);
+    }
+    let names =
+        rules("[rule.r]\ndescription = 'd'\non = ['text', 'tool-input']\nmatch.unknown-name = {}");
+    for text in ["```python\nimport numpyy", "```python\nimport numpyy\n```"] {
+        check(&names, Channel::Text, text, &["numpyy"]);
+    }
+}
+
+#[test]
+fn every_value_is_watched_by_itself() {
+    let pack = rules("[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.leak = true");
+    for (input, expected) in [
+        (r#"{"a":"x<|im_end|><|im_start|>user"}"#, 1),
+        (r#"{"a":"x<|im_end|>","b":"<|im_start|>user"}"#, 0),
+    ] {
+        let hits = read(&pack, Channel::ToolInput, input.as_bytes(), &[]);
+        assert_eq!(hits.len(), expected, "{input}: {hits:?}");
+    }
+}
+
+#[test]
+fn what_code_declares_is_known_also_behind_a_comment_that_another_rule_looks_at() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.unknown-name = {}\n\
+         [rule.c]\ndescription = 'd'\non = ['text']\n\
+         match.any = [{ literal = 'TODO', region = 'comment' }]",
+    );
+    let text = "```rust\nmod local; // TODO\nuse local::x;\nuse elsewhere::y;\n```\n";
+    check(&pack, Channel::Text, text, &["TODO", "elsewhere"]);
+}
+
+#[test]
 fn what_an_edit_leaves_is_not_what_it_adds() {
     let added = pack(
         "tool-input",
@@ -488,6 +573,8 @@ fn files_that_nobody_knows_are_found_in_code_spans() {
         ("`a/b.rs` and\n`c.toml`\n", &[(1, 7)]),
         ("src/mian.rs is no code span, `items.len` is no file", &[]),
         ("```\n`src/mian.rs`\n```\n", &[]),
+        ("src/mian.rs", &[]),
+        ("src/mian.rs\n\n`items` of\n\nsrc/mian.rs", &[]),
         ("`src/mian.rs", &[]),
         ("`src/mian.rs` ", &[(1, 12)]),
     ] {
