@@ -590,19 +590,23 @@ impl Builder {
             len: code.len() as u32,
             same_hash: None,
         };
-        match table.is_special(state) {
-            _ if state.is_narrow() => self.narrow_keys.push(key),
-            true => self.special_keys.push(key),
-            false => self.keys.push(key),
+        if state.is_narrow() {
+            self.narrow_keys.push(key);
+        } else if table.is_special(state) {
+            self.special_keys.push(key);
+        } else {
+            self.keys.push(key);
         }
     }
 
     fn key_mut(&mut self, table: &Table, state: StateId) -> &mut Key {
         let row = table.row(state);
-        match table.is_special(state) {
-            _ if state.is_narrow() => &mut self.narrow_keys[row],
-            true => &mut self.special_keys[row - 1],
-            false => &mut self.keys[row],
+        if state.is_narrow() {
+            &mut self.narrow_keys[row]
+        } else if table.is_special(state) {
+            &mut self.special_keys[row - 1]
+        } else {
+            &mut self.keys[row]
         }
     }
 }

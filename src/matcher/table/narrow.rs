@@ -31,7 +31,7 @@ pub(crate) struct Narrow {
 
 impl Narrow {
     pub(crate) const USUAL: Narrow = Narrow {
-        behind: 4096,
+        behind: 8192,
         entries: 32,
     };
 
