@@ -825,3 +825,99 @@ fn a_pair_leads_to_a_row_that_is_whole() {
     let found = found.load(std::sync::atomic::Ordering::Relaxed);
     assert!(found > 0, "the model reaches a pair that the other noted");
 }
+
+/// A state with a narrow row leads to the same, before it is widened, while it is, and behind.
+#[test]
+fn a_narrow_row_leads_where_the_full_one_does() {
+    use matcher::alphabet::Alphabet;
+    use matcher::table::narrow::Narrow;
+    use matcher::table::{Config, New, Rows, StateId, Table};
+
+    struct Shared {
+        table: Table,
+        rows: Mutex<Rows>,
+        start: StateId,
+        target: StateId,
+    }
+
+    fn new(before: u32) -> New<'static> {
+        New {
+            before,
+            now: &[],
+            late: &[],
+        }
+    }
+
+    impl Shared {
+        /// Steps to the state with the narrow row and on; says whether it was wide behind that.
+        fn step(&self) -> bool {
+            let mut state = self.table.step(self.start, 1);
+            if self.table.is_due(state) {
+                state = self.widen(state);
+            }
+            assert_eq!(self.table.before(state), 2, "what stands before it");
+            assert_eq!(self.table.step(state, 2), self.target, "where it leads");
+            assert_eq!(
+                self.table.step(state, 1),
+                self.table.unknown(),
+                "nothing else"
+            );
+            let now = self.table.step(self.start, 1);
+            if !now.is_narrow() {
+                assert_eq!(self.table.next(now, 2), self.target, "plain steps, too");
+                assert_eq!(self.table.before(now), 2);
+            }
+            !state.is_narrow()
+        }
+
+        fn widen(&self, state: StateId) -> StateId {
+            let mut rows = self.rows.lock().unwrap();
+            let narrow = self.table.latest(state);
+            if !narrow.is_narrow() {
+                return narrow;
+            }
+            let full = rows.add(&self.table, new(2)).expect("there is room");
+            self.table.widen(narrow, full);
+            full
+        }
+    }
+
+    // Not of loom: what is seen over all orders.
+    let seen = [0, 0].map(|_| std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0)));
+    explore_matcher({
+        let seen = seen.clone();
+        move || {
+            let config = Config {
+                narrow: Narrow {
+                    behind: 0,
+                    entries: 2,
+                },
+                ..Config::BARE
+            };
+            let table = Table::new(&Alphabet, config);
+            let mut rows = Rows::new(&table);
+            let start = rows.add(&table, new(0)).expect("there is room");
+            let target = rows.add(&table, new(1)).expect("there is room");
+            let narrow = rows.add_narrow(&table, new(2)).expect("there is room");
+            table.set(start, 1, narrow);
+            table.set(narrow, 2, target);
+            let shared = Arc::new(Shared {
+                table,
+                rows: Mutex::new(rows),
+                start,
+                target,
+            });
+            let other = thread::spawn({
+                let shared = Arc::clone(&shared);
+                move || shared.step()
+            });
+            for is_wide in [shared.step(), other.join().unwrap()] {
+                seen[usize::from(is_wide)].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    });
+    for seen in seen {
+        let seen = seen.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(seen > 0, "the model reaches both");
+    }
+}

@@ -14,6 +14,7 @@ use super::code;
 use super::crowd::{Crowd, Masks};
 use super::look::{After, Before, holds};
 use super::nfa::{Nfa, State};
+use super::table::narrow::NARROW_BYTES;
 use super::table::{New, Rows, StateId, Table};
 
 /// What a state of the automaton stands for.
@@ -45,6 +46,8 @@ pub(super) enum Missing {
     Woken(StateId),
     /// The first state of the tail of a cut.
     Start(u32, Before),
+    /// A full row for this state.
+    Row(StateId),
 }
 
 /// Builds the states of a table; there is one, behind the lock.
@@ -53,9 +56,14 @@ pub(super) struct Builder {
     rows: Rows,
     budget: usize,
     is_full: bool,
-    /// What the rows stand for, in their order: those without and those with a report.
+    /// What the rows stand for, in their order: those without a report, those with one, and narrow ones.
     keys: Vec<Key>,
     special_keys: Vec<Key>,
+    narrow_keys: Vec<Key>,
+    /// Keys of full rows, of states that report nothing, from which on new ones get a narrow row.
+    full_rows: usize,
+    /// Narrow rows that have been widened.
+    widened: usize,
     /// The codes of the keys, one after the other.
     codes: Vec<u8>,
     /// Latest state of each hash; older ones are chained.
@@ -139,6 +147,9 @@ impl Builder {
             is_full: false,
             keys: Vec::new(),
             special_keys: Vec::new(),
+            narrow_keys: Vec::new(),
+            full_rows: usize::MAX,
+            widened: 0,
             codes: Vec::new(),
             by_hash: HashMap::default(),
             base,
@@ -157,7 +168,12 @@ impl Builder {
 
     /// Number of states built.
     pub(super) fn states(&self) -> usize {
-        self.keys.len() + self.special_keys.len()
+        self.keys() - self.widened
+    }
+
+    /// Number of keys: a state that was widened has two.
+    fn keys(&self) -> usize {
+        self.keys.len() + self.special_keys.len() + self.narrow_keys.len()
     }
 
     /// Bytes of their rows.
@@ -167,7 +183,7 @@ impl Builder {
 
     /// Bytes of what they stand for.
     pub(super) fn set_bytes(&self) -> usize {
-        self.codes.capacity() + self.states() * KEY_BYTES
+        self.codes.capacity() + self.keys() * KEY_BYTES
     }
 
     /// Whether the budget is spent.
@@ -229,6 +245,7 @@ impl Builder {
         self.step.outcome.live = Live::dead();
         let dead = self.add_first(table);
         (0..self.columns).for_each(|column| table.set(dead, column, dead));
+        self.full_rows = table.narrow().behind.saturating_add(self.keys.len());
         (bases, dead)
     }
 
@@ -275,12 +292,20 @@ impl Builder {
         missing: Missing,
         symbols: u32,
     ) -> Option<StateId> {
+        if let Missing::Row(state) = missing {
+            self.symbols = self.symbols.saturating_add(symbols);
+            // What the row holds already is stepped all the same.
+            return Some(self.widen(table, state).unwrap_or_else(|| {
+                table.keep_narrow(state);
+                state
+            }));
+        }
         if !self.probe(symbols) {
             return None;
         }
         match missing {
             Missing::Step(from, column) => {
-                let known = table.next(from, column);
+                let known = table.step(from, column);
                 if known != table.unknown() {
                     return Some(known);
                 }
@@ -288,7 +313,7 @@ impl Builder {
                 self.step_live(nfa, &live, column);
                 self.scratch = live;
                 let next = self.intern(table)?;
-                table.set(from, column, next);
+                table.set(self.with_room(table, from)?, column, next);
                 Some(next)
             }
             Missing::Woken(tail) => {
@@ -297,14 +322,72 @@ impl Builder {
                 self.step.wake(nfa, &live, cut, live.before);
                 self.scratch = live;
                 let next = self.intern(table)?;
-                table.set_woken(tail, next);
+                table.set_woken(self.with_room(table, tail)?, next);
                 Some(next)
             }
             Missing::Start(cut, before) => {
                 self.step.wake(nfa, &Live::default(), cut, before);
-                self.intern(table)
+                let first = self.intern(table)?;
+                // It is woken from a list that is not mended.
+                self.widen(table, first)
             }
+            Missing::Row(_) => unreachable!("done above"),
         }
+    }
+
+    /// The row of the state that another transition can be written to; `None` where there is no room for one.
+    fn with_room(&mut self, table: &Table, state: StateId) -> Option<StateId> {
+        let latest = table.latest(state);
+        match table.has_slot(latest) {
+            true => Some(latest),
+            false => self.widen(table, latest),
+        }
+    }
+
+    /// The full row of a state, which it may get now; `None` where there is no room.
+    fn widen(&mut self, table: &Table, state: StateId) -> Option<StateId> {
+        let narrow = table.latest(state);
+        if !narrow.is_narrow() {
+            return Some(narrow);
+        }
+        let new = New {
+            before: table.before(narrow),
+            now: &[],
+            late: &[],
+        };
+        let has_room = self.has_room(table, KEY_BYTES + table.row_bytes(&self.rows));
+        let full = has_room.then(|| self.rows.add(table, new)).flatten();
+        self.is_full |= full.is_none();
+        let full = full?;
+        let key = *self.key(table, narrow);
+        self.keys.push(key);
+        self.widened += 1;
+        self.replace(table, narrow, full);
+        table.widen(narrow, full);
+        Some(full)
+    }
+
+    /// From now on what finds `old` by its hash finds `new`.
+    fn replace(&mut self, table: &Table, old: StateId, new: StateId) {
+        let hash = code::hash(self.code_of(table, old));
+        let first = self.by_hash.get_mut(&hash).expect("it was remembered");
+        if *first == old {
+            *first = new;
+            return;
+        }
+        let mut at = *first;
+        while let Some(next) = self.key(table, at).same_hash {
+            if next == old {
+                self.key_mut(table, at).same_hash = Some(new);
+                return;
+            }
+            at = next;
+        }
+    }
+
+    /// Whether the budget has room for that many bytes more.
+    fn has_room(&self, table: &Table, bytes: usize) -> bool {
+        !self.is_full && self.rows.bytes(table) + self.set_bytes() + bytes <= self.budget
     }
 
     /// Steps a state that is in no table; the outcome is in `step`.
@@ -412,7 +495,9 @@ impl Builder {
     fn key(&self, table: &Table, state: StateId) -> &Key {
         let row = table.row(state);
         // Row 0 above the match bit is `UNKNOWN`, which stands for nothing.
-        if table.is_special(state) {
+        if state.is_narrow() {
+            &self.narrow_keys[row]
+        } else if table.is_special(state) {
             &self.special_keys[row - 1]
         } else {
             &self.keys[row]
@@ -471,16 +556,18 @@ impl Builder {
             now,
             late,
         };
-        let size = code.len() + KEY_BYTES + new.bytes() + table.row_bytes(&self.rows);
-        let used = self.rows.bytes(table) + self.set_bytes();
-        if self.is_full || used + size > self.budget {
-            self.is_full = true;
-            return None;
-        }
-        let Some(state) = self.rows.add(table, new) else {
-            self.is_full = true;
-            return None;
+        let is_narrow = !new.is_special() && self.keys.len() >= self.full_rows;
+        let row = match is_narrow {
+            true => NARROW_BYTES,
+            false => table.row_bytes(&self.rows),
         };
+        let state = match self.has_room(table, code.len() + KEY_BYTES + new.bytes() + row) {
+            false => None,
+            true if is_narrow => self.rows.add_narrow(table, new),
+            true => self.rows.add(table, new),
+        };
+        self.is_full |= state.is_none();
+        let state = state?;
         self.remember(table, state, code);
         let latest = self.by_hash.insert(hash, state);
         debug_assert_eq!(latest, first);
@@ -503,17 +590,23 @@ impl Builder {
             len: code.len() as u32,
             same_hash: None,
         };
-        match table.is_special(state) {
-            true => self.special_keys.push(key),
-            false => self.keys.push(key),
+        if state.is_narrow() {
+            self.narrow_keys.push(key);
+        } else if table.is_special(state) {
+            self.special_keys.push(key);
+        } else {
+            self.keys.push(key);
         }
     }
 
     fn key_mut(&mut self, table: &Table, state: StateId) -> &mut Key {
         let row = table.row(state);
-        match table.is_special(state) {
-            true => &mut self.special_keys[row - 1],
-            false => &mut self.keys[row],
+        if state.is_narrow() {
+            &mut self.narrow_keys[row]
+        } else if table.is_special(state) {
+            &mut self.special_keys[row - 1]
+        } else {
+            &mut self.keys[row]
         }
     }
 }

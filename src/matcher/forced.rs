@@ -13,6 +13,7 @@ use crate::limits::Limits;
 use crate::matcher::gap::Gaps;
 use crate::matcher::lanes::Tile;
 use crate::matcher::plan::{Plan, Spread};
+use crate::matcher::table::narrow::Narrow;
 use crate::matcher::table::pairs::WIDE_ROWS;
 use crate::matcher::table::simd::Level;
 use crate::matcher::{Matcher, SHORT, is_short, pattern};
@@ -56,7 +57,7 @@ pub(crate) const EVERY_GAP: Gaps = Gaps {
 };
 
 /// Ways to lay out patterns: as usual, and forced.
-pub(crate) const PLANS: [Plan; 8] = [
+pub(crate) const PLANS: [Plan; 11] = [
     Plan::USUAL,
     // Without pairs of symbols, and with so few that they are given up.
     Plan {
@@ -67,6 +68,30 @@ pub(crate) const PLANS: [Plan; 8] = [
         wide_rows: 16,
         level: Some(Level::Portable),
         ..Plan::USUAL
+    },
+    // With narrow rows for all states that report nothing, and for those behind a few.
+    Plan {
+        narrow: Narrow {
+            behind: 0,
+            entries: 2,
+        },
+        ..plan(Some(EVERY_GAP), 1, None)
+    },
+    Plan {
+        narrow: Narrow {
+            behind: 12,
+            entries: 1,
+        },
+        wide_rows: 0,
+        level: Some(Level::Portable),
+        ..Plan::USUAL
+    },
+    Plan {
+        narrow: Narrow {
+            behind: 0,
+            ..Narrow::USUAL
+        },
+        ..plan(None, 2, None)
     },
     plan(None, 1, None),
     plan(Some(EVERY_GAP), 1, Some(Level::Portable)),
@@ -81,6 +106,7 @@ pub(crate) const fn plan(gaps: Option<Gaps>, unions: usize, level: Option<Level>
         spread: Spread::InTurn(unions),
         level,
         wide_rows: WIDE_ROWS,
+        narrow: Narrow::USUAL,
     }
 }
 

@@ -130,9 +130,14 @@ impl Cursor {
         self.aside.as_ref().is_some_and(|aside| aside.is_through)
     }
 
-    /// Whether the search is all there is: no tails, no states outside the table, no incomplete character.
+    /// Whether the search is all there is, in a full row: no tails, no states outside the table, no incomplete
+    /// character.
+    #[inline(always)]
     fn is_alone(&self) -> bool {
-        !self.is_over() && !self.has_tails() && !self.decoder.is_pending()
+        !self.is_over()
+            && !self.has_tails()
+            && !self.decoder.is_pending()
+            && !self.state.is_narrow()
     }
 
     fn has_tails(&self) -> bool {
@@ -617,7 +622,7 @@ impl Lazy {
         while let Some(block) = bytes.get(at..at + BLOCK) {
             let table = &cursor.generation.table;
             let mut state = cursor.state;
-            let mut bits = 0;
+            let mut bits = state.entry_bits();
             for &byte in block {
                 state = table.next(state, usize::from(columns[usize::from(byte)]));
                 bits |= state.bits();
@@ -632,7 +637,8 @@ impl Lazy {
         while let Some(&byte) = bytes.get(at) {
             let table = &cursor.generation.table;
             let state = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
-            if table.is_special(state) || !self.push_tails(cursor, &[byte]) {
+            let bits = cursor.state.entry_bits() | state.bits();
+            if table.any_special(bits) || !self.push_tails(cursor, &[byte]) {
                 at = self.push_slow(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
@@ -983,9 +989,9 @@ impl Lazy {
             generation, aside, ..
         } = cursor;
         let table = &generation.table;
-        let next = table.next(cursor.state, column);
+        let next = table.step(cursor.state, column);
         if table.is_special(next) {
-            if next == table.unknown() {
+            if next == table.unknown() || table.is_due(next) {
                 return false;
             }
             let report = table.report(next);
@@ -1060,9 +1066,12 @@ impl Lazy {
             ..
         } = cursor;
         let table = &generation.table;
-        let next = table.next(*from, column);
+        let next = table.step(*from, column);
         if next == table.unknown() {
             return Err(Missing::Step(*from, column));
+        }
+        if table.is_due(next) {
+            return Err(Missing::Row(next));
         }
         let aside = aside.get_or_insert_default();
         let awake = aside.tails.len();
@@ -1089,10 +1098,13 @@ impl Lazy {
         let mut hits = Hits::default();
         let table = &generation.table;
         for tail in &mut aside.tails {
-            let next = table.next(tail.next, column);
+            let next = table.step(tail.next, column);
             if table.is_special(next) {
                 if next == table.unknown() {
                     return Err(Missing::Step(tail.next, column));
+                }
+                if table.is_due(next) {
+                    return Err(Missing::Row(next));
                 }
                 hits.take(table, next);
             }
@@ -1153,6 +1165,7 @@ impl Lazy {
         let next = match index.map(|index| tails[index].next) {
             Some(live) if live != *dead => match table.woken(live) {
                 next if next == table.unknown() => return Err(Missing::Woken(live)),
+                next if table.is_due(next) => return Err(Missing::Row(next)),
                 next => next,
             },
             _ => {

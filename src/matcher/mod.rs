@@ -53,6 +53,7 @@ use plan::{Part, Plan, Simplified};
 pub(crate) use span::Span;
 use table::Config;
 pub(crate) use table::SHORT;
+use table::narrow::Narrow;
 use table::simd::Level;
 
 /// Most automata besides the first that the fast path for short deltas takes.
@@ -189,6 +190,7 @@ impl Matcher {
                 budget: table_bytes,
                 level: Level::best(),
                 wide_rows: 0,
+                narrow: Narrow::USUAL,
             };
             Ok(Union {
                 lazy: Lazy::new(nfa, config),

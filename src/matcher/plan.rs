@@ -9,6 +9,7 @@ use super::nfa::{self, Nfa};
 use super::once::MOST_ONCE;
 use super::sample::{Trace, Trial};
 use super::table::Config;
+use super::table::narrow::Narrow;
 use super::table::pairs::WIDE_ROWS;
 use super::table::simd::Level;
 use super::tree::Cuts;
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) level: Option<Level>,
     /// Most rows of a table that hold pairs of symbols, where there is one automaton.
     pub(crate) wide_rows: usize,
+    /// Which states of each table have narrow rows.
+    pub(crate) narrow: Narrow,
 }
 
 /// Over how many automata patterns are spread.
@@ -95,6 +98,7 @@ impl Plan {
         spread: Spread::Sampled,
         level: None,
         wide_rows: WIDE_ROWS,
+        narrow: Narrow::USUAL,
     };
 
     /// What tables of so many automata are made for that may take `table_bytes` together.
@@ -105,6 +109,7 @@ impl Plan {
             level: self.level.unwrap_or_else(Level::best),
             // Of several automata each steps by itself, for a delta is plain only if it is to all of them.
             wide_rows: if automata == 1 { self.wide_rows } else { 0 },
+            narrow: self.narrow,
         }
     }
 

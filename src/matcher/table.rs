@@ -13,12 +13,14 @@
 //! without bounds checks.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
+pub(crate) mod narrow;
 pub(crate) mod pairs;
 mod short;
 pub(crate) mod simd;
 
 use super::alphabet::{Alphabet, STAY};
 use super::sync::{AtomicU32, Ordering};
+use narrow::Narrow;
 use pairs::Pairs;
 use simd::Level;
 
@@ -48,6 +50,8 @@ pub(crate) struct Table {
     columns: usize,
     stride: usize,
     match_bit: u32,
+    special_bits: u32,
+    narrow: Narrow,
     level: Level,
     pairs: Pairs,
     bytes: Columns,
@@ -62,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) level: Level,
     /// Most rows that hold pairs of symbols, too.
     pub(crate) wide_rows: usize,
+    /// Which states have narrow rows.
+    pub(crate) narrow: Narrow,
 }
 
 impl Config {
@@ -70,6 +76,7 @@ impl Config {
         budget: 0,
         level: Level::Portable,
         wide_rows: 0,
+        narrow: Narrow::NONE,
     };
 }
 
@@ -134,12 +141,16 @@ impl Table {
         let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         let match_bit = room.next_power_of_two();
         let cells = reserve(match_bit + room);
+        // What is stepped behind a narrow row may begin at any number that a cell holds.
+        assert!(config.narrow.most().max(columns + 1) + stride <= cells.len());
         let table = Table {
             cells,
             reports: reserve(room),
             columns,
             stride,
             match_bit: match_bit as u32,
+            special_bits: Table::special_bits(match_bit),
+            narrow: config.narrow,
             level: config.level,
             pairs,
             bytes: Columns(*alphabet.bytes()),
@@ -155,7 +166,7 @@ impl Table {
         StateId(self.match_bit)
     }
 
-    /// Whether the state reports a match, or is [`Table::unknown`].
+    /// Whether the state reports a match, has a narrow row, or is [`Table::unknown`].
     #[inline(always)]
     pub(crate) fn is_special(&self, state: StateId) -> bool {
         self.any_special(state.0)
@@ -164,19 +175,24 @@ impl Table {
     /// Whether any of the states whose bits were ORed together is special.
     #[inline(always)]
     pub(crate) fn any_special(&self, bits: u32) -> bool {
-        bits & self.match_bit != 0
+        bits & self.special_bits != 0
     }
 
-    /// The state after `state` on a symbol of that column.
+    /// The state after `state`, whose row is full, on a symbol of that column. Behind a narrow row this is
+    /// nothing to be used.
     #[inline(always)]
     pub(crate) fn next(&self, state: StateId, column: usize) -> StateId {
-        debug_assert!(column < self.columns);
+        debug_assert!(column <= self.columns);
         let cell = state.0 as usize + column;
         debug_assert!(cell < self.cells.len());
         // SAFETY: a `StateId` is the offset of a whole row inside `cells` (made only by `Rows::add`
-        // and `unknown`, or read from a cell, which holds nothing else), and every column that an
-        // alphabet gives is below `columns <= stride`, the length of a row. A cursor steps only the
-        // table that it was started on, because the stream that owns it holds the pack.
+        // and `unknown`, or read from a cell), and every column that an alphabet gives is below
+        // `columns <= stride`, the length of a row. A narrow row is shorter, but stands below `match_bit`, and
+        // `match_bit + stride` cells there are. What is read behind it may be any cell, so the next step may
+        // begin at what is no id: a column, what stands before (both at most `columns`), how often a row was
+        // entered, where a report is (below `match_bit`). `Table::new` asserts that a row fits behind the
+        // first three. A cursor steps only the table that it was started on, because the stream that owns it
+        // holds the pack.
         // PERF: bounds checks cost 17 % per delta at 10 rules (`cargo bench --bench delta`).
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
@@ -278,24 +294,31 @@ impl Table {
         }
     }
 
-    /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here.
+    /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here. There must be
+    /// [room](Table::has_slot) for it.
     pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
+        if from.is_narrow() {
+            return self.set_slot(from, column, to);
+        }
         self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
     }
 
     /// The state of a tail that is woken once more.
     #[inline]
     pub(crate) fn woken(&self, tail: StateId) -> StateId {
-        StateId(self.cells[tail.0 as usize + self.columns].load(Ordering::Acquire))
+        self.step(tail, self.columns)
     }
 
     /// Publishes what [`Table::woken`] gives.
     pub(crate) fn set_woken(&self, tail: StateId, to: StateId) {
-        self.cells[tail.0 as usize + self.columns].store(to.0, Ordering::Release);
+        self.set(tail, self.columns, to);
     }
 
     /// The number of what stands before the state.
     pub(crate) fn before(&self, state: StateId) -> u32 {
+        if state.is_narrow() {
+            return self.narrow_before(state);
+        }
         let about = self.about(state);
         match self.is_special(state) {
             true => self.reports[about as usize].load(Ordering::Relaxed),
@@ -305,6 +328,12 @@ impl Table {
 
     /// What entering the state reports, if it is special and not [`Table::unknown`].
     pub(crate) fn report(&self, state: StateId) -> Report<'_> {
+        if state.is_narrow() {
+            return Report {
+                now: &[],
+                late: &[],
+            };
+        }
         let about = self.about(state) as usize;
         let length = |at: usize| self.reports[at].load(Ordering::Relaxed) as usize;
         let (now, late) = (length(about + 1), length(about + 2));
@@ -318,7 +347,12 @@ impl Table {
         self.cells[state.0 as usize + self.columns + 1].load(Ordering::Relaxed)
     }
 
-    /// Bytes of the next row that is handed out.
+    /// Which states have narrow rows.
+    pub(crate) fn narrow(&self) -> Narrow {
+        self.narrow
+    }
+
+    /// Bytes of the next full row that is handed out.
     pub(crate) fn row_bytes(&self, rows: &Rows) -> usize {
         self.stride_at(rows.free) * size_of::<AtomicU32>()
     }
@@ -331,8 +365,11 @@ impl Table {
         }
     }
 
-    /// Number of the row among those that match, or among those that do not.
+    /// Number of the row among those that are narrow, or match, or neither.
     pub(crate) fn row(&self, state: StateId) -> usize {
+        if state.is_narrow() {
+            return self.narrow_row(state);
+        }
         let cell = (state.0 & !self.match_bit) as usize;
         // Of the special rows only the first may be wide.
         let (rows, end) = match self.is_special(state) {
@@ -364,6 +401,8 @@ pub(crate) struct Rows {
     free: usize,
     free_match: usize,
     free_report: usize,
+    /// Number of narrow rows.
+    narrow: usize,
 }
 
 /// What a new row is for.
@@ -376,7 +415,8 @@ pub(crate) struct New<'a> {
 }
 
 impl New<'_> {
-    fn is_special(&self) -> bool {
+    /// Whether there is something.
+    pub(crate) fn is_special(&self) -> bool {
         !self.now.is_empty() || !self.late.is_empty()
     }
 
@@ -400,16 +440,18 @@ impl Rows {
             free: 0,
             free_match: table.match_bit as usize + table.unknown_cells(),
             free_report: 0,
+            narrow: 0,
         }
     }
 
-    /// A new row whose transitions are all unknown, but that of column `STAY`; `None` where the table
+    /// A new full row whose transitions are all unknown, but that of column `STAY`; `None` where the table
     /// is full.
     pub(crate) fn add(&mut self, table: &Table, new: New<'_>) -> Option<StateId> {
         let (free, end) = if new.is_special() {
             (&mut self.free_match, table.cells.len())
         } else {
-            (&mut self.free, table.match_bit as usize)
+            let end = table.match_bit as usize - self.narrow_cells();
+            (&mut self.free, end)
         };
         let stride = table.stride_at(*free);
         let has_room =
@@ -448,7 +490,7 @@ impl Rows {
     /// Bytes of the rows and reports handed out.
     pub(crate) fn bytes(&self, table: &Table) -> usize {
         let rows = self.free + self.free_match - table.match_bit as usize;
-        (rows + self.free_report) * size_of::<AtomicU32>()
+        (rows + self.narrow_cells() + self.free_report) * size_of::<AtomicU32>()
     }
 }
 

@@ -118,6 +118,7 @@ impl Aside {
         let mut bits = 0;
         for tail in &mut self.tails {
             tail.next = tail.state;
+            bits |= tail.state.entry_bits();
             for &byte in bytes {
                 tail.next = table.next(tail.next, usize::from(columns[usize::from(byte)]));
                 bits |= tail.next.bits();

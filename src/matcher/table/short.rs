@@ -10,7 +10,7 @@ pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
 /// Steps the columns of a delta of `len` bytes; those beyond it are `STAY`.
 #[inline(always)]
 pub(super) fn steps(table: &Table, state: StateId, columns: u128, len: usize) -> (StateId, u32) {
-    let (mut state, mut bits, mut columns, mut done) = (state, 0, columns, 0);
+    let (mut state, mut bits, mut columns, mut done) = (state, state.entry_bits(), columns, 0);
     loop {
         let block = columns as u32;
         for at in 0..4 {

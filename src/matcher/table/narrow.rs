@@ -1,0 +1,250 @@
+//! Rows of states that text hardly ever visits.
+//!
+//! Where rules are many, nearly half of the states are entered once in ten megabytes, and known to lead to one
+//! other. So beyond the first rows of a table, which are *full*, a new state gets a *narrow* row: half a cache line
+//! with room for three columns. When the state has been entered [often](Narrow::entries), or leads to more, it is
+//! *widened*: it gets a full row, and the narrow one says where that is. Cells that lead to the narrow row are mended
+//! when they are next stepped.
+//!
+//! Ids of narrow rows have the bit [`NARROW`] and are special, so the fast paths leave them to [`Table::step`]:
+//! they need only look at the state that they begin in. What they step *behind* a narrow row is read from
+//! cells that stand anywhere, is never used, and must only be read safely: whatever a cell is for, it holds a number
+//! that a whole row fits behind.
+//!
+//! Narrow rows stand below the rows that report something, and grow downwards.
+
+// PERF: 742 patterns of kingfisher have 40,203 states after 12 MB of text, 23,000 of them with narrow rows: 11.4 MB,
+// and 19.0 with full rows alone, in the same time a delta (`cargo bench --bench hard -- kingfisher`). Rows that
+// stay narrow until they are out of columns take 11.2 MB, and 47 ns a delta instead of 39 at uap-core.
+
+use super::super::sync::{AtomicU32, Ordering};
+use super::{LINE, New, Rows, StateId, Table};
+
+/// Which states have narrow rows, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Narrow {
+    /// States that report nothing and have a full row from the first, besides those that matching begins in.
+    pub(crate) behind: usize,
+    /// Entered so often, a state gets a full row.
+    pub(crate) entries: u32,
+}
+
+impl Narrow {
+    pub(crate) const USUAL: Narrow = Narrow {
+        behind: 8192,
+        entries: 32,
+    };
+
+    /// Every row is full.
+    pub(crate) const NONE: Narrow = Narrow {
+        behind: usize::MAX,
+        entries: 1,
+    };
+
+    /// The greatest number in a cell that is neither an id nor the number of a column.
+    pub(super) fn most(self) -> usize {
+        times(self.entries + 1) as usize
+    }
+}
+
+/// The bit that ids of narrow rows have, and no others: those are multiples of [`LINE`].
+const NARROW: u32 = LINE as u32 / 2;
+
+/// Cells of a narrow row: what stands before; how often it was entered, or the full row; then columns, numbered
+/// from one, each with what it leads to.
+const CELLS: usize = LINE;
+const BEFORE: usize = 0;
+const ENTERED: usize = 1;
+const FIRST: usize = 2;
+
+/// A number of times, told from the id of a full row by its lowest bit.
+const fn times(entered: u32) -> u32 {
+    (entered * LINE as u32) | TIMES
+}
+
+const TIMES: u32 = 1;
+
+impl StateId {
+    /// Whether its row is narrow.
+    #[inline(always)]
+    pub(crate) fn is_narrow(self) -> bool {
+        self.0 & NARROW != 0
+    }
+
+    /// What the state itself adds to the bits of a fast path that begins in it.
+    #[inline(always)]
+    pub(crate) fn entry_bits(self) -> u32 {
+        self.0 & NARROW
+    }
+}
+
+impl Table {
+    /// The bits that make a state special.
+    pub(super) fn special_bits(match_bit: usize) -> u32 {
+        match_bit as u32 | NARROW
+    }
+
+    /// The state after `state` on a symbol of that column, whatever their rows.
+    #[inline(always)]
+    pub(crate) fn step(&self, state: StateId, column: usize) -> StateId {
+        if !state.is_narrow() {
+            let next = self.next(state, column);
+            if !next.is_narrow() {
+                return next;
+            }
+        }
+        self.step_narrow(state, column)
+    }
+
+    #[inline(never)]
+    fn step_narrow(&self, state: StateId, column: usize) -> StateId {
+        let state = self.latest(state);
+        let cell = match state.is_narrow() {
+            true => self.slot(state, column),
+            false => Some(state.0 as usize + column),
+        };
+        cell.map_or(self.unknown(), |cell| self.enter(&self.cells[cell]))
+    }
+
+    /// The state that a cell leads to: the full row, once there is one.
+    fn enter(&self, cell: &AtomicU32) -> StateId {
+        let next = StateId(cell.load(Ordering::Acquire));
+        if !next.is_narrow() {
+            return next;
+        }
+        let latest = self.latest(next);
+        if latest == next {
+            self.count(next);
+        } else {
+            cell.store(latest.0, Ordering::Release);
+        }
+        latest
+    }
+
+    /// The state's full row, if it was widened.
+    #[inline]
+    pub(crate) fn latest(&self, state: StateId) -> StateId {
+        if !state.is_narrow() {
+            return state;
+        }
+        match self.narrow_cell(state, ENTERED).load(Ordering::Acquire) {
+            entered if entered & TIMES != 0 => state,
+            full => StateId(full),
+        }
+    }
+
+    /// Whether the state is to be widened before it is entered.
+    #[inline]
+    pub(crate) fn is_due(&self, state: StateId) -> bool {
+        state.is_narrow()
+            && self.narrow_cell(state, ENTERED).load(Ordering::Relaxed)
+                == times(self.narrow.entries)
+    }
+
+    /// Does without a full row for the state, which is not to be widened any more.
+    pub(crate) fn keep_narrow(&self, state: StateId) {
+        let kept = times(self.narrow.entries + 1);
+        self.narrow_cell(state, ENTERED)
+            .store(kept, Ordering::Relaxed);
+    }
+
+    fn count(&self, state: StateId) {
+        let cell = self.narrow_cell(state, ENTERED);
+        let entered = cell.load(Ordering::Relaxed);
+        if entered & TIMES != 0 && entered < times(self.narrow.entries) {
+            // Whoever else was here has counted for both.
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            let more = entered + LINE as u32;
+            let _ = cell.compare_exchange(entered, more, success, failure);
+        }
+    }
+
+    /// Whether the state's row has room for another column.
+    pub(crate) fn has_slot(&self, state: StateId) -> bool {
+        !state.is_narrow() || self.slots(state).any(|slot| self.column(slot) == 0)
+    }
+
+    /// Publishes a transition of a narrow row that has room for it.
+    pub(super) fn set_slot(&self, from: StateId, column: usize, to: StateId) {
+        let mut slots = self.slots(from);
+        let free = slots.find(|&slot| self.column(slot) == 0);
+        let free = free.expect("a row with room");
+        self.cells[free + 1].store(to.0, Ordering::Relaxed);
+        self.cells[free].store(column as u32 + 1, Ordering::Release);
+    }
+
+    /// Leads a narrow row to a full one, which then holds what it held.
+    pub(crate) fn widen(&self, narrow: StateId, full: StateId) {
+        for slot in self.slots(narrow) {
+            if let Some(column) = self.column(slot).checked_sub(1) {
+                let to = self.cells[slot + 1].load(Ordering::Acquire);
+                self.set(full, column as usize, StateId(to));
+            }
+        }
+        self.narrow_cell(narrow, ENTERED)
+            .store(full.0, Ordering::Release);
+    }
+
+    /// Where it stands what a narrow row leads to on the column, if that is known.
+    fn slot(&self, state: StateId, column: usize) -> Option<usize> {
+        let mut slots = self.slots(state);
+        let slot = slots.find(|&slot| self.column(slot) == column as u32 + 1);
+        slot.map(|slot| slot + 1)
+    }
+
+    fn column(&self, slot: usize) -> u32 {
+        self.cells[slot].load(Ordering::Acquire)
+    }
+
+    fn slots(&self, state: StateId) -> impl Iterator<Item = usize> {
+        let row = first_cell(state);
+        (row + FIRST..row + CELLS).step_by(2)
+    }
+
+    fn narrow_cell(&self, state: StateId, cell: usize) -> &AtomicU32 {
+        &self.cells[first_cell(state) + cell]
+    }
+
+    /// The number of what stands before a state with a narrow row.
+    pub(super) fn narrow_before(&self, state: StateId) -> u32 {
+        self.narrow_cell(state, BEFORE).load(Ordering::Relaxed)
+    }
+
+    /// Number of the narrow row.
+    pub(super) fn narrow_row(&self, state: StateId) -> usize {
+        (self.match_bit as usize - first_cell(state)) / CELLS - 1
+    }
+}
+
+fn first_cell(state: StateId) -> usize {
+    (state.0 & !NARROW) as usize
+}
+
+impl Rows {
+    /// A new narrow row for a state that reports nothing; `None` where the table is full.
+    pub(crate) fn add_narrow(&mut self, table: &Table, new: New<'_>) -> Option<StateId> {
+        let cells = (self.narrow + 1) * CELLS;
+        let row = (table.match_bit as usize).checked_sub(cells)?;
+        if row < self.free {
+            return None;
+        }
+        self.narrow += 1;
+        table.pairs.give_up();
+        let state = StateId(row as u32 | NARROW);
+        table
+            .narrow_cell(state, ENTERED)
+            .store(times(0), Ordering::Relaxed);
+        table
+            .narrow_cell(state, BEFORE)
+            .store(new.before, Ordering::Relaxed);
+        Some(state)
+    }
+
+    /// Cells of the narrow rows.
+    pub(super) fn narrow_cells(&self) -> usize {
+        self.narrow * CELLS
+    }
+}
+
+/// Bytes of a narrow row.
+pub(crate) const NARROW_BYTES: usize = CELLS * size_of::<AtomicU32>();
