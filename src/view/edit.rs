@@ -321,11 +321,8 @@ impl Edits {
         self.role = Role::None;
     }
 
-    /// The part ends: what waits is handed on.
+    /// The part ends, and its values have ended before: what waits is handed on.
     pub(crate) fn finish(&mut self, end: u64, sink: &mut impl Sink) {
-        if self.role != Role::None {
-            self.close(end, end, sink);
-        }
         self.settle(end, sink);
     }
 

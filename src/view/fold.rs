@@ -187,13 +187,9 @@ impl Fold {
                 );
             }
             Place::StandIn { .. } => self.hand_on(run.slice(0..last), out),
-            Place::Late(at) | Place::Words(at) => {
+            Place::Late(_) | Place::Words(_) => {
                 for index in 0..last {
-                    let place = Place::Verbatim(at + index as u64);
-                    let byte = Piece {
-                        place,
-                        ..run.slice(index..index + 1)
-                    };
+                    let byte = run.slice(index..index + 1);
                     self.hand_on(byte.later(run.decided(index + 1)), out);
                 }
             }

@@ -376,10 +376,13 @@ mod tests {
     #[test]
     fn languages_are_lower_case_and_short() {
         assert_eq!(Language::new("Rust").unwrap().name(), "rust");
+        assert_eq!(format!("{:?}", Language::new("Rust").unwrap()), "rust");
         assert_eq!(Language::new(""), None);
         assert_eq!(Language::new(&"x".repeat(24)), None);
         let both = Regions::CODE | Regions::COMMENT;
         assert!(both.contains(Regions::CODE) && !Regions::CODE.contains(both));
         assert_eq!(both | Regions::CODE, both);
+        assert!(both.meets(Regions::CODE) && Regions::CODE.meets(Regions::CODE));
+        assert!(!Regions::CODE.meets(Regions::COMMENT));
     }
 }

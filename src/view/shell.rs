@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use super::json::{ArgPath, RAW};
 use super::piece::{Held, Piece, Place, Regions, Sink, Tag};
-use command::{Command, Dest, Grammar, ends};
+use command::{Command, Dest, ends};
 use word::{Escape, Escaped};
 
 /// Most bytes of a word that wait for its end. No keyword, option or end of a heredoc is longer.
@@ -267,6 +267,7 @@ impl Shell {
         }
         match self.source {
             Source::Text => self.text(piece, sink),
+            // As if in quotes: it is no keyword, assignment or number.
             Source::Word => self.put(*piece, true, sink),
             Source::None => {}
         }
@@ -293,7 +294,6 @@ impl Shell {
             self.close(end, end, sink);
         }
         self.end_command(end, sink);
-        self.commands[0].grammar = Grammar::Text;
     }
 
     /// The first byte of a value, or its end, has come: the command of another one is over. Again is nothing.
@@ -301,10 +301,6 @@ impl Shell {
         if std::mem::take(&mut self.restarts) {
             self.end_command(now, sink);
         }
-        self.commands[0].grammar = match self.source {
-            Source::Word => Grammar::Words,
-            _ => Grammar::Text,
-        };
     }
 
     fn text(&mut self, piece: &Piece<'_>, sink: &mut impl Sink) {
@@ -444,7 +440,7 @@ impl Shell {
     /// Bytes that stand for nothing but themselves, from there on, outside quotes.
     fn bare_text(&mut self, piece: &Piece<'_>, at: usize, sink: &mut impl Sink) -> usize {
         if self.begins_argument(piece, at, sink) {
-            return self.words(piece, at, at, sink);
+            return self.words(piece, at, sink);
         }
         let plain = plain(&piece.bytes[at..], BARE);
         if self.is_whole_word(piece, at, plain) {
@@ -491,19 +487,14 @@ impl Shell {
             return 1;
         }
         self.commands[0].begin_argument(piece.end(blank));
-        self.words(piece, blank, blank + 1, sink)
+        self.words(piece, blank, sink)
     }
 
-    /// Hands on what begins at `from`, arguments as they stand, with single blanks between; the first goes on at `at`.
-    fn words(&mut self, piece: &Piece<'_>, from: usize, at: usize, sink: &mut impl Sink) -> usize {
-        let mut end = at + plain(&piece.bytes[at..], BARE);
-        let mut last = None;
+    /// Hands on what begins at `from`, arguments as they stand, with single blanks between.
+    fn words(&mut self, piece: &Piece<'_>, from: usize, sink: &mut impl Sink) -> usize {
+        let mut end = from + plain(&piece.bytes[from..], BARE);
         while is_single_blank(piece.bytes, end) {
-            last = Some(end + 1);
             end += 1 + plain(&piece.bytes[end + 1..], BARE);
-        }
-        if let Some(last) = last {
-            self.commands[0].begin_argument(piece.start(last));
         }
         hand_on(&mut self.open, piece.slice(from..end).words(), sink);
         end - from

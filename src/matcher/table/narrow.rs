@@ -59,7 +59,7 @@ const FIRST: usize = 2;
 
 /// A number of times, told from the id of a full row by its lowest bit.
 const fn times(entered: u32) -> u32 {
-    entered * LINE as u32 | TIMES
+    (entered * LINE as u32) | TIMES
 }
 
 const TIMES: u32 = 1;

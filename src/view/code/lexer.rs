@@ -168,7 +168,7 @@ impl Lexer {
                 found
             }
             State::Line => memchr(b'\n', bytes),
-            State::Block { depth, last: 0 } if depth > 0 => memchr2(b'*', b'/', bytes),
+            State::Block { last: 0, .. } => memchr2(b'*', b'/', bytes),
             State::Quoted {
                 mark,
                 escaped: false,
@@ -304,7 +304,6 @@ impl Lexer {
             (_, b'#') if self.family.marks()[b'#' as usize] => {
                 self.go(State::Line, Step::Begins(Class::Comment))
             }
-            (Family::Markup | Family::Shell, b'/') => self.plain(byte),
             (_, b'/') if self.family.marks()[b'/' as usize] => self.go(State::Slash, Step::Waits),
             (Family::Sql, b'-') => self.go(State::Dash, Step::Waits),
             (Family::Markup, b'<') => self.go(State::Angle(0), Step::Waits),

@@ -146,6 +146,13 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("css", "'a\nb'", "ss--s"),
         ("json", "\"a\nb\"", "ss--s"),
         ("rust", "b'a\n'", "-----"),
+        ("go", "`a\nb`c", "sssss-"),
+        // A backslash that is a character like others.
+        ("sql", "'a\\' b", "ssss--"),
+        ("html", "<a b='c\\'>", "-----ssss-"),
+        // What begins nothing in its language, right behind a string.
+        ("python", "''//b", "ss---"),
+        ("sql", "'a'`b`", "sss---"),
         // What stands behind a string is no regular expression.
         ("js", "=\"a\"/b/c", "-sss----"),
         ("js", "='a'/b/c", "-sss----"),
@@ -155,6 +162,7 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("js", "x--/b/c", "-------"),
         ("js", "x+/b/c", "--sss-"),
         ("js", "(/b/)/c/", "-sss----"),
+        ("js", "$/b/c", "-----"),
         ("js", "typeof /b/", "-------sss"),
         ("js", "ofx /b/c", "--------"),
         ("js", "/a\nb", "ss--"),
@@ -167,6 +175,7 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("js", "`$${a}`b", "ssss-ss-"),
         ("js", "`$a{b}`c", "sssssss-"),
         ("js", "`${{}}`a", "sss--ss-"),
+        ("sh", "$'a' b", "-sss--"),
         ("sh", "\"\\$(a)\"b", "sssssss-"),
         ("sh", "\"$(a $(b) )\"c", "sss-------ss-"),
         // Tags and comments of HTML.
@@ -184,12 +193,15 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("rust", "'😀' 'a", "ssssss---"),
         ("rust", "'€x' \"", "-------s"),
         ("rust", "'' \"a\"", "---sss"),
+        ("rust", "'''", "---"),
         ("rust", "'\n\"a\"", "--sss"),
         ("rust", "'a'b'\\x'", "sss-ssss"),
         // Heredocs and their words.
         ("sh", "a << E\nb\nE\nc", "-------sss--"),
         ("sh", "a <<--E\nb\n-E\nc", "--------ssss--"),
         ("sh", "a <<'E F'\nb\nE F\nc", "----------sssss--"),
+        ("sh", "a <<\"E'F\"\nb\nE'F\nc", "----------sssss--"),
+        ("sh", "a <<'E\\F'\nb\nE\\F\nc", "----------sssss--"),
         ("sh", "a <<\\E\nb\nE\nc", "-------sss--"),
         ("sh", "a <<1\nb", "-------"),
         ("sh", "a << \nb", "-------"),
@@ -206,6 +218,7 @@ fn comments_and_strings_are_what_the_pictures_say() {
         ("rust", "/* a /* b */ c */d", "ccccccccccccccccc-"),
         ("c", "/* a /* b */ c", "cccccccccccc--"),
         ("rust", "/**/a", "cccc-"),
+        ("rust", "/**//**/", "ccccCccc"),
         ("rust", "/***/a", "ccccc-"),
         ("rust", "/*/*/*/a*/*/b", "ccccccccccccc"),
         ("go", "//a\n/b", "ccc---"),
@@ -380,9 +393,12 @@ fn a_comment_goes_on_where_the_tag_turns_and_ends_where_the_text_is_cut() {
     code.cut(10, 10, &mut recorder);
     code.take(Piece::verbatim(b"/ \"c", 10), &mut recorder);
     code.cut(14, 14, &mut recorder);
-    code.take(Piece::verbatim(b"d", 14), &mut recorder);
-    code.turn(tag("none"), 15, 15, &mut recorder);
-    code.take(Piece::verbatim(b"// e", 15), &mut recorder);
+    code.take(Piece::verbatim(b"d /", 14), &mut recorder);
+    // What waits is no comment together with what is tagged otherwise.
+    code.turn(tag("rs"), 17, 17, &mut recorder);
+    code.take(Piece::verbatim(b"/ \"e", 17), &mut recorder);
+    code.turn(tag("none"), 21, 21, &mut recorder);
+    code.take(Piece::verbatim(b"// f", 21), &mut recorder);
     let with = |regions: Regions, text: &str| (regions.0, text.to_owned());
     assert_eq!(
         turns(&recorder.seen),
@@ -391,8 +407,10 @@ fn a_comment_goes_on_where_the_tag_turns_and_ends_where_the_text_is_cut() {
             with(Regions::ADDED | Regions::COMMENT, "b */"),
             with(Regions::ADDED | Regions::CODE_ONLY, " // "),
             with(Regions::ADDED | Regions::STRING, "\"c"),
-            with(Regions::ADDED | Regions::CODE_ONLY, "d"),
-            with(Regions::CODE, "// e"),
+            with(Regions::ADDED | Regions::CODE_ONLY, "d /"),
+            with(Regions::CODE | Regions::CODE_ONLY, "/ "),
+            with(Regions::CODE | Regions::STRING, "\"e"),
+            with(Regions::CODE, "// f"),
         ]
     );
 }
@@ -402,6 +420,10 @@ fn nesting_is_bounded() {
     let deep = "`${".repeat(10_000) + &"}`".repeat(10_000);
     let seen = read("js", &[deep.as_bytes()]);
     assert!(picture(deep.as_bytes(), &seen).starts_with("sssS"));
+    let one_too_many = "`${a".repeat(DEPTH + 1);
+    let seen = read("js", &[one_too_many.as_bytes()]);
+    let picture_of_it = picture(one_too_many.as_bytes(), &seen);
+    assert_eq!(picture_of_it.matches('-').count(), DEPTH);
     let word = format!("cat <<{}\nx\n", "E".repeat(10_000));
     let seen = read("sh", &[word.as_bytes()]);
     assert!(!picture(word.as_bytes(), &seen).contains('s'));

@@ -1188,6 +1188,9 @@ fn a_name_that_comes_late_holds_for_what_came_before() {
     let read = check(r#"{"files":[{"content":"x","path":"p"},{"content":"y"}],"path":"q"}"#);
     let file = [("p", "x"), ("q", "y")].map(|(file, text)| (file.to_owned(), text.to_owned()));
     assert_eq!(read.added, file);
+    let read = check(r#"{"a":{"files":[{"content":"x"},{"content":"y"}],"path":"p"}}"#);
+    let file = [("p", "x"), ("p", "y")].map(|(file, text)| (file.to_owned(), text.to_owned()));
+    assert_eq!(read.added, file);
     let read = check(r#"{"a":{"content":"x"},"b":{"path":"p","content":"y"}}"#);
     let file = [("", "x"), ("p", "y")].map(|(file, text)| (file.to_owned(), text.to_owned()));
     assert_eq!(read.added, file);
@@ -1206,6 +1209,16 @@ fn a_line_is_certain_when_it_ends_and_a_whole_file_at_once() {
     assert_eq!(decided(r#"{"old":"a","new":"Q\nb"}"#, b'Q'), Some((18, 21)));
     assert_eq!(decided(r#"{"new":"Q\nb","old":"a"}"#, b'Q'), Some((8, 23)));
     assert_eq!(decided(r#"{"new":"Q\nb"}"#, b'Q'), Some((8, 14)));
+    let cuts = |input: &str| -> Vec<(u64, u64)> {
+        let (heard, _) = view([input.as_bytes()], EditLimits::default(), false);
+        let cuts = heard.iter().filter_map(|one| match *one {
+            Heard::Cut(end, decided) => Some((end, decided)),
+            _ => None,
+        });
+        cuts.collect()
+    };
+    assert_eq!(cuts(r#"{"content":"Qab"}"#), [(15, 16)]);
+    assert_eq!(cuts(r#"{"old":"ab","new":"c"}"#), [(20, 21), (10, 21)]);
 }
 
 #[test]
@@ -1246,6 +1259,19 @@ fn keys_with_dots_are_no_paths_and_have_an_end() {
     assert_eq!(files(input), texts("", &["x"]));
 }
 
+#[test]
+fn a_name_holds_for_its_object_and_what_is_in_there() {
+    for (input, file) in [
+        (r#"{"title":"p","content":"x"}"#, ""),
+        (r#"{"0":"y","path":"p","content":"x"}"#, "p"),
+        (r#"{"a":{"b":{"c":{"path":"p","content":["x"]}}}}"#, "p"),
+        // A number is a place in a list, whatever holds it, and the list is the value.
+        (r#"{"content":{"path":"p","0":"x"}}"#, ""),
+    ] {
+        assert_eq!(check(input).added, texts(file, &["x"]), "{input}");
+    }
+}
+
 fn under_limits(input: &str, limits: EditLimits) -> (Read, EditCounters) {
     let (heard, _) = every_cut(input.as_bytes(), limits, &mut Random::new(4));
     (read(&heard), view([input.as_bytes()], limits, false).1)
@@ -1272,9 +1298,14 @@ fn a_name_that_is_too_long_is_no_name_and_counted() {
             path_bytes,
             ..EditLimits::default()
         };
-        let (read, counters) = under_limits(r#"{"path":"abcd","content":"x"}"#, limits);
-        assert_eq!(read.added, texts(file, &["x"]));
-        assert_eq!(counters.long_paths, long_paths);
+        for input in [
+            r#"{"path":"abcd","content":"x"}"#,
+            r#"{"patch":"*** Begin Patch\n*** Add File: abcd\n+x\n*** End Patch"}"#,
+        ] {
+            let (read, counters) = under_limits(input, limits);
+            assert_eq!(read.added, texts(file, &["x"]), "{input}");
+            assert_eq!(counters.long_paths, long_paths, "{input}");
+        }
     }
 }
 
@@ -1394,6 +1425,41 @@ fn a_file_is_of_the_language_of_its_ending() {
         let told = told.expect("something is added");
         let told = told.as_ref().map_or("", |it| it.name());
         assert_eq!(told, language, "{path}");
+    }
+}
+
+#[test]
+fn lines_of_patches_that_are_easily_mistaken_are_what_they_are() {
+    for (patch, read) in [
+        (
+            r"*** Begin Patch\n*** Delete File: a\n@@\n+k\n*** End Patch",
+            ["", "", ""],
+        ),
+        (
+            r"*** Begin Patch\n*** Add File: a\n+k\n*** Begin Patch\n+l\n*** End Patch",
+            ["k", "", "k"],
+        ),
+        (
+            r"*** Begin Patch\n*** Update File: a\n@@\n-k\n+l\n*** End of File\n*** End Patch",
+            ["l", "k", "l"],
+        ),
+        (r"@@\n+k", ["", "", ""]),
+        (
+            r"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-k\n\\ No newline\n+l\n",
+            ["l", "k", "l"],
+        ),
+        // Not a header: as many lines are still to come.
+        (
+            r"--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n k\n--- l\n+++ m\n n\n",
+            ["++ m", "-- l", "k\n++ m\nn"],
+        ),
+    ] {
+        let got = check(&format!(r#"{{"patch":"{patch}"}}"#));
+        let got = [&got.added, &got.removed, &got.file].map(|texts| {
+            let texts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
+            texts.join("|")
+        });
+        assert_eq!(got, read, "{patch}");
     }
 }
 

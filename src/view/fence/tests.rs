@@ -715,6 +715,13 @@ fn a_byte_is_certain_as_soon_as_it_can_be() {
         decided("````\n``` b", Markdown::new()),
         [(5, 9), (6, 9), (7, 9), (8, 9), (9, 10)]
     );
+    // A block ends where its last line does, once the fence that closes it is there.
+    let seen = read(&[b"```\nab\n```\nc"], Markdown::new());
+    let cuts = seen.iter().filter_map(|one| match *one {
+        Seen::Cut(end, decided) => Some((end, decided)),
+        _ => None,
+    });
+    assert_eq!(cuts.collect::<Vec<_>>(), [(7, 11), (12, 12)]);
     // A backtick behind a backslash waits for nothing once the run before it does not.
     let given_up = decided("``ab\\`cdef", Markdown::with_limits(6, 4));
     let all_at_once = (0..6).map(|at| (at, 7));
@@ -763,6 +770,7 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
         "a\n---\nb\n",
         "a\n- - -\nb\n",
         "a\n-  -\nb\n",
+        "a\n- -\n    b\n",
         "a\n-\nb\n",
         "a\n- b\n",
         "- a\n- - b\n",
@@ -791,11 +799,17 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
         "a\n2. b\n",
         "a\n10. b\n",
         "a\n01. b\n",
+        "`a\n11. b`\n",
+        "`a\n01. b`\n",
+        "`a\n00. b`\n",
+        "`a\n+ \nb`\n",
         "1.a\n",
         "1 . a\n",
         "1.\n",
         "1.\n\n   a\n",
         "-\n\n  a\n",
+        "-\n\n      a\n",
+        "-\n      a\n",
         "-\n  a\n\n  b\n",
         "-     a\n",
         "-    a\n\n     b\n",
@@ -930,6 +944,9 @@ fn what_waits_up_to_the_bound_is_read_and_what_waits_longer_is_text() {
         ("`abcdefg` d", 6, "ppppppppppp"),
         ("```````` a `b` c", 6, "ppppppppppp.i.pp"),
         ("a ````````` `b`", 6, "pppppppppppp.i."),
+        // One that may still open a span waits on, also where it has only begun.
+        ("``` a `b c` d", 8, "pppppp.iii.pp"),
+        ("``ab\\``c` d", 6, "pppppp.i.pp"),
         // Blank lines in code by indentation.
         ("    a\n\n\n\n    b", 4, "....ccccc....c"),
         ("    a\n  \n  \n    b", 6, "....cc..c..c....c"),
@@ -941,6 +958,7 @@ fn what_waits_up_to_the_bound_is_read_and_what_waits_longer_is_text() {
         ("~~~abcdefgh\nd", 8, "............c"),
         ("- - - - -\n", 12, "pppppppppp"),
         ("- - - - -\n", 6, "pppppppppp"),
+        ("-\r     b", 16, "pppppppp"),
         ("        a", 4, "....ccccc"),
         ("123456789. a", 4, "pppppppppppp"),
         ("=========\n", 4, "pppppppppp"),

@@ -339,6 +339,7 @@ fn confusables_are_those_of_uts_39_and_ascii_is_left_alone() {
         ("ｒｍ －ｒf", "rm -rf"),
         ("ѕudо", "sudo"),
         ("Оrder", "Order"),
+        ("\u{1C0}", "l"),
     ] {
         let nfkc = Folds::CONFUSABLES | Folds::NFKC;
         assert_eq!(fold_text(nfkc, text), folded);
@@ -356,6 +357,7 @@ fn names_are_those_of_the_rule_language() {
     );
     assert_eq!(Folds::named("nfc"), None);
     assert!(Folds::default().is_empty());
+    assert_eq!(Folds::CASE | Folds::CASE, Folds::CASE);
 }
 
 /// What fills whole blocks of ASCII, the odd characters, and every length of a character.

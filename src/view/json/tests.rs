@@ -1337,6 +1337,13 @@ fn c42_a_path_over_its_limit_keeps_whole_segments() {
         expected.map(|(path, truncated)| (path.to_owned(), truncated))
     );
     assert_eq!(counters.path_truncated, 2);
+    // What is in there is as well, be it short enough by itself.
+    let ((haystacks, _), _) = check_with(br#"{"a":{"long":{"b":1}},"c":2}"#, DEPTH, 3);
+    let paths = haystacks
+        .iter()
+        .map(|one| (one.path.join("."), one.truncated));
+    let expected = [("a".to_owned(), true), ("c".to_owned(), false)];
+    assert_eq!(paths.collect::<Vec<_>>(), expected);
 }
 
 /// Counts, keeps nothing: for input larger than a recording should be.

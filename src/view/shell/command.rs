@@ -31,16 +31,6 @@ pub(super) struct Command {
     /// What `sh -c` is given.
     pub(super) script: Held,
     pub(super) script_is_long: bool,
-    pub(super) grammar: Grammar,
-}
-
-/// How the words are given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Grammar {
-    #[default]
-    Text,
-    /// One by one, without quotes, keywords and assignments.
-    Words,
 }
 
 /// Where a word goes.
@@ -200,10 +190,11 @@ impl Command {
         is_word && self.lead == Lead::Arguments && !self.twice
     }
 
-    /// How many of the bytes that come next may still be the number of a redirection.
+    /// How many of the bytes that come next may still be the number of a redirection, where nothing of the word
+    /// went anywhere yet.
     pub(super) fn number(&self, bytes: &[u8]) -> usize {
         let is_digit = |byte: &&u8| byte.is_ascii_digit();
-        match self.dest.is_none() && self.quoted_at.is_none() {
+        match self.quoted_at.is_none() {
             true => bytes.iter().take_while(is_digit).count(),
             false => 0,
         }
@@ -303,11 +294,9 @@ impl Command {
     fn word(&mut self, word: &[u8], scripts: bool) -> Dest {
         match self.lead {
             Lead::Command => {
-                let plain = self.quoted_at.is_none() && self.grammar == Grammar::Text;
+                let plain = self.quoted_at.is_none();
                 let name_end = self.quoted_at.unwrap_or(word.len()).min(word.len());
-                if plain && is_keyword(word)
-                    || self.grammar == Grammar::Text && is_assignment(&word[..name_end])
-                {
+                if plain && is_keyword(word) || is_assignment(&word[..name_end]) {
                     return Dest::Nowhere;
                 }
                 self.lead = lead(word, scripts);

@@ -4,7 +4,7 @@ use super::*;
 
 type Case = (&'static str, &'static [&'static str]);
 
-const CASES: [Case; 193] = [
+const CASES: [Case; 195] = [
     // Plain commands and what ends them.
     ("ls", &["ls"]),
     ("rm -rf /", &["rm -rf /"]),
@@ -58,6 +58,7 @@ const CASES: [Case; 193] = [
         "a $'\\z\\xg\\ud800\\1625\\7m'",
         &["a \\z\\xg\u{FFFD}r5\u{7}m"],
     ),
+    ("a $'b\"n$(c)}' d", &["a b\"n$(c)} d"]),
     ("a $'\\x7", &["a \u{7}"]),
     ("a $'\\x", &["a \\x"]),
     ("a $'\\u", &["a \\u"]),
@@ -149,6 +150,7 @@ const CASES: [Case; 193] = [
     ("a 12>f 3x>g", &["a 3x", "> f", "> g"]),
     ("a \"1\">f", &["a 1", "> f"]),
     ("a 1 2;3", &["a 1 2", "3"]),
+    ("a 12x b", &["a 12x b"]),
     ("1>f a", &["a", "> f"]),
     ("a >f>g", &["a", "> f", "> g"]),
     ("a <(b)c", &["a <()c", "b"]),
@@ -250,7 +252,7 @@ const CASES: [Case; 193] = [
     ),
 ];
 
-const CALLS: [Case; 8] = [
+const CALLS: [Case; 10] = [
     (r#"{"command":["rm","-rf","/"]}"#, &["rm -rf /"]),
     (
         r#"{"command":["bash","-lc","rm a && b"]}"#,
@@ -258,6 +260,8 @@ const CALLS: [Case; 8] = [
     ),
     (r#"{"argv":["a;b","$(c)"],"cmd":"d"}"#, &["a;b $(c)", "d"]),
     (r#"{"cmd":["a"],"argv":["b"]}"#, &["a", "b"]),
+    (r#"{"command":["if","X=1","a"]}"#, &["if X=1 a"]),
+    (r#"{"0":"rm","command":"a"}"#, &["a"]),
     (
         r#"{"command":"echo \"a\\nb\"\nrm c"}"#,
         &["echo a\\nb", "rm c"],
@@ -303,21 +307,16 @@ fn commands_are_read_as_a_shell_would() {
 
 #[test]
 fn bytes_keep_their_places() {
-    let (heard, _) = view(
-        [&b"'r'm  \\a $'\\n'"[..]],
-        ShellLimits::default(),
-        false,
-        false,
-    );
-    let places: Vec<_> = heard
-        .iter()
-        .filter_map(|one| match *one {
+    let places = |text: &str| -> Vec<(char, u64, u64, u64)> {
+        let (heard, _) = view([text.as_bytes()], ShellLimits::default(), false, false);
+        let bytes = heard.iter().filter_map(|one| match *one {
             Heard::Byte(byte, start, end, decided) => Some((byte as char, start, end, decided)),
             _ => None,
-        })
-        .collect();
+        });
+        bytes.collect()
+    };
     assert_eq!(
-        places,
+        places("'r'm  \\a $'\\n'"),
         [
             ('r', 1, 2, 5),
             ('m', 3, 4, 5),
@@ -327,16 +326,8 @@ fn bytes_keep_their_places() {
             ('\n', 11, 13, 13),
         ]
     );
-    let (heard, _) = view([&b"a  2>> b"[..]], ShellLimits::default(), false, false);
-    let places: Vec<_> = heard
-        .iter()
-        .filter_map(|one| match *one {
-            Heard::Byte(byte, start, end, decided) => Some((byte as char, start, end, decided)),
-            _ => None,
-        })
-        .collect();
     assert_eq!(
-        places,
+        places("a  2>> b"),
         [
             ('a', 0, 1, 2),
             ('>', 4, 5, 8),
@@ -345,6 +336,43 @@ fn bytes_keep_their_places() {
             ('b', 7, 8, 8),
         ]
     );
+    // An escape that the next byte ends does not stand for that byte.
+    assert_eq!(places("$'\\7z'"), [('\u{7}', 2, 4, 6), ('z', 4, 5, 6)]);
+    // In quotes digits are no number of a redirection.
+    assert_eq!(
+        places("a \"12\""),
+        [
+            ('a', 0, 1, 2),
+            (' ', 1, 2, 4),
+            ('1', 3, 4, 4),
+            ('2', 4, 5, 5)
+        ]
+    );
+    let (heard, _) = view([&b"a b; c"[..]], ShellLimits::default(), false, false);
+    let cuts = heard.iter().filter_map(|one| match *one {
+        Heard::Cut(end, decided) => Some((end, decided)),
+        _ => None,
+    });
+    assert_eq!(cuts.collect::<Vec<_>>(), [(3, 4), (6, 6)]);
+}
+
+#[test]
+fn a_word_longer_than_a_stretch_is_whole_and_ends_no_heredoc() {
+    let long = "w".repeat(STRETCH + 44);
+    for (text, want) in [
+        (
+            format!("{long} $({long} a)"),
+            [format!("{long} $()"), format!("{long} a")],
+        ),
+        (
+            format!("cat <<{long}\nb"),
+            [format!("cat {long}"), "b".to_owned()],
+        ),
+    ] {
+        let mut random = Random::new(3);
+        let (heard, _) = every_cut(text.as_bytes(), ShellLimits::default(), false, &mut random);
+        assert_eq!(haystacks(&heard), want);
+    }
 }
 
 #[test]
