@@ -740,6 +740,8 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
 
 /// The same where two symbols are stepped at once: who finds where a pair leads finds all of that state, though
 /// others built it and noted the pair.
+// One thread only reads, the other only writes: loom looks no further back than to the last access of a cell, so a
+// thread that reads what it is about to write hides from loom who else has read it.
 #[test]
 fn a_pair_leads_to_a_row_that_is_whole() {
     use matcher::alphabet::Alphabet;
@@ -764,22 +766,19 @@ fn a_pair_leads_to_a_row_that_is_whole() {
         fn step(&self) -> bool {
             let (state, bits) = self.table.push_short(self.start, b"ab", &mut [0; SHORT]);
             let is_known = !self.table.any_special(bits);
-            let state = match is_known {
-                true => state,
-                false => self.step_singly(),
-            };
-            assert_eq!(self.table.before(state), 2, "what stands before it");
-            let on = self.table.next(state, 1);
-            assert_eq!(on, self.table.unknown(), "no cell leads anywhere yet");
+            if is_known {
+                assert_eq!(self.table.before(state), 2, "what stands before it");
+                let on = self.table.next(state, 1);
+                assert_eq!(on, self.table.unknown(), "no cell leads anywhere yet");
+            }
             is_known
         }
 
-        fn step_singly(&self) -> StateId {
+        fn step_singly(&self) {
             let middle = self.next(self.start, 1);
-            let state = self.next(middle, 2);
+            self.next(middle, 2);
             let short = self.table.short(self.start, b"ab");
             self.table.learn_pairs(&short, self.start);
-            state
         }
 
         fn next(&self, from: StateId, column: usize) -> StateId {
@@ -814,11 +813,10 @@ fn a_pair_leads_to_a_row_that_is_whole() {
             });
             let other = thread::spawn({
                 let shared = Arc::clone(&shared);
-                move || shared.step()
+                move || shared.step_singly()
             });
-            let known = [shared.step(), other.join().unwrap()];
-            assert_ne!(known, [true, true], "somebody noted it first");
-            let known = usize::from(known.contains(&true));
+            let known = usize::from(shared.step());
+            other.join().unwrap();
             found.fetch_add(known, std::sync::atomic::Ordering::Relaxed);
         }
     });
@@ -827,6 +825,8 @@ fn a_pair_leads_to_a_row_that_is_whole() {
 }
 
 /// A state with a narrow row leads to the same, before it is widened, while it is, and behind.
+// Here, too, one thread only writes. What is seen behind its end is not asserted: to loom a number of entries that was
+// replaced may still be the latest.
 #[test]
 fn a_narrow_row_leads_where_the_full_one_does() {
     use matcher::alphabet::Alphabet;
@@ -835,8 +835,8 @@ fn a_narrow_row_leads_where_the_full_one_does() {
 
     struct Shared {
         table: Table,
-        rows: Mutex<Rows>,
         start: StateId,
+        narrow: StateId,
         target: StateId,
     }
 
@@ -849,36 +849,15 @@ fn a_narrow_row_leads_where_the_full_one_does() {
     }
 
     impl Shared {
-        /// Steps to the state with the narrow row and on; says whether it was wide behind that.
+        /// Steps to the state with the narrow row and on; says whether it was wide then.
         fn step(&self) -> bool {
-            let mut state = self.table.step(self.start, 1);
-            if self.table.is_due(state) {
-                state = self.widen(state);
-            }
+            let state = self.table.step(self.start, 1);
             assert_eq!(self.table.before(state), 2, "what stands before it");
-            assert_eq!(self.table.step(state, 2), self.target, "where it leads");
-            assert_eq!(
-                self.table.step(state, 1),
-                self.table.unknown(),
-                "nothing else"
-            );
-            let now = self.table.step(self.start, 1);
-            if !now.is_narrow() {
-                assert_eq!(self.table.next(now, 2), self.target, "plain steps, too");
-                assert_eq!(self.table.before(now), 2);
-            }
+            let target = self.table.step(state, 2);
+            assert_eq!(target, self.target, "where it leads");
+            let other = self.table.step(state, 1);
+            assert_eq!(other, self.table.unknown(), "nowhere else");
             !state.is_narrow()
-        }
-
-        fn widen(&self, state: StateId) -> StateId {
-            let mut rows = self.rows.lock().unwrap();
-            let narrow = self.table.latest(state);
-            if !narrow.is_narrow() {
-                return narrow;
-            }
-            let full = rows.add(&self.table, new(2)).expect("there is room");
-            self.table.widen(narrow, full);
-            full
         }
     }
 
@@ -890,30 +869,35 @@ fn a_narrow_row_leads_where_the_full_one_does() {
             let config = Config {
                 narrow: Narrow {
                     behind: 0,
-                    entries: 2,
+                    ..Narrow::USUAL
                 },
                 ..Config::BARE
             };
             let table = Table::new(&Alphabet, config);
             let mut rows = Rows::new(&table);
-            let start = rows.add(&table, new(0)).expect("there is room");
-            let target = rows.add(&table, new(1)).expect("there is room");
+            let mut add = |before| rows.add(&table, new(before)).expect("there is room");
+            let (start, target) = (add(0), add(1));
             let narrow = rows.add_narrow(&table, new(2)).expect("there is room");
             table.set(start, 1, narrow);
             table.set(narrow, 2, target);
             let shared = Arc::new(Shared {
                 table,
-                rows: Mutex::new(rows),
                 start,
+                narrow,
                 target,
             });
             let other = thread::spawn({
                 let shared = Arc::clone(&shared);
-                move || shared.step()
+                move || {
+                    let full = rows.add(&shared.table, new(2)).expect("there is room");
+                    shared.table.widen(shared.narrow, full);
+                }
             });
-            for is_wide in [shared.step(), other.join().unwrap()] {
+            for _ in 0..2 {
+                let is_wide = shared.step();
                 seen[usize::from(is_wide)].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
+            other.join().unwrap();
         }
     });
     for seen in seen {
