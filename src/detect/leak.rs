@@ -84,6 +84,14 @@ impl Leak {
         }
     }
 
+    /// Begins another text, of the same kind.
+    pub(crate) fn renew(&mut self) {
+        *self = Leak {
+            code: self.code,
+            ..Leak::new(self.limits)
+        };
+    }
+
     /// Says whether the pieces from here on are code.
     pub(crate) fn code(&mut self, code: bool) {
         self.code = code;

@@ -153,7 +153,8 @@ impl Watch {
         }
     }
 
-    /// What was declared in one stretch of code means nothing in another.
+    /// What was declared in one stretch of code means nothing in another, and control tokens of two values are not in a
+    /// row. That the same is said again and again is seen across values, too.
     fn renew(&mut self, judge: &Judge<'_>) {
         let besides = judge.found.known.clone();
         match &mut self.machine {
@@ -164,7 +165,8 @@ impl Watch {
             Machine::Files(known, files) => {
                 **files = UnknownFile::new(Arc::clone(known), besides);
             }
-            _ => {}
+            Machine::Leak(leak) => leak.renew(),
+            Machine::Repetition(_) | Machine::Alike(_) | Machine::Script(_) => {}
         }
     }
 

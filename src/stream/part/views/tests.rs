@@ -155,6 +155,25 @@ fn what_is_open_at_the_end_of_a_part_ends_with_it() {
 }
 
 #[test]
+fn every_value_is_watched_by_itself() {
+    let pack = rules("[rule.r]\ndescription = 'd'\non = ['tool-input']\nmatch.leak = true");
+    for (input, expected) in [
+        (r#"{"a":"return 1<|endoftext|> or <|endoftext|>"}"#, 1),
+        (
+            r#"{"a":"return 1<|endoftext|>","b":" or <|endoftext|>"}"#,
+            0,
+        ),
+        (
+            r#"{"a":"1<|endoftext|>","b":" or <|endoftext|> or <|endoftext|>"}"#,
+            1,
+        ),
+    ] {
+        let hits = read(&pack, Channel::ToolInput, input.as_bytes(), &[]);
+        assert_eq!(hits.len(), expected, "{input}: {hits:?}");
+    }
+}
+
+#[test]
 fn what_code_declares_is_known_also_behind_a_comment_that_another_rule_looks_at() {
     let pack = rules(
         "[rule.r]\ndescription = 'd'\non = ['text']\nmatch.unknown-name = {}\n\
