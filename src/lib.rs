@@ -67,6 +67,22 @@
 //! and match what that crate matches on the whole haystack. Tool input is matched *decoded*: `\u0072m` is
 //! `rm`, and every argument is a haystack of its own.
 //!
+//! # What may change
+//!
+//! Versions follow [semver](https://semver.org). Hits are part of it: with the same pack and the same bytes a minor
+//! version reports the same hits, but for bugs, each of which the changelog names. What changes no hit (speed,
+//! memory, [`AutomatonSize`]) may change in any version.
+//!
+//! - Enums and structs marked `non_exhaustive` may grow in a minor version. [`Verdict`] is not, and will not: who
+//!   handles both of its cases has handled all. Nor is `harness::Gate`: a new way to treat a tool call is not to be
+//!   overlooked.
+//! - Structs with public fields and a `Default` ([`Limits`], [`Retry`], `harness::Settings`) may get fields in a minor
+//!   version: write what you set, and `..Default::default()` for the rest. Others with public fields stay as they are.
+//! - The rule language has a number of its own, `schema = 1`. A pack that loads goes on loading, and its rules decide the
+//!   same, as long as that number does; new keys may come. Texts of diagnostics may change, their codes do not.
+//! - The features listed below stay; a crate behind one may be exchanged.
+//! - The oldest Rust that builds the crate is `rust-version` in Cargo.toml. Raising it is a minor version.
+//!
 //! # Features
 //!
 //! None is on by default: the core loads packs, matches, and decides.
@@ -86,6 +102,8 @@
 //! - `ast`: patterns of ast-grep over syntax trees that grow with the reply.
 
 #![warn(missing_docs)]
+// docs.rs says beside each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(
     test,

@@ -143,6 +143,7 @@ impl SessionEvent {
 /// What the host does about a refusal, in this order: abort the session's prompt, and queue its last user
 /// message again with that model.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Switch {
     /// The session.
     pub session: String,

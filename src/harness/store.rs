@@ -28,6 +28,7 @@ pub use recorder::{OnFailure, Recorder};
 
 /// What a record survives once it is reported as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Durability {
     /// A loss of power: every record is synced before it is reported.
     #[default]

@@ -95,6 +95,7 @@ pub struct Foreign<'a> {
 
 /// What came of an import.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Imported {
     /// A rule file, which loads.
     pub toml: String,
@@ -106,6 +107,7 @@ pub struct Imported {
 
 /// Something that could not be carried over, or not exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeftOut {
     /// Where it stands: the name of the text, and of the rule if it is part of one.
     pub place: String,

@@ -76,6 +76,7 @@ impl ReadSession {
 
 /// Who said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Speaker {
     /// The user.
     User,

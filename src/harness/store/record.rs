@@ -16,6 +16,7 @@ pub(super) const MAGIC: &str = "ttsr-session ";
 
 /// What was written at once: all of it is there, or nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Record {
     /// Its number, from 1; never twice in a file, and rising.
     pub seq: u64,

@@ -10,6 +10,7 @@ use crate::harness::step::{End, Observation, Step};
 
 /// What becomes of a conversation whose records cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OnFailure {
     /// It goes on; see [`Recorder::is_degraded`]. What happened meanwhile is counted, and the messages are
     /// written once the disk works again.
