@@ -146,7 +146,10 @@ fn find(options: &Options, folders: &Folders, built: &Built, results: &Path) -> 
         hasher.finish()
     });
     println!("{} mutants to run", chosen.len());
-    run.can_fail(&chosen)?;
+    // What survived once may well survive again, all of it.
+    if options.again.is_empty() {
+        run.can_fail(&chosen)?;
+    }
     run.all(&chosen, results, options.jobs)
 }
 
