@@ -189,9 +189,8 @@ impl Table {
         // and `unknown`, or read from a cell), and every column that an alphabet gives is below
         // `columns <= stride`, the length of a row. A narrow row is shorter, but stands below `match_bit`, and
         // `match_bit + stride` cells there are. What is read behind it may be any cell, so the next step may
-        // begin at what is no id: a column, what stands before (both at most `columns`), how often a row was
-        // entered, where a report is (below `match_bit`). `Table::new` asserts that a row fits behind the
-        // first three. A cursor steps only the table that it was started on, because the stream that owns it
+        // begin at what is no id: a column, what stands before (a handful), how often a row was entered, where a
+        // report is (below `match_bit`). `Table::new` asserts that a row fits behind each. A cursor steps only the table that it was started on, because the stream that owns it
         // holds the pack.
         // PERF: bounds checks cost 17 % per delta at 10 rules (`cargo bench --bench delta`).
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))

@@ -248,3 +248,111 @@ impl Rows {
 
 /// Bytes of a narrow row.
 pub(crate) const NARROW_BYTES: usize = CELLS * size_of::<AtomicU32>();
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::Config;
+    use super::*;
+    use crate::matcher::alphabet::Space;
+    use crate::matcher::forced::parsed;
+    use crate::matcher::nfa::Nfa;
+
+    const ENTRIES: u32 = 3;
+
+    fn new(before: u32) -> New<'static> {
+        New {
+            before,
+            now: &[],
+            late: &[],
+        }
+    }
+
+    /// A table, its rows, a full row and a narrow one that the full one leads to on column 1.
+    fn table() -> (Table, Rows, StateId, StateId) {
+        let nfa = Nfa::new(Space::Chars, &parsed(&["abcdef"]), None).expect("few classes");
+        let narrow = Narrow {
+            behind: 0,
+            entries: ENTRIES,
+        };
+        let table = Table::new(
+            &nfa.alphabet,
+            Config {
+                narrow,
+                ..Config::BARE
+            },
+        );
+        let mut rows = Rows::new(&table);
+        let full = rows.add(&table, new(0)).expect("room");
+        let narrow = rows.add_narrow(&table, new(5)).expect("room");
+        table.set(full, 1, narrow);
+        (table, rows, full, narrow)
+    }
+
+    #[test]
+    fn a_narrow_row_has_room_for_three_columns_and_says_what_stands_before() {
+        let (table, mut rows, full, narrow) = table();
+        let bytes = rows.bytes(&table);
+        let other = rows.add_narrow(&table, new(2)).expect("room");
+        assert_eq!(rows.bytes(&table) - bytes, NARROW_BYTES);
+        assert_eq!((table.row(narrow), table.row(other)), (0, 1));
+        assert_eq!((table.before(narrow), table.before(other)), (5, 2));
+        assert!(narrow.is_narrow() && !full.is_narrow());
+        assert!(table.is_special(narrow) && table.report(narrow).now.is_empty());
+        for column in 2..5 {
+            assert_eq!(table.step(narrow, column), table.unknown());
+            assert!(table.has_slot(narrow));
+            table.set(narrow, column, full);
+            assert_eq!(table.step(narrow, column), full);
+        }
+        assert!(!table.has_slot(narrow) && table.has_slot(full) && table.has_slot(other));
+        assert_eq!(table.step(other, 2), table.unknown());
+    }
+
+    #[test]
+    fn a_state_is_due_when_it_was_entered_often_and_its_full_row_takes_over() {
+        let (table, mut rows, full, narrow) = table();
+        table.set(narrow, 2, full);
+        for entered in 1..=ENTRIES + 2 {
+            assert_eq!(table.step(full, 1), narrow);
+            assert_eq!(table.is_due(narrow), entered >= ENTRIES, "{entered}");
+        }
+        assert_eq!(table.latest(narrow), narrow);
+        let wide = rows.add(&table, new(5)).expect("room");
+        table.widen(narrow, wide);
+        assert!(!table.is_due(narrow));
+        assert_eq!(table.latest(narrow), wide);
+        // Whoever is still in the narrow row goes on from the full one.
+        for state in [narrow, wide] {
+            assert_eq!(table.step(state, 2), full);
+            assert_eq!(table.step(state, 3), table.unknown());
+        }
+        // What led to the narrow row is mended once it was stepped.
+        assert_eq!(table.next(full, 1), narrow);
+        assert_eq!(table.step(full, 1), wide);
+        assert_eq!(table.next(full, 1), wide);
+    }
+
+    #[test]
+    fn a_state_without_room_for_a_full_row_stays_and_is_not_due_again() {
+        let (table, _, full, narrow) = table();
+        (0..ENTRIES).for_each(|_| assert_eq!(table.step(full, 1), narrow));
+        assert!(table.is_due(narrow));
+        table.keep_narrow(narrow);
+        for _ in 0..40 {
+            assert_eq!(table.step(full, 1), narrow);
+            assert!(!table.is_due(narrow));
+        }
+    }
+
+    #[test]
+    fn narrow_rows_end_where_the_full_ones_begin() {
+        let (table, mut rows, _, _) = table();
+        let mut last = None;
+        while let Some(state) = rows.add_narrow(&table, new(1)) {
+            last = Some(first_cell(state));
+        }
+        assert!(last.expect("there was room") >= rows.free);
+        assert!(rows.add(&table, new(1)).is_none());
+        assert!(last.expect("there was room") < rows.free + CELLS);
+    }
+}
