@@ -93,7 +93,6 @@ impl fmt::Display for Consulted {
 
 /// What a sub-agent needs to know of the session that asks.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Parent {
     /// Its id.
     pub session: String,
