@@ -620,6 +620,105 @@ fn refusals(rule: Rule) -> String {
 }
 
 #[test]
+fn values_that_can_mean_nothing_are_told_where_they_stand() {
+    let r = |keys: &str| {
+        format!("{HEADER}[rule.r]\ndescription = 'd'\nexamples.match = ['x']\n{keys}\n")
+    };
+    let x = |keys: &str| r(&format!("match.any = [{{ literal = 'x' }}]\n{keys}"));
+    let head = |keys: &str| format!("{HEADER}{keys}\n{}", rule("r", "{ literal = 'x' }", ""));
+    let allow = |keys: &str| {
+        x(&format!(
+            "[[allow]]\nrules = ['demo/r']\npaths = ['a']\nreason = 'r'\n{keys}"
+        ))
+    };
+    let rows = [
+        (
+            r(
+                "match.all = [{ literal = 'x' }, { literal = 'y' }]\nmatch.within = { part = false }",
+            ),
+            8,
+            "`part` can only be true",
+        ),
+        (
+            r("on = ['tool-input']\nmatch.any = [{ literal = 'x', arg = '..' }]"),
+            8,
+            "argument path `..` is of the wrong form",
+        ),
+        (
+            x("match.capture = { entropy = 99.5 }"),
+            8,
+            "`entropy` is `99.5`, which is out of range",
+        ),
+        (
+            x("replaced-by = 'x'\nstatus = 'deprecated'"),
+            8,
+            "rule id `x` is of the wrong form",
+        ),
+        (
+            x("[[rule.r.case]]\ntext = 'x'\nexpect = 'abrot'"),
+            10,
+            "`abrot` is not a value of `expect`",
+        ),
+        (
+            x("[[rule.r.case]]\ninput = '{}'\ntool = 't'\nexpect = 'abort'"),
+            8,
+            "a case expects `abort`, the rule does `inject`",
+        ),
+        (
+            head("extends = ['std/secrets', 'std/secrets']"),
+            4,
+            "`extends` names `std/secrets` twice",
+        ),
+        (
+            head("extends = ['std/secret']"),
+            4,
+            "there is no pack `std/secret`",
+        ),
+        (
+            allow("until = 5"),
+            12,
+            "`until` must be a date, this is an integer",
+        ),
+        (
+            allow("until = '2027-02-29'"),
+            12,
+            "`2027-02-29` is not a day",
+        ),
+        (
+            allow("until = '2028-13-01'"),
+            12,
+            "`2028-13-01` is not a day",
+        ),
+        (
+            allow("until = '2028-02-29-1'"),
+            12,
+            "`2028-02-29-1` is not a day",
+        ),
+        (
+            format!("allow = [1]\n{}", x("")),
+            1,
+            "an entry of `allow` must be a table, this is an integer",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (text, line, message) in rows {
+        let told = errors(&text);
+        let told: Vec<_> = told.iter().map(|it| (it.line(), it.message())).collect();
+        if told != [(line, message)] {
+            wrong.push((
+                told.iter()
+                    .map(|(line, it)| format!("{line} {it}"))
+                    .collect::<Vec<_>>(),
+                text,
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let leap = Pack::from_toml(&allow("until = 2028-02-29")).unwrap();
+    assert_eq!(leap.warnings(), []);
+}
+
+#[test]
 fn load_order_never_matters() {
     let a = with_rules(&rule("a", "{ literal = 'x' }", ""));
     let b = a.replace("demo", "other");
@@ -1224,6 +1323,26 @@ fn d64_size_and_number_of_files_are_capped() {
         },
     );
 
+    // All files together may be no more than sixteen of the longest.
+    let many = Folder::new();
+    for number in 10..30 {
+        let text = with_rules(&rule(&format!("r{number}"), "{ literal = 'x' }", ""));
+        assert_eq!(text.len(), 117);
+        many.write(&format!("{number}.toml"), text);
+    }
+    let load = |file_bytes: u64| {
+        let limits = Limits {
+            file_bytes,
+            ..Limits::default()
+        };
+        Pack::builder().file(&many.0).limits(limits).build()
+    };
+    assert_eq!(load(147).unwrap().rules().len(), 20);
+    let error = load(146).unwrap_err();
+    assert_eq!(error.kind(), LoadErrorKind::TooLarge);
+    let message = "with this file all files are 2340 bytes, limit is 2336";
+    assert!(error.to_string().contains(message), "{error}");
+
     let file = fs::File::create(folder.0.join("huge.toml")).unwrap();
     file.set_len(4 << 30).unwrap();
     let error = Pack::load(&folder.0).unwrap_err();
@@ -1653,6 +1772,37 @@ append.examples.no-match = ["z"]
     assert_eq!(codes, ["no-effect", "unreachable-scope"], "{error}");
 }
 
+#[test]
+fn an_override_adds_channels_and_cases_to_those_that_are_there() {
+    let case = |text: &str| format!("[[rule.a.case]]\ntext = '{text}'\nexpect = 'inject'");
+    let base = pack_of(
+        "base",
+        "",
+        &format!(
+            "{}{}",
+            rule("a", "{ literal = 'x' }", "on = ['text']"),
+            case("x")
+        ),
+    );
+    let team = "[override.'base/a']\nappend.on = ['reasoning', 'text']\n\
+                append.case = [{ reasoning = 'so x', expect = 'inject' }]";
+    let team = pack_of("team", "extends = ['base']", team);
+    let load = |team: &str| Pack::builder().toml("b", team).toml("a", &base).build();
+    let pack = load(&team).unwrap();
+    let changed = &pack.rules()[0];
+    assert_eq!(changed.on, [Channel::Text, Channel::Reasoning]);
+    let cases: Vec<_> = changed
+        .cases
+        .iter()
+        .map(|it| (it.channel, &*it.text))
+        .collect();
+    assert_eq!(cases, [(Channel::Text, "x"), (Channel::Reasoning, "so x")]);
+    // Without the channel the case expects what cannot be.
+    let error = load(&team.replace("append.on = ['reasoning', 'text']\n", "")).unwrap_err();
+    let message = "a case expects something on `reasoning`, which the rule does not read";
+    assert!(error.to_string().contains(message), "{error}");
+}
+
 /// The author of the override need not know which options and cases the rule has.
 #[test]
 fn an_override_of_the_action_takes_its_options_and_its_cases_along() {
@@ -1770,6 +1920,18 @@ fn d61_what_a_pack_extends_lies_beside_it_and_nowhere_else() {
     assert_eq!(Pack::load(&file).unwrap().rules().len(), 2);
     // The same when the whole folder is loaded.
     assert_eq!(Pack::load(&folder.0).unwrap().rules().len(), 2);
+
+    // What came along with one of them is not looked for again.
+    let both = pack_of("top", "extends = ['one', 'two']", "");
+    let folder_of_two = Folder::new();
+    let file_of_both = folder_of_two.write("top.toml", both);
+    for name in ["one", "two"] {
+        let text = pack_of(name, "", &rule("a", "{ literal = 'x' }", ""));
+        folder_of_two.write(&format!("one/{name}.toml"), text);
+    }
+    let pack = Pack::load(&file_of_both).unwrap();
+    let ids: Vec<_> = pack.rules().iter().map(|rule| &*rule.id).collect();
+    assert_eq!(ids, ["one/a", "two/a"]);
 
     for below in [
         "../secret",
@@ -1926,6 +2088,27 @@ fn a_lock_is_kept_or_the_load_fails() {
     };
     let lock = load("{ literal = 'x' }").build().unwrap().lock().clone();
     assert!(load("{ literal = 'x' }").lock(lock.clone()).build().is_ok());
+    // What is locked has to be there, with the version that it had.
+    let versions = [("version = '1.0.0'", "1.0.0"), ("", "none")];
+    for ((was, shown), (now, found)) in [(versions[0], versions[1]), (versions[1], versions[0])] {
+        let demo = |head: &str| {
+            let text = pack_of("demo", head, &rule("a", "{ literal = 'x' }", ""));
+            Pack::builder().toml("demo.toml", text)
+        };
+        let lock = demo(was)
+            .builtin("lang/rust")
+            .build()
+            .unwrap()
+            .lock()
+            .clone();
+        let error = demo(now).lock(lock).build().unwrap_err().to_string();
+        for told in [
+            format!("pack `demo` is locked at version {shown}, this is {found}"),
+            "pack `lang/rust` is locked and was not loaded".to_owned(),
+        ] {
+            assert!(error.contains(&told), "{error}");
+        }
+    }
     golden_error(
         "lock",
         load("{ literal = 'y' }").builtin("std/secrets").lock(lock),
@@ -1996,6 +2179,67 @@ fn lints_are_told_by_check_alone_and_name_what_to_do() {
         .build()
         .unwrap();
     golden("lints", &shown_problems(odd.warnings()));
+}
+
+/// What is odd is told with what to do about it, and what is not odd is not told.
+#[test]
+fn lints_see_what_a_rule_really_does() {
+    let told = |keys: &str| {
+        let rule = format!(
+            "[rule.r]\ndescription = 'd'\nexamples.match = ['x']\nexamples.no-match = ['z']\n{keys}"
+        );
+        let pack = Pack::builder().toml("a", with_rules(&rule)).lints().build();
+        let pack = pack.unwrap_or_else(|error| panic!("{error}"));
+        let told = pack.warnings().iter();
+        told.map(|it| format!("{}: {}", it.code(), it.help().unwrap_or_default()))
+            .collect::<Vec<_>>()
+    };
+    let deprecated = told("status = 'deprecated'\nmatch.any = [{ literal = 'bad' }]");
+    let help = "deprecated-rule: remove it, or say in `replaced-by` what to use instead";
+    assert_eq!(deprecated, [help]);
+    // What is counted in characters keeps no more than those.
+    let held = |within: &str| {
+        told(&format!(
+            "hold = true\nmatch.all = [{{ literal = 'bad' }}, {{ literal = 'worse' }}]\nmatch.within = {within}"
+        ))
+    };
+    assert_eq!(held("{ chars = 80 }"), [""; 0]);
+    assert!(
+        held("{ part = true }")[0].starts_with("unbounded"),
+        "{:?}",
+        held("{ part = true }")
+    );
+    // A boundary behind a sign, at the end and inside of a group.
+    for regex in [r"todo!\b", r"(?:todo!\b)", r"fix|(?:todo!\b)"] {
+        let told = told(&format!("match.any = [{{ regex = '{regex}' }}]"));
+        assert!(
+            told.iter().any(|it| it.starts_with("odd-boundary")),
+            "{regex}: {told:?}"
+        );
+    }
+    assert_eq!(told(r"match.any = [{ regex = 'todo\b' }]"), [""; 0]);
+}
+
+/// An exception that no match can be is told; one that may be is not.
+#[test]
+fn texts_that_are_allowed_may_be_matches() {
+    let told = |pattern: &str, text: &str| {
+        let allow = format!("[[allow]]\nrules = ['demo/r']\ntext = ['{text}']\nreason = 'r'");
+        let text = with_rules(&rule("r", pattern, &allow));
+        let pack = Pack::builder().toml("a", &text).lints().build();
+        let pack = pack.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let told = pack.warnings().iter().map(Diagnostic::code);
+        told.filter(|code| *code == "unused-allow")
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told("{ regex = 'x[0-9]+' }", "X12"), [""; 0]);
+    assert_eq!(told("{ regex = 'x[0-9]+' }", "y12"), ["unused-allow"]);
+    // With a wildcard, and where text is folded, anything may be meant.
+    assert_eq!(told("{ regex = 'x[0-9]+' }", "y*"), [""; 0]);
+    assert_eq!(
+        told("{ regex = 'x[0-9]+', fold = ['invisible'] }", "y12"),
+        [""; 0]
+    );
 }
 
 #[test]
