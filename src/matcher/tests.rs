@@ -2,6 +2,8 @@
 //!
 //! The oracle is regex-automata's PikeVM (`MatchKind::All`, `earliest(true)`) on the unsplit text.
 
+pub(super) mod shape;
+
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 
 use super::forced::{
