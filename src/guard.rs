@@ -117,6 +117,26 @@ impl<S> Guarded<S> {
     }
 
     /// The session, for the next attempt; the inner stream is dropped.
+    ///
+    /// # Example: the next attempt
+    /// ```
+    /// # use std::{pin::Pin, task::{Context, Poll}};
+    /// # use futures_core::Stream;
+    /// use ttsr::{Event, Guard, Pack};
+    /// # struct Reply;
+    /// # impl Stream for Reply {
+    /// #     type Item = Event;
+    /// #     fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Event>> {
+    /// #         Poll::Ready(None)
+    /// #     }
+    /// # }
+    /// let mut guarded = Reply.guarded(Pack::builtin("std/secrets")?.session());
+    /// assert_eq!(guarded.stream().attempt(), 1);
+    /// guarded.session_mut().begin_turn();
+    /// let session = guarded.into_session();
+    /// assert_eq!(session.turn(), 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn into_session(self) -> Session {
         self.session

@@ -62,6 +62,13 @@ impl Channel {
     }
 
     /// The channel with that [`name`](Self::name).
+    ///
+    /// # Example: by name and back
+    /// ```
+    /// use ttsr::Channel;
+    /// assert_eq!(Channel::from_name("tool-input"), Some(Channel::ToolInput));
+    /// assert_eq!(Channel::ToolInput.name(), "tool-input");
+    /// ```
     #[must_use]
     pub fn from_name(name: &str) -> Option<Channel> {
         Channel::ALL
@@ -114,6 +121,14 @@ impl Severity {
     }
 
     /// What a rule of this severity does when it does not say.
+    ///
+    /// # Example: the worse, the stronger
+    /// ```
+    /// use ttsr::{Action, Severity};
+    /// assert_eq!(Severity::from_name("error").map(Severity::default_action), Some(Action::Retry));
+    /// assert!(Severity::Critical.default_action().cuts());
+    /// assert!(!Severity::Warning.default_action().cuts());
+    /// ```
     #[must_use]
     pub fn default_action(self) -> Action {
         match self {
@@ -224,6 +239,18 @@ impl Rule {
     /// severity `warning`.
     ///
     /// For rules made in code; [`Pack::from_toml`](crate::Pack::from_toml) is the usual way.
+    ///
+    /// # Example: a rule for one tool
+    /// ```
+    /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("team/no-rm", vec![Pattern::regex(r"\brm\s+-rf\b")]);
+    /// rule.on = vec![Channel::ToolInput];
+    /// rule.tools = vec!["bash".into()];
+    /// rule.action = Action::Abort;
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// assert_eq!(pack.rules()[0].action, Action::Abort);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn new(id: impl Into<String>, any: Vec<Pattern>) -> Rule {
         Rule {

@@ -139,6 +139,18 @@ impl Session {
     }
 
     /// In [`Mode::Shadow`] no rule acts from now on, whatever its own mode; each decides and is logged.
+    ///
+    /// # Example: what rules would have done
+    /// ```
+    /// use ttsr::{Mode, Pack, PartId, Pattern, Rule, Suppression, Verdict};
+    /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
+    /// let mut session = pack.session();
+    /// session.set_mode(Mode::Shadow);
+    /// let mut stream = session.stream();
+    /// assert_eq!(session.push(&mut stream, PartId(0), b"TODO: more"), Verdict::Continue);
+    /// assert_eq!(session.decisions()[0].suppression, Some(Suppression::Shadow));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
     }
@@ -173,6 +185,23 @@ impl Session {
     }
 
     /// Who is behind the replies whose streams begin from now on.
+    ///
+    /// # Example: a rule for one agent
+    /// ```
+    /// use ttsr::{Origin, Pack, PartId, Pattern, Rule, Verdict};
+    /// let mut rule = Rule::new("demo/plan-only", vec![Pattern::literal("I will now edit")]);
+    /// rule.agents = vec!["plan".into()];
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut session = pack.session();
+    /// for (agent, is_broken) in [("build", false), ("plan", true)] {
+    ///     session.set_origin(Origin { agent: Some(agent.into()), ..Origin::default() });
+    ///     assert_eq!(session.applies(pack.find("demo/plan-only").unwrap()), is_broken);
+    ///     let mut stream = session.stream();
+    ///     let verdict = session.push(&mut stream, PartId(0), b"I will now edit the file.");
+    ///     assert_eq!(verdict != Verdict::Continue, is_broken);
+    /// }
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn set_origin(&mut self, origin: Origin) {
         self.origin = origin;
         self.scope();
@@ -221,6 +250,17 @@ impl Session {
     }
 
     /// Ends a part, which can decide. See [`Stream::close`].
+    ///
+    /// # Example: a word that may yet go on
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+    /// let pack = Pack::builder().rule(Rule::new("demo/no-any", vec![Pattern::word("any")])).build()?;
+    /// let mut session = pack.session();
+    /// let mut stream = session.stream();
+    /// assert_eq!(session.push(&mut stream, PartId(0), b"let x: any"), Verdict::Continue);
+    /// assert_ne!(session.close(&mut stream, PartId(0)), Verdict::Continue);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn close(&mut self, stream: &mut Stream, part: PartId) -> Verdict {
         self.decisions.clear();
         let _ = stream.close(part);
@@ -230,6 +270,19 @@ impl Session {
     /// Ends the reply: closes the parts that are open, decides what rules wanted the whole reply for, and
     /// counts for the turn and the session what was matched in it, unless it was cut. See
     /// [`Stream::finish`].
+    ///
+    /// # Example: a reply that leaves something out
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+    /// let mut rule = Rule::new("demo/unsigned", vec![Pattern::literal("Mend")]);
+    /// rule.condition.none = vec![Pattern::literal("Signed-off-by:")];
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut session = pack.session();
+    /// let mut stream = session.stream();
+    /// assert_eq!(session.push(&mut stream, PartId(0), b"Mend the parser"), Verdict::Continue);
+    /// assert_ne!(session.finish(&mut stream), Verdict::Continue);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn finish(&mut self, stream: &mut Stream) -> Verdict {
         self.decisions.clear();
         let _ = stream.finish();
@@ -246,6 +299,19 @@ impl Session {
     }
 
     /// The host has counted that many tokens of a part. See [`Stream::count_tokens`].
+    ///
+    /// # Example: a reply of more than ten tokens
+    /// ```
+    /// use ttsr::{Bound, Pack, PartId, Rule, Verdict};
+    /// let mut rule = Rule::new("demo/brief", vec![]);
+    /// rule.condition.limit = Some(Bound { tokens: Some(10), ..Bound::default() });
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut session = pack.session();
+    /// let mut stream = session.stream();
+    /// assert_eq!(session.push(&mut stream, PartId(0), b"Short."), Verdict::Continue);
+    /// assert_ne!(session.count_tokens(&mut stream, PartId(0), 11), Verdict::Continue);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn count_tokens(&mut self, stream: &mut Stream, part: PartId, tokens: u64) -> Verdict {
         self.decisions.clear();
         let _ = stream.count_tokens(part, tokens);
@@ -253,6 +319,20 @@ impl Session {
     }
 
     /// Time has passed. See [`Stream::tick`].
+    ///
+    /// # Example: a reply that takes longer than a minute
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::{Bound, Pack, PartId, Rule, Verdict};
+    /// let mut rule = Rule::new("demo/slow", vec![]);
+    /// rule.condition.limit = Some(Bound { millis: Some(60_000), ..Bound::default() });
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut session = pack.session();
+    /// let mut stream = session.stream();
+    /// assert_eq!(session.push(&mut stream, PartId(0), b"Let me think"), Verdict::Continue);
+    /// assert_ne!(session.tick(&mut stream, Duration::from_secs(61)), Verdict::Continue);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn tick(&mut self, stream: &mut Stream, now: Duration) -> Verdict {
         self.decisions.clear();
         let _ = stream.tick(now);
@@ -260,6 +340,21 @@ impl Session {
     }
 
     /// Every decision of the last call, in the order in which they were made; the suppressed ones too.
+    ///
+    /// # Example: one delta, two rules
+    /// ```
+    /// use ttsr::{Action, Pack, PartId, Pattern, Rule, Severity, Verdict};
+    /// let mut cuts = Rule::new("demo/b", vec![Pattern::literal("bar")]);
+    /// (cuts.severity, cuts.action) = (Severity::Critical, Action::Abort);
+    /// let pack = Pack::builder().rule(Rule::new("demo/a", vec![Pattern::literal("foo")])).rule(cuts).build()?;
+    /// let mut session = pack.session();
+    /// let mut stream = session.stream();
+    /// let verdict = session.push(&mut stream, PartId(0), b"foo bar");
+    /// assert!(matches!(verdict, Verdict::Act(first) if first.action == Action::Abort));
+    /// let actions: Vec<Action> = session.decisions().iter().map(|made| made.action).collect();
+    /// assert_eq!(actions, [Action::Inject, Action::Abort]);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
@@ -276,6 +371,27 @@ impl Session {
     }
 
     /// The host could not act on the decision: the rule may act again.
+    ///
+    /// # Example: guidance that could not be given
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+    /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
+    /// let mut session = pack.session();
+    /// session.begin_turn();
+    /// let mut acts = |is_given: bool| {
+    ///     let mut stream = session.stream();
+    ///     match session.push(&mut stream, PartId(0), b"TODO: more") {
+    ///         Verdict::Act(decision) if is_given => session.delivered(&decision),
+    ///         Verdict::Act(decision) => session.dropped(&decision),
+    ///         Verdict::Continue => return false,
+    ///     }
+    ///     true
+    /// };
+    /// assert!(acts(false), "nobody was told");
+    /// assert!(acts(true), "so it acts again");
+    /// assert!(!acts(true), "and that was said once");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn dropped(&mut self, decision: &Decision) {
         if let (None, Some(rule)) = (decision.suppression, decision.rule()) {
             let place = self.place(decision.generation, rule);
@@ -290,6 +406,23 @@ impl Session {
     /// Earlier messages left the model's context, and guidance with them: what rules told the model may
     /// be told again, as if they had never acted. What a rule may do in one turn stays spent, and so do
     /// its [`allowance`](crate::Rule::allowance) and what was shown to the user.
+    ///
+    /// # Example: what was said is forgotten
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+    /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
+    /// let mut session = pack.session();
+    /// session.begin_turn();
+    /// let mut stream = session.stream();
+    /// let verdict = session.push(&mut stream, PartId(0), b"TODO: more");
+    /// let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
+    /// session.delivered(&decision);
+    ///
+    /// session.compacted();
+    /// let mut stream = session.stream();
+    /// assert_ne!(session.push(&mut stream, PartId(0), b"TODO: more"), Verdict::Continue);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn compacted(&mut self) {
         for (place, rule) in self.pack.rules().iter().enumerate() {
             if enters_context(rule.action) {

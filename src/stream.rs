@@ -262,6 +262,19 @@ impl Stream {
     /// Names that rules with `unknown-name` take for known from now on, besides their own: dependencies, members
     /// of the workspace, modules. Code in which a part stands already is read with those it began with. For all
     /// streams of a session: [`Session::know`](crate::Session::know).
+    ///
+    /// # Example: a package of the project
+    /// ```
+    /// use ttsr::{Pack, PartId, Rule, UnknownName};
+    /// let mut rule = Rule::new("demo/invented", Vec::new());
+    /// rule.condition.unknown_name = Some(UnknownName { known: Vec::new(), of: Vec::new() });
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut stream = pack.stream();
+    /// stream.know(["ours"]);
+    /// assert!(stream.push(PartId(0), b"```rust\nuse ours::x;\n").is_empty());
+    /// assert_eq!(stream.push(PartId(0), b"use theirs::x;\n```\n").len(), 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
         let known = self.found.known.get_or_insert_default();
         Arc::make_mut(known).extend(names);
@@ -269,6 +282,20 @@ impl Stream {
 
     /// Time has passed: `now` is any clock that never goes back, the same for the whole stream. Gives the
     /// hits of rules that bound time. Deltas are taken to come at the time told last.
+    ///
+    /// # Example: a reply that takes longer than a minute
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::{Bound, Pack, PartId, Rule};
+    /// let mut rule = Rule::new("demo/slow", Vec::new());
+    /// rule.condition.limit = Some(Bound { millis: Some(60_000), ..Bound::default() });
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut stream = pack.stream();
+    /// assert!(stream.push(PartId(0), b"Let me think").is_empty());
+    /// assert!(stream.tick(Duration::from_secs(60)).is_empty());
+    /// assert_eq!(stream.tick(Duration::from_secs(61)).len(), 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn tick(&mut self, now: Duration) -> Hits<'_> {
         self.begin();
         self.found.now = self.found.now.max(now);
@@ -328,6 +355,20 @@ impl Stream {
     /// stands, so a name that comes in pieces is told when it is whole.
     ///
     /// Gives the hits that waited for the name.
+    ///
+    /// # Example: a match that waits for the name of the tool
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-rm", vec![Pattern::literal("rm -rf")]);
+    /// rule.tools = vec!["bash".into()];
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut stream = pack.stream();
+    /// stream.open(PartId(0), Channel::ToolInput);
+    /// assert!(stream.push(PartId(0), br#"{"command": "rm -rf /"}"#).is_empty());
+    /// assert_eq!(stream.tool(PartId(0), "bash", "call_1").len(), 1);
+    /// assert_eq!((stream.tool_name(PartId(0)), stream.call(PartId(0))), (Some("bash"), Some("call_1")));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn tool(&mut self, part: PartId, name: &str, call: &str) -> Hits<'_> {
         self.begin();
         if let Some(index) = self.index_or_open(part) {
@@ -414,6 +455,17 @@ impl Stream {
     }
 
     /// Ends a part, which can decide: `$`, `\b`, a path that never came.
+    ///
+    /// # Example: a word that may yet go on
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule};
+    /// let pack = Pack::builder().rule(Rule::new("demo/no-any", vec![Pattern::word("any")])).build()?;
+    /// let mut stream = pack.stream();
+    /// assert!(stream.push(PartId(0), b"let x: any").is_empty(), "it may become `anything`");
+    /// let hits = stream.close(PartId(0));
+    /// assert_eq!((hits.len(), hits[0].end, hits[0].decided), (1, 10, 10));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn close(&mut self, part: PartId) -> Hits<'_> {
         self.begin();
         match self.index(part) {
@@ -428,6 +480,17 @@ impl Stream {
     }
 
     /// Parts that are open, in the order in which they were opened.
+    ///
+    /// # Example: two parts at once
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId};
+    /// let mut stream = Pack::builder().build()?.stream();
+    /// stream.open(PartId(7), Channel::Reasoning);
+    /// stream.open(PartId(3), Channel::Text);
+    /// let _ = stream.close(PartId(7));
+    /// assert_eq!(stream.open_parts().collect::<Vec<_>>(), [PartId(3)]);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn open_parts(&self) -> impl Iterator<Item = PartId> {
         self.parts
             .iter()
@@ -454,6 +517,20 @@ impl Stream {
     }
 
     /// The file that a tool call is about, as far as it is known: normalised, relative to the root.
+    ///
+    /// # Example: the file, before its new text
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-todo", vec![Pattern::word("TODO")]);
+    /// rule.paths = vec!["src/**".into()];
+    /// let pack = Pack::builder().rule(rule).root("/home/me/project").build()?;
+    /// let mut stream = pack.stream();
+    /// stream.open(PartId(0), Channel::ToolInput);
+    /// let _ = stream.tool(PartId(0), "write", "call_1");
+    /// let _ = stream.push(PartId(0), br#"{"path": "/home/me/project/src/a.rs", "content": "#);
+    /// assert_eq!(stream.path(PartId(0)), Some("src/a.rs"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn path(&self, part: PartId) -> Option<&str> {
         self.part(part)?.path()
@@ -471,6 +548,20 @@ impl Stream {
     /// It lags behind the text only while a match may be in progress, at most by
     /// [`Limits::stretch_bytes`](crate::Limits::stretch_bytes), or while the name of the tool or of the
     /// file is not known.
+    ///
+    /// # Example: text that waits until it is harmless
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-key", vec![Pattern::regex("sk-[0-9]{4}")]);
+    /// rule.hold = true;
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut stream = pack.stream();
+    /// let _ = stream.push(PartId(0), b"The key is sk-12");
+    /// assert_eq!(stream.releasable(PartId(0)), 11, "from `sk-` on it waits");
+    /// let _ = stream.push(PartId(0), b" or so");
+    /// assert_eq!(stream.releasable(PartId(0)), stream.delivered(PartId(0)));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn releasable(&mut self, part: PartId) -> u64 {
         let Some(index) = self.index(part) else {
             return 0;
@@ -480,6 +571,20 @@ impl Stream {
 
     /// What rules want replaced in this reply before it leaves, by part and place. A stretch is here before
     /// its first byte is [releasable](Self::releasable); stretches of different rules may overlap.
+    ///
+    /// # Example: a key is taken out
+    /// ```
+    /// use ttsr::{Action, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-key", vec![Pattern::regex("sk-[0-9]{4}")]);
+    /// rule.action = Action::Redact;
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut stream = pack.stream();
+    /// let text = "The key is sk-1234.";
+    /// let _ = stream.push(PartId(0), text.as_bytes());
+    /// let found = &stream.redactions()[0];
+    /// assert_eq!(&text[found.start as usize..found.end as usize], "sk-1234");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn redactions(&self) -> &[Redaction] {
         &self.found.redactions
@@ -487,12 +592,34 @@ impl Stream {
 
     /// Where the match of a hit begins, in bytes of the part as delivered, where that is known: in text
     /// always but for matches longer than the window, in tool input for rules that ask for whole matches.
+    ///
+    /// # Example: what matched, and where
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule};
+    /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
+    /// let mut stream = pack.stream();
+    /// let hit = stream.push(PartId(0), b"x = 1 // TODO: two")[0];
+    /// assert_eq!((stream.start(&hit), hit.end), (Some(9), 13));
+    /// assert_eq!(stream.matched(&hit), "TODO");
+    /// assert!(stream.excerpt(&hit).starts_with("x = 1 // TODO"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn start(&self, hit: &Hit) -> Option<u64> {
         self.quote(hit)?.start
     }
 
     /// Ends the reply: closes every part that is open, in the order of their opening.
+    ///
+    /// # Example: the last word of the reply
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule};
+    /// let pack = Pack::builder().rule(Rule::new("demo/end", vec![Pattern::regex("(?i)done$")])).build()?;
+    /// let mut stream = pack.stream();
+    /// assert!(stream.push(PartId(0), b"All done").is_empty());
+    /// assert_eq!(stream.finish().len(), 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn finish(&mut self) -> Hits<'_> {
         let mut hits = Vec::new();
         let open: Vec<PartId> = self.open_parts().collect();
@@ -505,6 +632,17 @@ impl Stream {
     }
 
     /// The dotted path of the argument that a hit is in (`$raw`: tool input that is not JSON).
+    ///
+    /// # Example: the command of a shell
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+    /// let pack = Pack::builder().rule(Rule::new("demo/no-rm", vec![Pattern::literal("rm -rf")])).build()?;
+    /// let mut stream = pack.stream();
+    /// stream.open(PartId(0), Channel::ToolInput);
+    /// let hit = stream.push(PartId(0), br#"{"command": "rm -rf /"}"#)[0];
+    /// assert_eq!(stream.arg(&hit), Some("command"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn arg(&self, hit: &Hit) -> Option<&str> {
         (hit.arg != NO_ARG).then(|| &*self.found.args[hit.arg as usize])
@@ -526,6 +664,19 @@ impl Stream {
     }
 
     /// The rule's message, with what it refers to filled in. Empty for a decision of a limit.
+    ///
+    /// # Example: what the model is told
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+    /// let mut rule = Rule::new("demo/no-todo", vec![Pattern::word("TODO")]);
+    /// rule.message = Some("Do it now instead of writing {{ match.text }}.".into());
+    /// let mut session = Pack::builder().rule(rule).build()?.session();
+    /// let mut stream = session.stream();
+    /// let verdict = session.push(&mut stream, PartId(0), b"// TODO: more");
+    /// let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
+    /// assert_eq!(stream.message(&decision), "Do it now instead of writing TODO.");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn message(&self, decision: &Decision) -> String {
         match decision.hit() {
@@ -535,6 +686,23 @@ impl Stream {
     }
 
     /// What a rule that consults asks, with what it refers to filled in. None for any other decision.
+    ///
+    /// # Example: what a sub-agent is asked
+    /// ```
+    /// use ttsr::{Action, Channel, Consult, Pack, PartId, Pattern, Rule, Verdict};
+    /// let mut rule = Rule::new("demo/push", vec![Pattern::literal("git push")]);
+    /// rule.on = vec![Channel::ToolInput];
+    /// rule.action = Action::Consult;
+    /// rule.consult = Some(Consult::new("May {{ tool }} run this?"));
+    /// let mut session = Pack::builder().rule(rule).build()?.session();
+    /// let mut stream = session.stream();
+    /// let _ = session.open(&mut stream, PartId(0), Channel::ToolInput);
+    /// let _ = session.tool(&mut stream, PartId(0), "bash", "call_1");
+    /// let verdict = session.push(&mut stream, PartId(0), br#"{"command": "git push"}"#);
+    /// let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
+    /// assert_eq!(stream.prompt(&decision).as_deref(), Some("May bash run this?"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn prompt(&self, decision: &Decision) -> Option<String> {
         let rule = self.rule(decision)?;
@@ -568,6 +736,18 @@ impl Stream {
     }
 
     /// What was counted so far.
+    ///
+    /// # Example: a delta behind the close
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+    /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
+    /// let mut stream = pack.stream();
+    /// stream.open(PartId(0), Channel::Text);
+    /// let _ = stream.close(PartId(0));
+    /// let _ = stream.push(PartId(0), b"late");
+    /// assert_eq!(stream.counters().unscanned_bytes, 4);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut counters = self.found.counters;

@@ -66,6 +66,21 @@ pub enum Source {
 }
 
 /// What the harness must do, and why.
+///
+/// # Example: what it rests on
+/// ```
+/// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+/// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::literal("TODO")])).build()?;
+/// let mut session = pack.session();
+/// let mut stream = session.stream();
+/// let verdict = session.push(&mut stream, PartId(5), b"// TODO: more");
+/// let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
+/// assert_eq!(decision.rule(), pack.find("demo/no-todo"));
+/// assert_eq!((decision.part(), decision.decided()), (PartId(5), 7));
+/// assert_eq!(decision.hit().map(|hit| hit.end), Some(7));
+/// assert!(!decision.is_suppressed());
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Decision {

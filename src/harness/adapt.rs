@@ -67,6 +67,36 @@ where
 /// Dropping the result drops the call or the stream, and with it the client's transport. The end of the
 /// client's stream is the end of the reply's; whether it was complete is for `read` to say with
 /// [`Parts::finish`].
+///
+/// # Example: a client that gives words
+/// ```
+/// use std::{future::poll_fn, pin::Pin, task::{Context, Poll}};
+/// use ttsr::harness::{Failure, adapt};
+/// struct Words(std::vec::IntoIter<&'static str>);
+/// impl futures_core::Stream for Words {
+///     type Item = &'static str;
+///     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<&'static str>> {
+///         Poll::Ready(self.0.next())
+///     }
+/// }
+/// let opening = async { Ok(Words(vec!["Hello", " you", "EOF"].into_iter())) };
+/// let mut events = adapt::chunks(opening, |word, parts| {
+///     match word {
+///         "EOF" => parts.finish("stop"),
+///         word => parts.text("0", word),
+///     }
+///     Ok::<(), Failure>(())
+/// });
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let mut text = Vec::new();
+/// while let Some(event) = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx))) {
+///     if let ttsr::Event::Delta { bytes, .. } = event? {
+///         text.extend(bytes);
+///     }
+/// }
+/// assert_eq!(text, b"Hello you");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn chunks<O, S, R>(opening: O, read: R) -> EventStream
 where
     O: Future<Output = Result<S, Failure>> + Send + 'static,
@@ -85,6 +115,50 @@ where
 ///
 /// A part is known by a key of the adapter's choice (an index, an id); it opens with its first mention,
 /// and ends with the reply or with [`end`](Self::end). Empty pieces make no event.
+///
+/// # Example: chunks of three kinds
+/// ```
+/// use std::{future::poll_fn, pin::Pin, task::{Context, Poll}};
+/// use ttsr::harness::{Failure, adapt};
+/// use ttsr::{Channel, Event};
+/// # struct Chunks(std::vec::IntoIter<&'static str>);
+/// # impl futures_core::Stream for Chunks {
+/// #     type Item = &'static str;
+/// #     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<&'static str>> {
+/// #         Poll::Ready(self.0.next())
+/// #     }
+/// # }
+/// let chunks = Chunks(vec!["thinks", "calls", "counts", "ends"].into_iter());
+/// let mut events = adapt::chunks(async { Ok(chunks) }, |chunk, parts| {
+///     match chunk {
+///         "thinks" => parts.reasoning("r", "What time is it?"),
+///         "calls" => {
+///             parts.end("r");
+///             parts.tool("t", "clock", Some("call_1"));
+///             parts.input("t", r#"{"zone":"#);
+///             parts.input("t", r#""UTC"}"#);
+///         }
+///         "counts" => {
+///             parts.usage(20, 10);
+///             parts.event(Event::Unscanned { bytes: 3, kind: "logprobs".into() });
+///         }
+///         _ => parts.finish("tool_use"),
+///     }
+///     Ok::<(), Failure>(())
+/// });
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let mut all = Vec::new();
+/// while let Some(event) = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx))) {
+///     all.push(event?);
+/// }
+/// let opened = all.iter().filter_map(|event| match event {
+///     Event::PartStart { channel, .. } => Some(*channel),
+///     _ => None,
+/// });
+/// assert_eq!(opened.collect::<Vec<_>>(), [Channel::Reasoning, Channel::ToolInput]);
+/// assert_eq!(all.last(), Some(&Event::Finish { reason: "tool_use".into() }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Parts {
     ready: VecDeque<Event>,

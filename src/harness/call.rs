@@ -41,11 +41,49 @@ impl Before {
     }
 
     /// Keeps the tool from running; the model is told why.
+    ///
+    /// # Example: no force
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
+    /// let mut hooks = Hooks::default();
+    /// hooks.on_tool_before("no-force", |call, before| {
+    ///     if call.tool == "bash" && before.input.contains("--force") {
+    ///         before.block("Ask first.");
+    ///     }
+    /// });
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let input = r#"{"command": "git push --force"}"#.into();
+    /// let call = ToolCall { tool: "bash".into(), input, ..ToolCall::default() };
+    /// let gate = processor.before_tool(call, &mut Vec::new());
+    /// assert!(matches!(gate, Gate::Blocked(_, after) if after.output.contains("Ask first.")));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn block(&mut self, why: impl Into<String>) {
         self.block = Some(why.into());
     }
 
     /// Has a sub-agent asked before the tool runs.
+    ///
+    /// # Example: somebody is asked about every push
+    /// ```
+    /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
+    /// use ttsr::{Consult, Pack};
+    /// let mut hooks = Hooks::default();
+    /// hooks.on_tool_before("review", |_, before| {
+    ///     if before.input.contains("git push") {
+    ///         before.consult(Consult::new("May this be pushed?"));
+    ///     }
+    /// });
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let input = r#"{"command": "git push"}"#.into();
+    /// let call = ToolCall { tool: "bash".into(), input, ..ToolCall::default() };
+    /// let Gate::Ask(_, asked) = processor.before_tool(call, &mut Vec::new()) else { panic!("it asks") };
+    /// assert_eq!((&*asked[0].by, &*asked[0].consult.prompt), ("review", "May this be pushed?"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn consult(&mut self, consult: Consult) {
         self.consult.push((String::new(), consult));
     }
@@ -120,6 +158,33 @@ pub struct Target {
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = After> + Send + 'a>>;
 
 /// Whoever runs tool calls.
+///
+/// # Example: a tool that has no input
+/// ```
+/// use std::future::ready;
+/// use ttsr::harness::{After, Tool, ToolCall, ToolFuture, Tools};
+/// struct Clock;
+/// impl Tools for Clock {
+///     fn tools(&self) -> Vec<Tool> {
+///         let input = serde_json::json!({ "type": "object" });
+///         vec![Tool { name: "clock".into(), description: "The time.".into(), input }]
+///     }
+///     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+///         Box::pin(ready(match call.tool.as_str() {
+///             "clock" => After::output("12:00"),
+///             other => After::error(format!("there is no tool `{other}`")),
+///         }))
+///     }
+/// }
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let call = |tool: &str| {
+///     let call = ToolCall { tool: tool.into(), ..ToolCall::default() };
+///     runtime.block_on(Clock.call(&call))
+/// };
+/// assert_eq!(call("clock").output, "12:00");
+/// assert!(call("cuckoo").is_error);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Tools: Send {
     /// The tools that the model may call.
     fn tools(&self) -> Vec<Tool>;

@@ -45,6 +45,14 @@ impl Chains {
     }
 
     /// The chain of every agent that has none of its own.
+    ///
+    /// # Example: a chain for everyone
+    /// ```
+    /// use ttsr::harness::fallback::Chains;
+    /// let chains = Chains::default().any(["small"]).chain("plan", ["large"]);
+    /// assert_eq!(chains.next(Some("build"), &[]), Some("small"));
+    /// assert_eq!(chains.next(Some("plan"), &[]), Some("large"));
+    /// ```
     #[must_use]
     pub fn any<M: Into<String>>(mut self, models: impl IntoIterator<Item = M>) -> Chains {
         self.any = models.into_iter().map(Into::into).collect();

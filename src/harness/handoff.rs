@@ -50,6 +50,13 @@ After generating the handoff message, IMMEDIATELY call handoff_session with your
 ";
 
 /// The goal of a `/handoff` command, empty if none is given; `None` for any other text.
+///
+/// # Example: with a goal, and another command
+/// ```
+/// use ttsr::harness::handoff::command;
+/// assert_eq!(command("/handoff finish the parser"), Some("finish the parser"));
+/// assert_eq!(command("/handoffs"), None);
+/// ```
 #[must_use]
 pub fn command(text: &str) -> Option<&str> {
     let rest = text.trim().strip_prefix("/handoff")?;
@@ -58,6 +65,12 @@ pub fn command(text: &str) -> Option<&str> {
 }
 
 /// The [`TEMPLATE`] for that goal. What the goal says is not looked at again.
+///
+/// # Example: what the model is asked
+/// ```
+/// let prompt = ttsr::harness::handoff::summary_prompt("finish the parser");
+/// assert!(prompt.contains("USER: finish the parser"));
+/// ```
 #[must_use]
 pub fn summary_prompt(goal: &str) -> String {
     TEMPLATE.replace("$ARGUMENTS", goal)
@@ -135,6 +148,17 @@ impl Handoff {
     }
 
     /// What the host does, in this order, to show the prompt for editing.
+    ///
+    /// # Example: what the model asked for, as the user sees it
+    /// ```
+    /// use ttsr::harness::handoff::{Draft, Handoff};
+    /// let input = r#"{"prompt": "Finish the parser.", "files": ["@src/parse.rs"]}"#;
+    /// let handoff = Handoff::from_tool_input("ses_1", input)?;
+    /// let draft = handoff.draft();
+    /// assert_eq!(draft[0], Draft::OpenSession);
+    /// assert_eq!(draft[2], Draft::Append(handoff.prompt()));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     #[must_use]
     pub fn draft(&self) -> [Draft; 4] {
         [
@@ -204,6 +228,31 @@ pub const MAX_SESSIONS: usize = 10_000;
 pub const MAX_INJECTED_BYTES: usize = 16 << 20;
 
 /// Which sessions had the files of their continuation prompt.
+///
+/// # Example: a continuation, once
+/// ```
+/// use std::{io, path::{Path, PathBuf}};
+/// use ttsr::harness::Message;
+/// use ttsr::harness::handoff::{Arrived, Files, Handoff, Handoffs};
+/// struct One;
+/// impl Files for One {
+///     fn resolve(&self, reference: &str) -> Option<PathBuf> {
+///         (reference == "a.txt").then(|| "/project/a.txt".into())
+///     }
+///     fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
+///         Ok(b"one".to_vec())
+///     }
+/// }
+/// let prompt = Message::user(Handoff::new("ses_1", "Go on.").files(["a.txt"]).prompt());
+/// let content = &prompt.content;
+/// let arrived = Arrived { session: "ses_2", model: "large", agent: "build", content };
+/// let mut handoffs = Handoffs::default();
+/// let injection = handoffs.arrived(&arrived, &One).expect("it refers to a file");
+/// assert_eq!(injection.parts.len(), 2);
+/// assert_eq!(handoffs.arrived(&arrived, &One), None);
+/// handoffs.deleted("ses_2");
+/// assert!(handoffs.arrived(&arrived, &One).is_some());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Handoffs {
     processed: HashSet<String>,

@@ -78,6 +78,44 @@ impl Point {
 /// user cancels. What happens to the stream of a hook that panicked or was given up is for
 /// [`Settings::on_hook_fault`](super::Settings::on_hook_fault) to say. (A panic during the unwinding of
 /// another one ends the process; that is Rust's rule.)
+///
+/// # Example: a hook at two points
+/// ```
+/// use std::time::Duration;
+/// use ttsr::harness::{Aborted, Answer, At, Delta, Hook, Hooks, Input, Point, Processor, Settings, Step};
+/// use ttsr::{Event, Pack, PartId};
+/// struct NoLists;
+/// impl Hook for NoLists {
+///     fn points(&self) -> &[Point] {
+///         &[Point::Delta, Point::Aborted]
+///     }
+///     fn delta(&mut self, _: &At<'_>, delta: &mut Delta<'_>) {
+///         if delta.text().starts_with("- ") {
+///             delta.abort();
+///         }
+///     }
+///     fn aborted(&mut self, _: &Aborted, answer: &mut Answer) {
+///         answer.retry = true;
+///         answer.inject_message = Some("Write sentences, no lists.".into());
+///     }
+/// }
+/// let mut hooks = Hooks::default();
+/// hooks.register("no-lists", NoLists);
+/// assert!(hooks.is_empty(Point::ToolBefore));
+/// let session = Pack::builder().build()?.session();
+/// let mut processor = Processor::new(session, hooks, Settings::default());
+/// let mut steps = Vec::new();
+/// processor.begin("msg_1", &mut steps);
+/// processor.step(Duration::ZERO, Input::Sent, &mut steps);
+/// let delta = Event::Delta { part: PartId(0), bytes: b"- one".to_vec() };
+/// processor.step(Duration::ZERO, Input::Event(delta), &mut steps);
+/// let again = steps.iter().filter_map(|step| match step {
+///     Step::Send { attempt: 2, messages, .. } => Some(messages),
+///     _ => None,
+/// });
+/// assert!(again.flatten().any(|message| message.text() == "Write sentences, no lists."));
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[expect(unused_variables, reason = "by default a hook does nothing")]
 pub trait Hook: Send {
     /// The points at which it is called; asked for once, when it is registered.
@@ -137,6 +175,28 @@ pub struct At<'a> {
 }
 
 /// A delta on its way. May be cut anywhere, inside a character too.
+///
+/// # Example: other bytes in their place
+/// ```
+/// use std::time::Duration;
+/// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
+/// use ttsr::{Event, Pack, PartId};
+/// let mut hooks = Hooks::default();
+/// hooks.on_delta("names", |_, delta| {
+///     let text = delta.text().replace("Alice", "A.");
+///     delta.rewrite(text);
+/// });
+/// let session = Pack::builder().build()?.session();
+/// let mut processor = Processor::new(session, hooks, Settings::default());
+/// let mut steps = Vec::new();
+/// processor.begin("msg_1", &mut steps);
+/// processor.step(Duration::ZERO, Input::Sent, &mut steps);
+/// let delta = Event::Delta { part: PartId(0), bytes: b"Hi Alice".to_vec() };
+/// processor.step(Duration::ZERO, Input::Event(delta), &mut steps);
+/// let is_short = |step: &Step| matches!(step, Step::Forward { bytes, .. } if bytes == b"Hi A.");
+/// assert!(steps.iter().any(is_short));
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Delta<'a> {
     bytes: Cow<'a, [u8]>,
@@ -263,6 +323,32 @@ impl Hooks {
     ///
     /// # Errors
     /// If the system gives no thread.
+    ///
+    /// # Example: a hook that does not return
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Gate, Hook, Hooks, OnHookFault, Point, Before, Processor, Settings, ToolCall};
+    /// struct Hangs(mpsc::Receiver<()>);
+    /// impl Hook for Hangs {
+    ///     fn points(&self) -> &[Point] {
+    ///         &[Point::ToolBefore]
+    ///     }
+    ///     fn tool_before(&mut self, _: &ToolCall, _: &mut Before) {
+    ///         self.0.recv().ok();
+    ///     }
+    /// }
+    /// let (never, waits) = mpsc::channel();
+    /// let mut hooks = Hooks::default();
+    /// hooks.register_within("hangs", Duration::from_millis(5), Hangs(waits))?;
+    /// let settings = Settings { on_hook_fault: OnHookFault::Continue, ..Settings::default() };
+    /// let mut processor = Processor::new(Pack::builder().build()?.session(), hooks, settings);
+    /// let gate = processor.before_tool(ToolCall::default(), &mut Vec::new());
+    /// assert!(matches!(gate, Gate::Run(_)));
+    /// assert_eq!(processor.tally().hook_timeouts, 1);
+    /// # drop(never);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn register_within(
         &mut self,
         name: impl Into<String>,
@@ -300,6 +386,24 @@ impl Hooks {
     }
 
     /// Registers a function for [`Point::Aborted`].
+    ///
+    /// # Example: a reply that broke off is taken again
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Failure, Hooks, Input, Processor, Reason, Settings, Step};
+    /// let mut hooks = Hooks::default();
+    /// hooks.on_aborted("again", |aborted, answer| answer.retry = aborted.reason == Reason::Error);
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let mut steps = Vec::new();
+    /// processor.begin("msg_1", &mut steps);
+    /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
+    /// let failure = Failure::new("reset", "connection reset by peer");
+    /// processor.step(Duration::ZERO, Input::Failed(failure), &mut steps);
+    /// assert!(matches!(steps.last(), Some(Step::Send { attempt: 2, .. })));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn on_aborted<F>(&mut self, name: impl Into<String>, hook: F)
     where
         F: FnMut(&Aborted, &mut Answer) + Send + 'static,
@@ -316,6 +420,20 @@ impl Hooks {
     }
 
     /// Registers a function for [`Point::ToolAfter`].
+    ///
+    /// # Example: colours are left out
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{After, Hooks, Processor, Settings, ToolCall};
+    /// let mut hooks = Hooks::default();
+    /// hooks.on_tool_after("plain", |_, after| after.output = after.output.replace("\x1b[31m", ""));
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let after = After::output("\x1b[31m3 failed");
+    /// let after = processor.after_tool(&ToolCall::default(), after, &mut Vec::new()).unwrap();
+    /// assert_eq!(after.output, "3 failed");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn on_tool_after<F>(&mut self, name: impl Into<String>, hook: F)
     where
         F: FnMut(&ToolCall, &mut After) + Send + 'static,

@@ -159,6 +159,28 @@ pub struct Finished {
 }
 
 /// Turns steps into events: keeps what a step does not say by itself.
+///
+/// # Example: the lines of one reply
+/// ```
+/// use std::time::Duration;
+/// use ttsr::harness::log::{Journal, LogEvent};
+/// use ttsr::harness::{Hooks, Input, Processor, Settings};
+/// use ttsr::{Event, Pack};
+/// let session = Pack::builder().build()?.session();
+/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let mut steps = Vec::new();
+/// processor.begin("msg_1", &mut steps);
+/// let finish = Event::Finish { reason: "stop".into() };
+/// for input in [Input::Sent, Input::Event(finish), Input::End] {
+///     processor.step(Duration::ZERO, input, &mut steps);
+/// }
+/// let mut journal = Journal::default();
+/// let note = |step| journal.note(Duration::ZERO, step, processor.pack());
+/// let events: Vec<LogEvent> = steps.iter().flat_map(note).collect();
+/// assert!(matches!(events[0], LogEvent::Send { attempt: 1, .. }));
+/// assert!(matches!(events.last(), Some(LogEvent::Finish(_))));
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     parts: HashMap<PartId, Part>,

@@ -65,6 +65,17 @@ pub enum Content {
 }
 
 /// One message of a conversation.
+///
+/// # Example: what the user says, and what steers
+/// ```
+/// use ttsr::harness::{Content, Message, Request, Role};
+/// let asked = Message::user("What time is it?");
+/// let steered = Message::steering("Answer in one word.");
+/// assert_eq!((asked.role, steered.role), (Role::User, Role::User));
+/// assert!(matches!(steered.content[0], Content::Text { synthetic: true, .. }));
+/// let request = Request::new("a-model", vec![Message::new(Role::System, "Be brief."), asked, steered]);
+/// assert_eq!(request.messages[1].text(), "What time is it?");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Who it is from.
@@ -91,6 +102,21 @@ impl Message {
 
     /// The reply as the conversation keeps it: its text, reasoning and tool calls, in order. A call that
     /// must not run is left out; one without an id is given one, made of its part.
+    ///
+    /// # Example: an answer in the conversation
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Cancel, Hooks, Message, Processor, Request, Role, Script, Scripted, Settings, run};
+    /// let mut provider = Scripted::new([Script::default().text("It is noon.").finish("stop")]);
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let request = Request::new("a-model", vec![Message::user("What time is it?")]);
+    /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// let message = Message::reply(&runtime.block_on(running).reply);
+    /// assert_eq!((message.role, &*message.text()), (Role::Assistant, "It is noon."));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn reply(reply: &Reply) -> Message {
         let parts = reply.parts().iter();

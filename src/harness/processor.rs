@@ -269,6 +269,26 @@ impl Processor {
 
     /// Begins the next reply of the same turn: the results of the tools are in the request. What rules
     /// may still do in this turn does not begin anew.
+    ///
+    /// # Example: behind the results of the tools
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
+    /// use ttsr::{Event, Pack};
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let mut steps = Vec::new();
+    /// processor.begin("msg_1", &mut steps);
+    /// let finish = Event::Finish { reason: "tool_use".into() };
+    /// for input in [Input::Sent, Input::Event(finish), Input::End] {
+    ///     processor.step(Duration::ZERO, input, &mut steps);
+    /// }
+    /// assert!(processor.is_idle());
+    /// processor.proceed("msg_2", &mut steps);
+    /// assert!(matches!(steps.last(), Some(Step::Send { .. })));
+    /// assert_eq!(processor.session().turn(), 1, "it is the same turn");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn proceed(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
         if self.state != State::Idle {
             self.tally.abandoned_replies += 1;
@@ -297,6 +317,24 @@ impl Processor {
 
     /// The host begins to wait for the provider: until when it may wait before it must
     /// [`Tick`](Input::Tick). The provider's silence counts from here, not the host's.
+    ///
+    /// # Example: a provider that says nothing
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
+    /// let minute = Duration::from_secs(60);
+    /// let settings = Settings { stall: Some(minute), ..Settings::default() };
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), settings);
+    /// let mut steps = Vec::new();
+    /// processor.begin("msg_1", &mut steps);
+    /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
+    /// assert_eq!(processor.wait(Duration::ZERO), Some(minute));
+    /// processor.step(minute, Input::Tick, &mut steps);
+    /// assert!(matches!(steps.last(), Some(Step::Finish(_))));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn wait(&mut self, now: Duration) -> Option<Duration> {
         self.progress.now = self.progress.now.max(now);
         self.progress.quiet_since = self.progress.now;
@@ -338,12 +376,37 @@ impl Processor {
     }
 
     /// Takes another pack, from the next attempt on. See [`Session::reload`].
+    ///
+    /// # Example: another rule
+    /// ```
+    /// use ttsr::harness::{Hooks, Processor, Settings};
+    /// use ttsr::{Pack, Pattern, Rule};
+    /// let pack = |text: &str| Pack::builder().rule(Rule::new("demo/a", vec![Pattern::literal(text)])).build();
+    /// let mut processor = Processor::new(pack("foo")?.session(), Hooks::default(), Settings::default());
+    /// let lost = processor.reload(pack("bar")?);
+    /// assert!(lost.is_empty(), "it had not acted");
+    /// assert_eq!(processor.pack().rules(), pack("bar")?.rules());
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn reload(&mut self, pack: Pack) -> Vec<Lost> {
         self.checked.clear();
         self.session.reload(pack)
     }
 
     /// Who is behind the replies from the next attempt on. See [`Session::set_origin`].
+    ///
+    /// # Example: a rule for one agent
+    /// ```
+    /// use ttsr::harness::{Hooks, Processor, Settings};
+    /// use ttsr::{Origin, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/plan-only", vec![Pattern::literal("I will now edit")]);
+    /// rule.agents = vec!["plan".into()];
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    /// processor.set_origin(Origin { agent: Some("plan".into()), ..Origin::default() });
+    /// assert!(processor.session().applies(pack.find("demo/plan-only").unwrap()));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn set_origin(&mut self, origin: Origin) {
         self.session.set_origin(origin);
     }
@@ -372,6 +435,19 @@ impl Processor {
     }
 
     /// The session. Guidance that was not sent is released: its rules may give it again.
+    ///
+    /// # Example: one conversation, another processor
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Hooks, Processor, Settings};
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// processor.begin("msg_1", &mut Vec::new());
+    /// let mut processor = Processor::new(processor.into_session(), Hooks::default(), Settings::default());
+    /// processor.begin("msg_2", &mut Vec::new());
+    /// assert_eq!(processor.session().turn(), 2);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn into_session(mut self) -> Session {
         self.take_back();

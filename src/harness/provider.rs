@@ -32,6 +32,16 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
 }
 
 /// Why a reply could not be had.
+///
+/// # Example: too many requests
+/// ```
+/// use std::time::Duration;
+/// use ttsr::harness::Failure;
+/// let wait = Duration::from_secs(7);
+/// let failure = Failure::new("rate_limit", "slow down").with_status(429).with_retry_after(wait);
+/// assert_eq!((failure.status(), failure.retry_after()), (Some(429), Some(wait)));
+/// assert_eq!(failure.to_string(), "rate_limit: slow down");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     kind: String,

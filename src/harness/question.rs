@@ -3,6 +3,21 @@
 //! Owns the form of a question and of its answers. Who is asked, and how long is waited, is not known here.
 
 /// What the model wants to know: one or more questions, answered together.
+///
+/// # Example: a question and its answer
+/// ```
+/// use ttsr::harness::question::{Choice, Question, QuestionRequest};
+/// let request = QuestionRequest {
+///     id: "que_1".into(),
+///     questions: vec![Question {
+///         text: "Which one?".into(),
+///         choices: vec![Choice { label: "red".into(), ..Choice::default() }],
+///         ..Question::default()
+///     }],
+/// };
+/// assert!(request.text().contains("Which one?\n  1. red"));
+/// assert_eq!(request.answers("red"), [["red"]]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuestionRequest {
     /// The id under which it is answered or rejected.

@@ -6,6 +6,26 @@ use crate::{Channel, PartId};
 pub const TOOL_ABORTED: &str = "Tool execution aborted";
 
 /// The parts of a reply so far, in the order in which they opened.
+///
+/// # Example: a reply with a tool call
+/// ```
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Script, Scripted, Settings, run};
+/// use ttsr::{Channel, Pack, PartId};
+/// let script = Script::default().reasoning("Hm.").text("I look.").tool("read", "call_1", "{}");
+/// let mut provider = Scripted::new([script.finish("tool_use")]);
+/// let session = Pack::builder().build()?.session();
+/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let request = Request::new("a-model", Vec::new());
+/// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let reply = runtime.block_on(running).reply;
+/// assert_eq!(reply.parts().len(), 3);
+/// assert_eq!(reply.text(Channel::Text), "I look.");
+/// assert_eq!(reply.part(PartId(0)).map(|part| part.text()).as_deref(), Some("Hm."));
+/// let calls: Vec<String> = reply.tool_calls().map(|part| part.call_id()).collect();
+/// assert_eq!(calls, ["call_1"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     pub(super) parts: Vec<ReplyPart>,

@@ -76,6 +76,29 @@ impl Drop for Alarm<'_> {
 
 impl Cancel {
     /// Ends every reply that runs under this switch.
+    ///
+    /// # Example: the user has enough
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Cancel, End, Hooks, Processor, Reason, Request, Script, Scripted, Settings, run};
+    /// let mut provider = Scripted::new([Script::default().text("And then").hang()]);
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let cancel = Cancel::default();
+    /// let switch = cancel.clone();
+    /// let request = Request::new("a-model", Vec::new());
+    /// let running = run(&mut processor, &mut provider, request, "msg_1", cancel, |step| {
+    ///     if let ttsr::harness::Step::Forward { .. } = step {
+    ///         switch.cancel();
+    ///     }
+    /// });
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// let outcome = runtime.block_on(running);
+    /// assert!(matches!(outcome.end, End::Aborted { reason: Reason::User, .. }));
+    /// assert!(switch.is_cancelled());
+    /// assert_eq!(provider.cancelled(), [true], "the connection is closed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cancel(&self) {
         self.switch.is_on.send_replace(true);
         let set = mem::take(&mut self.switch.alarms().set);
@@ -106,6 +129,20 @@ impl Cancel {
     }
 
     /// Waits until it is switched on.
+    ///
+    /// # Example: whoever waits for it
+    /// ```
+    /// use ttsr::harness::Cancel;
+    /// let cancel = Cancel::default();
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// runtime.block_on(async {
+    ///     let switch = cancel.clone();
+    ///     let throws = async { switch.cancel() };
+    ///     tokio::join!(cancel.cancelled(), throws);
+    /// });
+    /// assert!(cancel.is_cancelled());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub async fn cancelled(&self) {
         // It fails only if the sender is gone, and the sender is held here.
         if self
@@ -126,6 +163,34 @@ impl Cancel {
 /// Nothing is read from the provider unless a step is asked for, so a consumer that stops reading stops
 /// the provider, and what is buffered is what one event brought. Steps for the transport
 /// ([`Step::Send`], [`Step::CancelUpstream`]) are done already when they are given out.
+///
+/// # Example: step by step, and then the rest
+/// ```
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Run, Script, Scripted, Settings, Step};
+/// use ttsr::{Channel, Pack};
+/// let mut provider = Scripted::new([
+///     Script::default().tool("clock", "call_1", "{}").finish("tool_use"),
+///     Script::default().text("It is noon.").finish("stop"),
+/// ]);
+/// let session = Pack::builder().build()?.session();
+/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let request = Request::new("a-model", Vec::new());
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let reply = runtime.block_on(async {
+///     let again = request.clone();
+///     let mut run = Run::begin(&mut processor, &mut provider, request, "msg_1", Cancel::default());
+///     let first = run.next().await;
+///     assert!(matches!(first, Some(Step::Send { attempt: 1, .. })));
+///     assert_eq!(run.session().turn(), 1);
+///     let called = run.finish(|_| {}).await.reply;
+///     assert_eq!(called.tool_calls().count(), 1);
+///     // The host runs the tool, puts its result into the request, and goes on.
+///     let run = Run::proceed(&mut processor, &mut provider, again, "msg_2", Cancel::default());
+///     run.finish(|_| {}).await.reply
+/// });
+/// assert_eq!(reply.text(Channel::Text), "It is noon.");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Run<'a, P: Provider + ?Sized> {
     processor: &'a mut Processor,
@@ -309,6 +374,27 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
 /// Runs the first reply to a prompt to its end. `publish` sees every step but the last, in order.
 ///
 /// The same as [`Run::begin`] and [`Run::finish`].
+///
+/// # Example: one reply
+/// ```
+/// use ttsr::Pack;
+/// use ttsr::harness::{Cancel, End, Hooks, Processor, Request, Script, Scripted, Settings, Step, run};
+/// let mut provider = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+/// let session = Pack::builder().build()?.session();
+/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let request = Request::new("a-model", Vec::new());
+/// let mut published = Vec::new();
+/// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |step| {
+///     if let Step::Forward { bytes, .. } = step {
+///         published.extend_from_slice(bytes);
+///     }
+/// });
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let outcome = runtime.block_on(running);
+/// assert_eq!(outcome.end, End::Complete { reason: "stop".into() });
+/// assert_eq!(published, b"Hello.");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub async fn run<P: Provider + ?Sized>(
     processor: &mut Processor,
     provider: &mut P,

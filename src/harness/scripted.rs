@@ -24,6 +24,22 @@ use crate::{Channel, Event, PartId};
 ///     .fail(Failure::new("reset", "connection reset by peer"));
 /// assert_eq!(script.events().len(), 6);
 /// ```
+///
+/// # Example: every kind of part
+/// ```
+/// use std::time::Duration;
+/// use ttsr::Event;
+/// use ttsr::harness::Script;
+/// let script = Script::default()
+///     .reasoning("Hm.")
+///     .tool("read", "call_1", r#"{"path": "a.txt"}"#)
+///     .event(Event::Usage { input: 20, output: 10 })
+///     .finish("tool_use")
+///     .every(Duration::from_millis(20));
+/// assert_eq!(script.events().last(), Some(&Event::Finish { reason: "tool_use".into() }));
+/// let silent = Script::default().text("And then").yielding().hang();
+/// assert_eq!(silent.events().len(), 3);
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Script {
@@ -167,6 +183,22 @@ fn pieces(event: Event, size: usize) -> Vec<Event> {
 /// A [`Provider`] that plays one script per request, the last one again and again.
 ///
 /// Clones share what they play and what they remember, so a test keeps one and hands out the other.
+///
+/// # Example: what was asked
+/// ```
+/// use std::future::poll_fn;
+/// use ttsr::harness::{Provider, Request, Script, Scripted};
+/// let mut provider = Scripted::new([Script::default().text("one"), Script::default().text("two")]);
+/// let mut first = provider.send(&Request::new("a-model", Vec::new()));
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// while let Some(event) = runtime.block_on(poll_fn(|cx| first.as_mut().poll_next(cx))) {
+///     event?;
+/// }
+/// drop(provider.send(&Request::new("another", Vec::new())));
+/// assert_eq!(provider.requests()[1].model, "another");
+/// assert_eq!(provider.cancelled(), [false, true], "nobody read the second reply");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Scripted {
     played: Arc<Mutex<Played>>,

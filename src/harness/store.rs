@@ -135,6 +135,19 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreErrorKind`].
+    ///
+    /// # Example: faster, and gone with the power
+    /// ```
+    /// use ttsr::harness::store::{Durability, Options, Store};
+    /// let path = std::env::temp_dir().join(format!("ttsr-options-{}.ttsr", std::process::id()));
+    /// # std::fs::remove_file(&path).ok();
+    /// let options = Options { durability: Durability::Process, ..Options::default() };
+    /// let (store, found) = Store::open_with(&path, options)?;
+    /// assert!(found.is_new());
+    /// store.close()?;
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open_with(
         path: impl Into<PathBuf>,
         mut options: Options,
@@ -203,6 +216,28 @@ impl Store {
     ///
     /// # Errors
     /// As for [`append`](Self::append).
+    ///
+    /// # Example: events are dropped, messages stay
+    /// ```
+    /// use ttsr::harness::Message;
+    /// use ttsr::harness::log::LogEvent;
+    /// use ttsr::harness::store::{Entry, Store};
+    /// let path = std::env::temp_dir().join(format!("ttsr-compact-{}.ttsr", std::process::id()));
+    /// # std::fs::remove_file(&path).ok();
+    /// let (mut store, _) = Store::open(&path)?;
+    /// store.append(vec![Entry::Message { message: Message::user("Hi.") }])?;
+    /// for _ in 0..100 {
+    ///     store.append(vec![Entry::Event { event: LogEvent::Usage { input: 1, output: 2 } }])?;
+    /// }
+    /// let before = store.bytes();
+    /// store.compact()?;
+    /// assert!(store.bytes() < before);
+    /// store.close()?;
+    /// let (_store, found) = Store::open(&path)?;
+    /// assert_eq!(found.messages(), [Message::user("Hi.")]);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn compact(&mut self) -> Result<(), StoreError> {
         let compacted = self.write_anew();
         compacted.map_err(|error| error.at(&self.path))

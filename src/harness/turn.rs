@@ -132,6 +132,25 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     }
 
     /// At most so many replies; the turn is aborted where the model wants more. Default 50.
+    ///
+    /// # Example: a model that only calls tools
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{
+    ///     Cancel, End, Hooks, NoTools, Processor, Request, Script, Scripted, Settings, Turn,
+    /// };
+    /// let calls = Script::default().tool("clock", "call_1", "{}").finish("tool_use");
+    /// let mut provider = Scripted::new([calls]);
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let mut tools = NoTools;
+    /// let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default()).max_replies(2);
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// let outcome = runtime.block_on(turn.run(Request::default(), "msg", &mut |_| {}));
+    /// assert!(matches!(outcome.end, End::Aborted { .. }));
+    /// assert_eq!(outcome.replies, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_replies(self, max_replies: u32) -> Turn<'a, P> {
         Turn {
             max_replies,
@@ -143,6 +162,29 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// that it begins with, which are the host's to write. Where the recorder is to
     /// [stop](super::store::OnFailure::Stop) and the disk fails, the turn is cancelled, and
     /// [`Recorder::error`] says why.
+    ///
+    /// # Example: a turn that is there afterwards
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::store::{OnFailure, Recorder, Store};
+    /// use ttsr::harness::{Cancel, Hooks, Message, NoTools, Processor, Request, Script, Scripted, Settings, Turn};
+    /// let path = std::env::temp_dir().join(format!("ttsr-turn-{}.ttsr", std::process::id()));
+    /// # std::fs::remove_file(&path).ok();
+    /// let mut recorder = Recorder::new(Store::open(&path)?.0, OnFailure::Stop);
+    /// let mut provider = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let mut tools = NoTools;
+    /// let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    /// let turn = turn.record(&mut recorder);
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// runtime.block_on(turn.run(Request::default(), "msg", &mut |_| {}));
+    /// drop(recorder);
+    /// let (_store, found) = Store::open(&path)?;
+    /// assert_eq!(found.messages(), [Message::new(ttsr::harness::Role::Assistant, "Hello.")]);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn record(self, recorder: &'a mut Recorder) -> Turn<'a, P> {
         Turn {
             recorder: Some(recorder),

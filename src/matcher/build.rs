@@ -176,6 +176,13 @@ impl Builder {
         self.keys.len() + self.special_keys.len() + self.narrow_keys.len()
     }
 
+    /// How many of them have narrow rows, and had.
+    #[cfg(test)]
+    pub(super) fn shape(&self) -> String {
+        let narrow = self.narrow_keys.len();
+        format!("{} narrow rows, {} widened", narrow, self.widened)
+    }
+
     /// Bytes of their rows.
     pub(super) fn table_bytes(&self, table: &Table) -> usize {
         self.rows.bytes(table)

@@ -202,6 +202,21 @@ impl Filter {
         }
     }
 
+    /// What it looks for, and what it has learned.
+    #[cfg(test)]
+    pub(super) fn shape(&self) -> String {
+        use super::tests::shape::sum;
+        let costs = |costs: &[Cost; 3]| costs.each_ref().map(Cost::get);
+        format!(
+            "filter: reach {}, probe #{:08x}, windows #{:08x}, costs {:?}, {:?} without",
+            self.reach,
+            sum(&self.probe),
+            sum(&self.looked),
+            costs(&self.costs),
+            costs(&self.plain_costs)
+        )
+    }
+
     /// Whether any window fits the text at `at`, as far as there is text.
     #[inline]
     fn fits(&self, text: &[u8], at: usize) -> bool {

@@ -435,6 +435,23 @@ impl Lazy {
         self.filter.is_some()
     }
 
+    /// What decides how fast deltas are stepped, in one line.
+    #[cfg(test)]
+    pub(super) fn shape(&self) -> String {
+        use super::tests::shape::sum;
+        let generation = self.generations.current();
+        let filter = self.filter.as_ref().map(|filter| filter.shape());
+        format!(
+            "{} columns #{:08x}; {}; {}; once: {}; {}",
+            self.nfa.alphabet.len(),
+            sum(self.nfa.alphabet.bytes()),
+            generation.table.shape(),
+            generation.lock().shape(),
+            self.once.is_some(),
+            filter.as_deref().unwrap_or("no filter")
+        )
+    }
+
     pub(crate) fn size(&self) -> AutomatonSize {
         let generation = self.generations.current();
         let builder = generation.lock();

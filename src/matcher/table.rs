@@ -381,6 +381,16 @@ impl Table {
         }
     }
 
+    /// Kinds of rows.
+    #[cfg(test)]
+    pub(super) fn shape(&self) -> String {
+        format!(
+            "{} wide rows, pairs {}",
+            self.pairs.rows(),
+            self.pairs.has(StateId(0))
+        )
+    }
+
     /// Cells of the row of [`Table::unknown`]: as many as any row has, for pairs lead there, too.
     fn unknown_cells(&self) -> usize {
         self.stride.max(self.pairs.stride())

@@ -76,6 +76,15 @@ impl PackBuilder {
     }
 
     /// The bounds of the load, of the pack and of the streams read with it.
+    ///
+    /// # Example: patterns of strangers
+    /// ```
+    /// use ttsr::{Limits, Pack, Pattern, Rule};
+    /// let limits = Limits { pattern_bytes: 16, ..Limits::default() };
+    /// let long = Rule::new("demo/long", vec![Pattern::literal("a".repeat(17))]);
+    /// let error = Pack::builder().rule(long).limits(limits).build().unwrap_err();
+    /// assert!(error.to_string().contains("limit is 16"));
+    /// ```
     pub fn limits(self, limits: Limits) -> PackBuilder {
         PackBuilder { limits, ..self }
     }
@@ -106,6 +115,36 @@ impl PackBuilder {
 
     /// Which day it is. An `[[allow]]` that ended before is not applied; where this is not called, none
     /// ever ends.
+    ///
+    /// # Example: an exception for some weeks
+    /// ```
+    /// use ttsr::{Channel, Date, Pack, PartId};
+    /// let text = r#"
+    /// schema = 1
+    /// [pack]
+    /// name = "demo"
+    /// [rule.no-todo]
+    /// description = "Do it now"
+    /// match.any = [{ literal = "TODO" }]
+    /// examples.match = ["TODO: more"]
+    /// [[allow]]
+    /// rules = ["demo/no-todo"]
+    /// tools = ["write"]
+    /// reason = "until the release"
+    /// until = 2026-03-01
+    /// "#;
+    /// let hits = |day: &str| {
+    ///     let today = Date::parse(day).expect("a day");
+    ///     let pack = Pack::builder().toml("demo.toml", text).today(today).build()?;
+    ///     let mut stream = pack.stream();
+    ///     stream.open(PartId(0), Channel::ToolInput);
+    ///     let _ = stream.tool(PartId(0), "write", "call_1");
+    ///     Ok::<_, ttsr::LoadError>(stream.push(PartId(0), br#"{"content": "TODO: more"}"#).len())
+    /// };
+    /// assert_eq!(hits("2026-03-01")?, 0);
+    /// assert_eq!(hits("2026-03-02")?, 1);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn today(mut self, today: Date) -> PackBuilder {
         self.terms.today = Some(today);
         self
@@ -113,12 +152,42 @@ impl PackBuilder {
 
     /// Also looks for what is odd and works all the same, such as a rule that another one shadows, and
     /// puts it among the [`warnings`](Pack::warnings). It costs about as much again as the load.
+    ///
+    /// # Example: a rule that shows no near miss
+    /// ```
+    /// use ttsr::Pack;
+    /// let text = r#"
+    /// schema = 1
+    /// [pack]
+    /// name = "demo"
+    /// [rule.no-todo]
+    /// description = "Do it now"
+    /// match.any = [{ literal = "TODO" }]
+    /// examples.match = ["TODO: more"]
+    /// "#;
+    /// assert!(Pack::builder().toml("demo.toml", text).build()?.warnings().is_empty());
+    /// let pack = Pack::builder().toml("demo.toml", text).lints().build()?;
+    /// assert!(pack.warnings().iter().any(|odd| odd.code() == "no-negative-example"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn lints(mut self) -> PackBuilder {
         self.terms.lints = true;
         self
     }
 
     /// The packs that this must come to: any other name, version or content is an error.
+    ///
+    /// # Example: a pack that was changed
+    /// ```
+    /// use ttsr::{Lock, Pack};
+    /// let text = "schema = 1\n[pack]\nname = \"demo\"\n";
+    /// let locked = Pack::builder().toml("demo.toml", text).build()?.lock().to_string();
+    /// let lock = Lock::parse(&locked).unwrap();
+    /// assert!(Pack::builder().toml("demo.toml", text).lock(lock.clone()).build().is_ok());
+    /// let changed = format!("{text}version = \"2\"\n");
+    /// assert!(Pack::builder().toml("demo.toml", changed).lock(lock).build().is_err());
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn lock(mut self, lock: Lock) -> PackBuilder {
         self.terms.lock = Some(lock);
         self

@@ -65,6 +65,15 @@ impl Format {
 
     /// What a text looks like: JSON is Claude Code's, a table of rules is gitleaks', Markdown is one of
     /// the others, which are read alike.
+    ///
+    /// # Example: a table of rules
+    /// ```
+    /// use ttsr::import::Format;
+    /// assert_eq!(Format::of_text("[[rules]]\nid = \"key\"\n"), Some(Format::Gitleaks));
+    /// assert_eq!(Format::of_text(r#"{"permissions": {}}"#), Some(Format::ClaudeCode));
+    /// assert_eq!(Format::from_name("gitleaks").map(Format::name), Some("gitleaks"));
+    /// assert_eq!(Format::of_text("plain words"), None);
+    /// ```
     #[must_use]
     pub fn of_text(text: &str) -> Option<Format> {
         let text = text.trim_start_matches('\u{feff}').trim_start();

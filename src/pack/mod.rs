@@ -94,6 +94,16 @@ impl Pack {
     ///
     /// # Errors
     /// Every problem of every file: see [`LoadError::diagnostics`].
+    ///
+    /// # Example: one file
+    /// ```
+    /// let file = std::env::temp_dir().join(format!("ttsr-load-{}.toml", std::process::id()));
+    /// std::fs::write(&file, "schema = 1\n[pack]\nname = \"mine\"\n")?;
+    /// let pack = ttsr::Pack::load(&file)?;
+    /// assert_eq!(pack.headers()[0].name, "mine");
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn load(path: impl AsRef<Path>) -> Result<Pack, LoadError> {
         Pack::builder().file(path.as_ref()).build()
     }
@@ -110,6 +120,16 @@ impl Pack {
     ///
     /// # Errors
     /// [`LoadErrorKind::UnknownPack`] if there is none of that name.
+    ///
+    /// # Example: no pack of that name
+    /// ```
+    /// use ttsr::{LoadErrorKind, Pack};
+    /// assert!(Pack::builtins().any(|name| name == "std/secrets"));
+    /// assert!(!Pack::builtin("std/secrets")?.rules().is_empty());
+    /// let error = Pack::builtin("std/secret").unwrap_err();
+    /// assert_eq!(error.kind(), LoadErrorKind::UnknownPack);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn builtin(name: &str) -> Result<Pack, LoadError> {
         Pack::builder().builtin(name).build()
     }
@@ -140,6 +160,15 @@ impl Pack {
     }
 
     /// The rule with that full id, `pack/rule`.
+    ///
+    /// # Example: a rule by its id
+    /// ```
+    /// let pack = ttsr::Pack::builtin("lang/rust")?;
+    /// let leak = pack.find("lang/rust/box-leak").unwrap();
+    /// assert_eq!(pack.rule(leak).id, "lang/rust/box-leak");
+    /// assert_eq!(pack.find("lang/rust/no-such-rule"), None);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn find(&self, id: &str) -> Option<RuleId> {
         let found = self
@@ -219,6 +248,20 @@ impl Pack {
 
     /// Whether any rule can fire on that channel, and for that tool if it is known. Where none can,
     /// the host need not push: those bytes are not unscanned.
+    ///
+    /// # Example: tools that no rule reads
+    /// ```
+    /// use ttsr::{Channel, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-rm", vec![Pattern::literal("rm -rf")]);
+    /// rule.on = vec![Channel::ToolInput];
+    /// rule.tools = vec!["bash".into()];
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// assert!(pack.wants(Channel::ToolInput, None), "it may be bash");
+    /// assert!(pack.wants(Channel::ToolInput, Some("bash")));
+    /// assert!(!pack.wants(Channel::ToolInput, Some("read")));
+    /// assert!(!pack.wants(Channel::Text, None));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn wants(&self, channel: Channel, tool: Option<&str>) -> bool {
         let Some(rules) = self.channel(channel) else {
@@ -235,6 +278,17 @@ impl Pack {
 
     /// The automata of a channel as they are now, for people who measure: none where no rule reads it,
     /// a second one where patterns match single bytes of characters.
+    ///
+    /// # Example: one automaton, on the channels that are read
+    /// ```
+    /// use ttsr::{Channel, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-todo", vec![Pattern::word("TODO")]);
+    /// rule.on = vec![Channel::Text];
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// assert_eq!(pack.automata(Channel::Text).count(), 1);
+    /// assert_eq!(pack.automata(Channel::Reasoning).count(), 0);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn automata(&self, channel: Channel) -> impl Iterator<Item = AutomatonSize> {
         self.channel(channel)
             .into_iter()
@@ -287,6 +341,17 @@ impl fmt::Debug for Pack {
 /// line and column. Rules of all of them must have different full ids.
 ///
 /// Past 1,000 problems the last one says how many more there are.
+///
+/// # Example: a text that is no rule file
+/// ```
+/// use ttsr::{Level, Limits};
+/// let file = std::env::temp_dir().join(format!("ttsr-check-{}.toml", std::process::id()));
+/// std::fs::write(&file, "schema = 1\n[pack]\nname = \"mine\"\n[rule.empty]\n")?;
+/// let problems = ttsr::check(&[&file], &Limits::default());
+/// assert!(problems.iter().any(|problem| problem.level() == Level::Error && problem.line() == 4));
+/// # std::fs::remove_file(&file)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use]
 pub fn check(paths: &[impl AsRef<Path>], limits: &Limits) -> Vec<Diagnostic> {
     let builder = Pack::builder().limits(limits.clone()).lints();

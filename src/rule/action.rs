@@ -70,6 +70,14 @@ impl Action {
     }
 
     /// The action with that [`name`](Self::name).
+    ///
+    /// # Example: by name and back
+    /// ```
+    /// use ttsr::Action;
+    /// let action = Action::from_name("set-header").unwrap();
+    /// assert_eq!(action.name(), "set-header");
+    /// assert!(action.needs_grant() && action.is_for_whole_text() && !action.cuts());
+    /// ```
     #[must_use]
     pub fn from_name(name: &str) -> Option<Action> {
         Action::ALL.into_iter().find(|action| action.name() == name)

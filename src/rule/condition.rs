@@ -16,6 +16,21 @@ pub enum PatternKind {
 }
 
 /// One thing to match inside a rule.
+///
+/// # Example: three ways to read a text
+/// ```
+/// use ttsr::{Pack, PartId, Pattern, Rule};
+/// let hits = |pattern: Pattern| {
+///     let pack = Pack::builder().rule(Rule::new("demo/it", vec![pattern])).build()?;
+///     let mut stream = pack.stream();
+///     let hits = stream.push(PartId(0), b"a.bc a-b").len();
+///     Ok::<_, ttsr::LoadError>(hits + stream.finish().len())
+/// };
+/// assert_eq!(hits(Pattern::literal("a.b"))?, 1);
+/// assert_eq!(hits(Pattern::word("a.b"))?, 0, "it goes on");
+/// assert_eq!(hits(Pattern::regex("a.b$"))?, 1);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Pattern {
@@ -157,6 +172,14 @@ impl Region {
     }
 
     /// The region with that [`name`](Self::name).
+    ///
+    /// # Example: code of one language
+    /// ```
+    /// use ttsr::Region;
+    /// let region = Region::from_name("code:rust").unwrap();
+    /// assert_eq!(region, Region::CodeIn("rust".into()));
+    /// assert_eq!(region.name(), "code:rust");
+    /// ```
     #[must_use]
     pub fn from_name(name: &str) -> Option<Region> {
         match name.strip_prefix("code:") {
@@ -504,6 +527,15 @@ impl Condition {
     }
 
     /// Every pattern, in the order `any`, `all`, `sequence`, `none`.
+    ///
+    /// # Example: one text with another
+    /// ```
+    /// use ttsr::{Condition, Pattern};
+    /// let mut condition = Condition::any(vec![Pattern::literal("unsafe")]);
+    /// condition.none = vec![Pattern::literal("// SAFETY:")];
+    /// let texts: Vec<&str> = condition.patterns().map(|pattern| &*pattern.text).collect();
+    /// assert_eq!(texts, ["unsafe", "// SAFETY:"]);
+    /// ```
     pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.any
             .iter()

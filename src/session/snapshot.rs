@@ -162,6 +162,18 @@ impl Pack {
     /// those that this pack does not have, or has with something else in them. They begin anew.
     ///
     /// With the same pack it decides what the original would have decided.
+    ///
+    /// # Example: a rule that has changed since
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule};
+    /// let pack = |text: &str| Pack::builder().rule(Rule::new("demo/a", vec![Pattern::literal(text)])).build();
+    /// let mut session = pack("foo")?.session();
+    /// let mut stream = session.stream();
+    /// let _ = session.push(&mut stream, PartId(0), b"foo");
+    /// let (_, lost) = pack("bar")?.restore(&session.snapshot());
+    /// assert_eq!((&*lost[0].rule, lost[0].is_changed), ("demo/a", true));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn restore(&self, snapshot: &Snapshot) -> (Session, Vec<Lost>) {
         let mut session = self.session();

@@ -174,6 +174,25 @@ impl Reader {
     }
 
     /// A reader that drops and counts single events of more than `cap` bytes.
+    ///
+    /// # Example: an event that is too long
+    /// ```
+    /// use ttsr::Event;
+    /// use ttsr::wire::{Format, Reader};
+    /// let mut unscanned = 0;
+    /// let mut reader = Reader::with_cap("body.txt", 64);
+    /// let short = br#"data: {"id":"c1","choices":[{"index":0,"delta":{}}]}"#;
+    /// let long = format!(r#"data: {{"choices":[{{"delta":{{"content":"{}"}}}}]}}"#, "a".repeat(80));
+    /// for line in [&short[..], b"\n\n", long.as_bytes(), b"\n\n"] {
+    ///     reader.push(line, &mut |_, event| {
+    ///         if let Event::Unscanned { bytes, .. } = event {
+    ///             unscanned += bytes;
+    ///         }
+    ///     });
+    /// }
+    /// assert_eq!(reader.format(), Some(Format::OpenAiChat));
+    /// assert!(unscanned >= 80);
+    /// ```
     #[must_use]
     pub fn with_cap(default_name: &str, cap: usize) -> Reader {
         let records = Records {

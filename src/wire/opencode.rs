@@ -126,6 +126,21 @@ impl Feed {
     }
 
     /// The connection ended: replies under way break off, and nothing of them is kept.
+    ///
+    /// # Example: a connection that broke
+    /// ```
+    /// use ttsr::Event;
+    /// use ttsr::wire::opencode::{Feed, Notice};
+    /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"text","text":"Hm"}}}
+    ///
+    /// "#;
+    /// let mut notices = Vec::new();
+    /// let mut feed = Feed::default();
+    /// feed.push(body, &mut |_, notice| notices.push(notice));
+    /// feed.finish(&mut |_, notice| notices.push(notice));
+    /// let end = Notice::Event(Event::Finish { reason: "truncated".into() });
+    /// assert_eq!(notices.last(), Some(&end));
+    /// ```
     pub fn finish(&mut self, on: &mut dyn FnMut(&str, Notice)) {
         let watch = &mut self.watch;
         self.sse.finish(&mut |event| watch.sse(event, on));

@@ -90,6 +90,18 @@ impl Sse {
     }
 
     /// A parser that drops events of more than `cap` bytes.
+    ///
+    /// # Example: an event that is too long
+    /// ```
+    /// use ttsr::wire::sse::{Sse, SseEvent};
+    /// let mut dropped = 0;
+    /// Sse::with_cap(8).push(b"data: 0123456789\n\n", &mut |event| {
+    ///     if let SseEvent::Dropped { bytes } = event {
+    ///         dropped += bytes;
+    ///     }
+    /// });
+    /// assert_eq!(dropped, 16);
+    /// ```
     #[must_use]
     pub fn with_cap(cap: usize) -> Sse {
         Sse {
@@ -133,6 +145,19 @@ impl Sse {
     }
 
     /// The input ended: an event that was under way is dispatched if it has data. The parser is as new.
+    ///
+    /// # Example: no blank line behind the last event
+    /// ```
+    /// use ttsr::wire::sse::{Sse, SseEvent};
+    /// let mut sse = Sse::new();
+    /// sse.push(b"data: one", &mut |_| unreachable!("it may go on"));
+    /// let mut count = 0;
+    /// sse.finish(&mut |event| {
+    ///     assert!(matches!(event, SseEvent::Message { data: b"one", .. }));
+    ///     count += 1;
+    /// });
+    /// assert_eq!(count, 1);
+    /// ```
     pub fn finish(&mut self, on: &mut dyn FnMut(SseEvent<'_>)) {
         if !self.line.is_empty() {
             self.end_line(on);

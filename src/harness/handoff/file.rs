@@ -72,6 +72,21 @@ impl Files for ProjectFiles {
 
 /// The two texts that a file becomes: that it was read, and what was read. None if the file is not in
 /// the project, cannot be read, or is binary.
+///
+/// # Example: a file of a folder
+/// ```
+/// use ttsr::harness::handoff::{Files, ProjectFiles, read_part};
+/// let folder = std::env::temp_dir().join(format!("ttsr-files-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// std::fs::write(folder.join("a.txt"), "one\ntwo")?;
+/// let files = ProjectFiles::new(&folder)?;
+/// let [called, read] = read_part(&files, "a.txt").expect("it is there");
+/// assert!(called.starts_with("Called the Read tool"));
+/// assert!(read.contains("00002| two"));
+/// assert_eq!(files.resolve("../etc/passwd"), None);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn read_part(files: &impl Files, reference: &str) -> Option<[String; 2]> {
     let path = files.resolve(reference)?;
     if has_binary_extension(&path) {
@@ -88,6 +103,15 @@ pub fn read_part(files: &impl Files, reference: &str) -> Option<[String; 2]> {
 }
 
 /// Whether a file is not to be shown: by its name, a NUL byte, or too many bytes that no text has.
+///
+/// # Example: by name, and by what is in it
+/// ```
+/// use std::path::Path;
+/// use ttsr::harness::handoff::is_binary;
+/// assert!(is_binary(Path::new("a.zip"), b"text"));
+/// assert!(is_binary(Path::new("a.txt"), b"a\0b"));
+/// assert!(!is_binary(Path::new("a.txt"), "größer".as_bytes()));
+/// ```
 #[must_use]
 pub fn is_binary(path: &Path, bytes: &[u8]) -> bool {
     let sample = &bytes[..bytes.len().min(SAMPLE)];

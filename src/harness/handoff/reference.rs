@@ -9,6 +9,13 @@ use std::collections::HashSet;
 /// A reference begins with an `@` that does not follow an ASCII letter, digit, `_` or a backtick, so
 /// mail addresses and code are none. It goes on to the next white space, backtick or comma; of dots in
 /// a row only the one directly before other characters belongs to it, and one at the end does not.
+///
+/// # Example: files, and what looks like them
+/// ```
+/// use ttsr::harness::handoff::references;
+/// let text = "Look at @src/lib.rs and @docs/a.md, then write to me@example.org. @src/lib.rs again.";
+/// assert_eq!(references(text), ["src/lib.rs", "docs/a.md"]);
+/// ```
 #[must_use]
 pub fn references(text: &str) -> Vec<&str> {
     let mut found = Vec::new();

@@ -15,6 +15,22 @@ const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 500;
 
 /// A call of the tool `read_session`.
+///
+/// # Example: the last message of a session
+/// ```
+/// use ttsr::harness::Message;
+/// use ttsr::harness::handoff::{ReadSession, Said};
+/// let call = ReadSession::from_tool_input(r#"{"sessionID": "ses_1", "limit": 1}"#)?;
+/// assert_eq!(call.limit(), 1);
+/// let shown = call.transcript(|session, most| {
+///     assert_eq!((session, most), ("ses_1", 2));
+///     let messages = [Message::user("Mend it."), Message::user("And test it.")];
+///     Ok::<_, String>(messages.iter().filter_map(Said::from_message).collect())
+/// });
+/// assert!(shown.starts_with("## User\nAnd test it.\n"));
+/// assert!(shown.ends_with("Use a higher 'limit' to see more.)"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ReadSession {
     /// The session to read.

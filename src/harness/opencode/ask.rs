@@ -72,6 +72,18 @@ const EMPTY: &str = "(empty response)";
 ///
 /// # Errors
 /// See [`AskError`].
+///
+/// # Example: a server that is not there
+/// ```
+/// use ttsr::harness::opencode::{Api, AskError, Asking, Prompt, Server, ask};
+/// let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+/// let server = Server::new(&format!("http://{free}"), Api::Classic)?;
+/// let prompt = Prompt::new("Write code please");
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// let asked = runtime.block_on(ask(&server, "ses_1", &prompt, Asking::default()));
+/// assert!(matches!(asked, Err(AskError::Failed(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub async fn ask(
     server: &Server,
     session: &str,

@@ -47,6 +47,26 @@ impl Backoff {
 ///
 /// # Errors
 /// If the server says no (a status of 4xx), or cannot be reached as often as `backoff` allows.
+///
+/// # Example: a server that is not there, twice
+/// ```
+/// use std::time::Duration;
+/// use ttsr::Pack;
+/// use ttsr::harness::Cancel;
+/// use ttsr::harness::opencode::{Api, Backoff, Seen, Server, Watch, watch};
+/// let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+/// let server = Server::new(&format!("http://{free}"), Api::Classic)?;
+/// let mut rules = Watch::new(Pack::builtin("std/secrets")?, Api::Classic);
+/// let first = Duration::from_millis(1);
+/// let backoff = Backoff { first, tries: Some(2), ..Backoff::default() };
+/// let mut seen = Vec::new();
+/// let report = |what: &Seen| seen.push(what.clone());
+/// let watching = watch(&server, &mut rules, backoff, Cancel::default(), report);
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// assert!(runtime.block_on(watching).is_err());
+/// assert!(matches!(seen[..], [Seen::Disconnected { again_in: 1, .. }]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub async fn watch(
     server: &Server,
     watch: &mut Watch,

@@ -284,6 +284,32 @@ impl Watch {
     }
 
     /// Nothing is done; decisions are told as suppressed.
+    ///
+    /// # Example: what would be done in one session
+    /// ```
+    /// use ttsr::harness::opencode::{Api, Seen, Watch};
+    /// use ttsr::wire::opencode::Feed;
+    /// use ttsr::{Action, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
+    /// rule.action = Action::Retry;
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"text","text":""}}}
+    ///
+    /// data: {"type":"message.part.delta","properties":{"sessionID":"s","messageID":"m","partID":"p","field":"text","delta":"x.unwrap()"}}
+    ///
+    /// "#;
+    /// let seen = |only: &str| {
+    ///     let mut watch = Watch::new(pack.clone(), Api::Classic).only(only).dry_run();
+    ///     let mut seen = Vec::new();
+    ///     Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
+    ///     seen
+    /// };
+    /// assert!(seen("another").is_empty());
+    /// let seen = seen("s");
+    /// assert!(seen.iter().any(|it| matches!(it, Seen::Judged(it) if it.suppressed == Some("shadow"))));
+    /// assert!(!seen.iter().any(|it| matches!(it, Seen::Act(_))));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     #[must_use]
     pub fn dry_run(self) -> Watch {
         Watch {

@@ -91,6 +91,24 @@ impl Processor {
     /// request only, but for what is [`added`](Prepared::added).
     ///
     /// None if it must not be sent: then the reply is over, and `out` says why.
+    ///
+    /// # Example: a rule that adds a header
+    /// ```
+    /// use ttsr::harness::{Hooks, Message, Processor, Request, Settings};
+    /// use ttsr::{Action, Channel, Header, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/think", vec![Pattern::word("ultrathink")]);
+    /// rule.on = vec![Channel::UserInput];
+    /// rule.action = Action::SetHeader;
+    /// rule.header = Some(Header { name: "x-effort".into(), value: "high".into() });
+    /// let session = Pack::builder().rule(rule).build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let mut steps = Vec::new();
+    /// processor.begin("msg_1", &mut steps);
+    /// let request = Request::new("a-model", vec![Message::user("ultrathink: why?")]);
+    /// let prepared = processor.prepare(&request, &mut steps).expect("it may be sent");
+    /// assert_eq!(prepared.request.headers, [("x-effort".into(), "high".into())]);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn prepare(&mut self, request: &Request, out: &mut Vec<Step>) -> Option<Prepared> {
         let mut prepared = Prepared {
             request: request.clone(),
@@ -111,6 +129,17 @@ impl Processor {
 
     /// A tool call of the last reply is about to run: hooks, then rules where a hook changed its input,
     /// then whoever wants it asked about.
+    ///
+    /// # Example: a call that nobody minds
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let call = ToolCall { tool: "read".into(), input: "{}".into(), ..ToolCall::default() };
+    /// assert_eq!(processor.before_tool(call.clone(), &mut Vec::new()), Gate::Run(call));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn before_tool(&mut self, call: ToolCall, out: &mut Vec<Step>) -> Gate {
         let mut call = call;
         let mut wanted: Vec<Consultation> = self
@@ -152,6 +181,27 @@ impl Processor {
     /// What came of asking about a call. Where somebody answered, the call does not run now: the model
     /// has the answers, as messages for after the results of its calls, and decides; the same call again
     /// runs. Where nobody did, it runs or is blocked as the one who wanted to know says.
+    ///
+    /// # Example: the answer goes to the model
+    /// ```
+    /// use ttsr::harness::consult::Consulted;
+    /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
+    /// use ttsr::{Consult, Pack};
+    /// let mut hooks = Hooks::default();
+    /// hooks.on_tool_before("review", |_, before| before.consult(Consult::new("May it?")));
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let mut steps = Vec::new();
+    /// let call = ToolCall { call: "call_1".into(), tool: "bash".into(), ..ToolCall::default() };
+    /// let Gate::Ask(call, asked) = processor.before_tool(call, &mut steps) else { panic!("it asks") };
+    /// let answer = Consulted::Answered("Better not.".into());
+    /// let said = asked.into_iter().map(|question| (question, answer.clone())).collect();
+    /// let (gate, answers) = processor.consulted(call.clone(), said, &mut steps);
+    /// assert!(matches!(gate, Gate::Blocked(..)));
+    /// assert!(answers[0].text().ends_with("Better not."));
+    /// assert!(matches!(processor.before_tool(call, &mut steps), Gate::Run(_)), "the model insists");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn consulted(
         &mut self,
         call: ToolCall,
@@ -192,6 +242,25 @@ impl Processor {
     /// # Errors
     /// If a rule ends the turn here. The tool has run; what it gave back is for nobody: then
     /// [`tool_cancelled`](Self::tool_cancelled).
+    ///
+    /// # Example: a word behind an output
+    /// ```
+    /// use ttsr::harness::{After, Hooks, Processor, Settings, ToolCall};
+    /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/full", vec![Pattern::literal("No space left")]);
+    /// rule.on = vec![Channel::ToolOutput];
+    /// rule.action = Action::Append;
+    /// rule.message = Some("Delete build outputs first.".into());
+    /// let session = Pack::builder().rule(rule).build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let mut steps = Vec::new();
+    /// processor.begin("msg_1", &mut steps);
+    /// let call = ToolCall { tool: "bash".into(), ..ToolCall::default() };
+    /// let after = After::error("No space left on device");
+    /// let after = processor.after_tool(&call, after, &mut steps).unwrap();
+    /// assert_eq!(after.output, "No space left on device\n\nDelete build outputs first.");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn after_tool(
         &mut self,
         call: &ToolCall,
@@ -234,6 +303,19 @@ impl Processor {
     }
 
     /// The call was given up, or its turn ended with it. Gives what the model would be told.
+    ///
+    /// # Example: what the model is told
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Hooks, Processor, Settings, Step, TOOL_ABORTED, ToolCall};
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    /// let mut steps = Vec::new();
+    /// let after = processor.tool_cancelled(&ToolCall::default(), &mut steps);
+    /// assert_eq!((after.is_error, &*after.output), (true, TOOL_ABORTED));
+    /// assert!(matches!(steps[0], Step::ToolResult { is_error: true, .. }));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn tool_cancelled(&mut self, call: &ToolCall, out: &mut Vec<Step>) -> After {
         let after = After::error(crate::harness::TOOL_ABORTED);
         out.push(result(call, &after));
@@ -241,6 +323,32 @@ impl Processor {
     }
 
     /// Something happened to a session: tells the hooks.
+    ///
+    /// # Example: a hook that hears of it
+    /// ```
+    /// use std::sync::mpsc;
+    /// use ttsr::Pack;
+    /// use ttsr::harness::fallback::SessionEvent;
+    /// use ttsr::harness::{Hook, Hooks, Point, Processor, Settings};
+    /// struct Hears(mpsc::Sender<String>);
+    /// impl Hook for Hears {
+    ///     fn points(&self) -> &[Point] {
+    ///         &[Point::Event]
+    ///     }
+    ///     fn event(&mut self, event: &SessionEvent) {
+    ///         self.0.send(event.session().to_owned()).ok();
+    ///     }
+    /// }
+    /// let (sender, heard) = mpsc::channel();
+    /// let mut hooks = Hooks::default();
+    /// hooks.register("hears", Hears(sender));
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let event = SessionEvent::Idle { session: "ses_1".into() };
+    /// processor.session_event(&event, &mut Vec::new());
+    /// assert_eq!(heard.recv().as_deref(), Ok("ses_1"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn session_event(&mut self, event: &SessionEvent, out: &mut Vec<Step>) {
         if !self.hooks.is_empty(Point::Event) {
             let faults = self.hooks.event(event);

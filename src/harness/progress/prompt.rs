@@ -304,6 +304,19 @@ impl Prompting {
     }
 
     /// Time has passed: it may be too late, or time for a heartbeat.
+    ///
+    /// # Example: an agent that says nothing
+    /// ```
+    /// use ttsr::harness::progress::{Do, PromptError, Prompting, RouterSettings};
+    /// let mut out = Vec::new();
+    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// while !matches!(out.last(), Some(Do::Done(_))) {
+    ///     prompting.tick(prompting.deadline(), &mut out);
+    /// }
+    /// assert!(out.contains(&Do::Note("⏳ Still working...".into())), "meanwhile the user hears of it");
+    /// assert!(out.contains(&Do::Abort));
+    /// assert_eq!(out.last(), Some(&Do::Done(Err(PromptError::Timeout))));
+    /// ```
     pub fn tick(&mut self, now: Duration, out: &mut Vec<Do>) {
         self.now = self.now.max(now);
         if self.is_over {
@@ -346,6 +359,24 @@ impl Prompting {
     }
 
     /// The user answered: all questions of the request that is before them.
+    ///
+    /// # Example: a question, and then the reply
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::harness::progress::{AgentEvent, Do, Prompting, RouterSettings};
+    /// use ttsr::harness::question::{Question, QuestionRequest};
+    /// let mut out = Vec::new();
+    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// let question = Question { text: "Which one?".into(), ..Question::default() };
+    /// let request = QuestionRequest { id: "que_1".into(), questions: vec![question] };
+    /// let asks = AgentEvent::Question { session: "ses_1".into(), request };
+    /// prompting.see(Duration::ZERO, &asks, &mut out);
+    /// assert!(prompting.is_asking());
+    /// prompting.answer(Duration::from_secs(1), "the red one", &mut out);
+    /// let answers = vec![vec!["the red one".to_owned()]];
+    /// assert!(out.contains(&Do::Answer { request: "que_1".into(), answers }));
+    /// assert!(!prompting.is_asking());
+    /// ```
     pub fn answer(&mut self, now: Duration, text: &str, out: &mut Vec<Do>) {
         self.now = self.now.max(now);
         if self.asked.is_none() || self.is_over {
@@ -360,6 +391,17 @@ impl Prompting {
     }
 
     /// The user wants no more of it.
+    ///
+    /// # Example: the user has enough
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::harness::progress::{Do, PromptError, Prompting, RouterSettings};
+    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut Vec::new());
+    /// let mut out = Vec::new();
+    /// prompting.cancel(Duration::ZERO, &mut out);
+    /// assert_eq!(out[0], Do::Abort);
+    /// assert_eq!(out.last(), Some(&Do::Done(Err(PromptError::Aborted))));
+    /// ```
     pub fn cancel(&mut self, now: Duration, out: &mut Vec<Do>) {
         self.now = self.now.max(now);
         if !self.is_over {
@@ -369,12 +411,40 @@ impl Prompting {
     }
 
     /// The events ended without the agent being done: what there is, is the reply.
+    ///
+    /// # Example: half a reply
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::harness::progress::{AgentEvent, AgentPart, Do, Prompting, RouterSettings};
+    /// let mut out = Vec::new();
+    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// let half = AgentEvent::Part {
+    ///     session: "ses_1".into(),
+    ///     message: "msg_1".into(),
+    ///     part: "prt_1".into(),
+    ///     content: AgentPart::Text("Once upon".into()),
+    /// };
+    /// prompting.see(Duration::ZERO, &half, &mut out);
+    /// prompting.disconnected(Duration::ZERO, &mut out);
+    /// assert_eq!(out.last(), Some(&Do::Done(Ok("Once upon".into()))));
+    /// ```
     pub fn disconnected(&mut self, now: Duration, out: &mut Vec<Do>) {
         self.now = self.now.max(now);
         self.end(Ok(self.text()), out);
     }
 
     /// The prompt could not be sent, or the events not be read.
+    ///
+    /// # Example: a server that is not there
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::harness::progress::{Do, PromptError, Prompting, RouterSettings};
+    /// let mut out = Vec::new();
+    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// prompting.failed(Duration::ZERO, "connection refused", &mut out);
+    /// let error = PromptError::Failed("connection refused".into());
+    /// assert_eq!(out.last(), Some(&Do::Done(Err(error))));
+    /// ```
     pub fn failed(&mut self, now: Duration, message: impl Into<String>, out: &mut Vec<Do>) {
         self.now = self.now.max(now);
         self.end(Err(PromptError::Failed(message.into())), out);

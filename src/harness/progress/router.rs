@@ -95,6 +95,85 @@ where
 ///
 /// # Errors
 /// If the answer could not be sent.
+///
+/// # Example: an echo
+/// ```
+/// use std::collections::VecDeque;
+/// use std::{future::ready, pin::Pin, task::{Context, Poll}};
+/// use ttsr::harness::progress::{
+///     Agent, AgentEvent, AgentEvents, AgentPart, Asking, ChannelAdapter, ChannelError,
+///     ChannelStatus, Constraints, Inbound, Inbox, Outbound, Router, RouterSettings, SLACK,
+///     Sending, respond,
+/// };
+/// # struct Events(VecDeque<AgentEvent>);
+/// # impl futures_core::Stream for Events {
+/// #     type Item = AgentEvent;
+/// #     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<AgentEvent>> {
+/// #         Poll::Ready(self.0.pop_front())
+/// #     }
+/// # }
+/// struct Echo;
+/// impl Agent for Echo {
+///     fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+///         let says = AgentEvent::Part {
+///             session: "ses_1".into(),
+///             message: "msg_1".into(),
+///             part: "prt_1".into(),
+///             content: AgentPart::Text("Hello you.".into()),
+///         };
+///         let idle = AgentEvent::Idle { session: "ses_1".into() };
+///         // A `Stream` of what its server says.
+///         let events: AgentEvents = Box::pin(Events([says, idle].into()));
+///         Box::pin(ready(Ok(events)))
+///     }
+///     fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> Asking<'a, ()> {
+///         Box::pin(ready(Ok(())))
+///     }
+///     fn abort<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+///         Box::pin(ready(Ok(())))
+///     }
+///     fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> Asking<'a, ()> {
+///         Box::pin(ready(Ok(())))
+///     }
+///     fn reject<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+///         Box::pin(ready(Ok(())))
+///     }
+/// }
+/// #[derive(Default)]
+/// struct Chat(Vec<Outbound>);
+/// impl ChannelAdapter for Chat {
+///     fn id(&self) -> &str {
+///         "chat"
+///     }
+///     fn name(&self) -> &str {
+///         "Chat"
+///     }
+///     fn constraints(&self) -> Constraints {
+///         SLACK
+///     }
+///     fn start(&mut self, _: Inbox) -> Result<(), ChannelError> {
+///         Ok(())
+///     }
+///     fn stop(&mut self) {}
+///     fn status(&self) -> ChannelStatus {
+///         ChannelStatus::Running
+///     }
+///     fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> Sending<'a> {
+///         self.0.push(message);
+///         Box::pin(ready(Ok(())))
+///     }
+/// }
+/// let (mut agent, mut channel) = (Echo, Chat::default());
+/// let (_inbox, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+/// let router = Router { agent: &mut agent, channel: &mut channel, peer: "alice", inbox: &mut inbox };
+/// let message = Inbound { peer: "alice".into(), text: "Hello.".into(), id: Some("7".into()) };
+/// let answering = respond(router, "ses_1", &message, RouterSettings::default());
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// assert!(runtime.block_on(answering)?.is_empty(), "nothing else was written");
+/// let answer = Outbound { text: "Hello you.".into(), reply_to: Some("7".into()) };
+/// assert_eq!(channel.0.last(), Some(&answer));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub async fn respond<A, C>(
     router: Router<'_, A, C>,
     session: &str,

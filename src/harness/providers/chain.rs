@@ -84,6 +84,33 @@ impl Chain {
     }
 
     /// Tells `watch` when the next model is asked.
+    ///
+    /// # Example: the second model answers
+    /// ```
+    /// use std::future::poll_fn;
+    /// use std::sync::{Arc, Mutex};
+    /// use std::time::Duration;
+    /// use ttsr::harness::providers::{Chain, Notice};
+    /// use ttsr::harness::{Failure, Provider, Request, Script, Scripted};
+    /// let busy = Scripted::new([Script::default().fail(Failure::new("http", "busy").with_status(529))]);
+    /// let good = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+    /// let asked = Arc::new(Mutex::new(Vec::new()));
+    /// let seen = Arc::clone(&asked);
+    /// let mut chain = Chain::new(busy).then("small-model", good).rest(Duration::from_secs(60)).watch(
+    ///     move |notice| {
+    ///         if let Notice::FallingBack { to, .. } = notice {
+    ///             seen.lock().unwrap().push(to.clone());
+    ///         }
+    ///     },
+    /// );
+    /// let mut events = chain.send(&Request::new("large-model", Vec::new()));
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// while let Some(event) = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx))) {
+    ///     event?;
+    /// }
+    /// assert_eq!(*asked.lock().unwrap(), ["small-model"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn watch(mut self, watch: impl Fn(&Notice) + Send + Sync + 'static) -> Chain {
         self.watch = Some(Arc::new(watch));

@@ -97,6 +97,15 @@ impl Endpoint {
     ///
     /// # Errors
     /// If no authority is found that TLS could trust.
+    ///
+    /// # Example: where a company offers it
+    /// ```no_run
+    /// use ttsr::harness::providers::{Api, Endpoint};
+    /// let api = Api::AnthropicMessages;
+    /// let endpoint = Endpoint::new(api)?.key_from_env(api.key_variable())?;
+    /// assert_eq!(endpoint.api(), api);
+    /// # Ok::<(), ttsr::harness::providers::EndpointError>(())
+    /// ```
     pub fn new(api: Api) -> Result<Endpoint, EndpointError> {
         Endpoint::at(api, api.base())
     }
@@ -152,6 +161,15 @@ impl Endpoint {
     ///
     /// # Errors
     /// If it is not set, and as [`key`](Self::key).
+    ///
+    /// # Example: a variable that is not set
+    /// ```
+    /// use ttsr::harness::providers::{Api, Endpoint, EndpointErrorKind};
+    /// let endpoint = Endpoint::at(Api::OpenAiChat, "http://127.0.0.1:8080/v1")?;
+    /// let error = endpoint.key_from_env("NO_SUCH_VARIABLE_HERE").unwrap_err();
+    /// assert_eq!(error.kind(), EndpointErrorKind::Key);
+    /// # Ok::<(), ttsr::harness::providers::EndpointError>(())
+    /// ```
     pub fn key_from_env(self, variable: &str) -> Result<Endpoint, EndpointError> {
         let key = std::env::var(variable).map_err(|_| {
             let message = format!("the environment variable {variable} holds no key");
@@ -165,6 +183,15 @@ impl Endpoint {
     ///
     /// # Errors
     /// If they cannot be read, or there is nobody to trust at all.
+    ///
+    /// # Example: what is no certificate
+    /// ```
+    /// use ttsr::harness::providers::{Api, Endpoint, EndpointErrorKind};
+    /// let endpoint = Endpoint::at(Api::OpenAiChat, "http://127.0.0.1:8080/v1")?;
+    /// let pem = b"-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n".to_vec();
+    /// assert_eq!(endpoint.trust(&[pem]).unwrap_err().kind(), EndpointErrorKind::Trust);
+    /// # Ok::<(), ttsr::harness::providers::EndpointError>(())
+    /// ```
     pub fn trust(mut self, pems: &[Vec<u8>]) -> Result<Endpoint, EndpointError> {
         let trust = Trust::new(pems);
         let trust = trust.map_err(|problem| {
@@ -176,6 +203,24 @@ impl Endpoint {
 
     /// Adds a member to the body of every request, or replaces it: what an API has and the loop does not
     /// know, such as `thinking` or `reasoning_effort`.
+    ///
+    /// # Example: a server that is not there
+    /// ```
+    /// use std::{future::poll_fn, time::Duration};
+    /// use ttsr::harness::providers::{Api, Endpoint, Patience, Retries};
+    /// use ttsr::harness::{Provider, Request};
+    /// let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    /// let patience = Patience { connect: Duration::from_secs(5), ..Patience::default() };
+    /// let mut endpoint = Endpoint::at(Api::OpenAiChat, &format!("http://{free}/v1"))?
+    ///     .member("reasoning_effort", "low".into())
+    ///     .patience(patience)
+    ///     .retries(Retries::none());
+    /// let mut events = endpoint.send(&Request::new("a-model", Vec::new()));
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// let first = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx)));
+    /// assert!(matches!(first, Some(Err(failure)) if failure.kind() == "connect"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn member(mut self, name: impl Into<String>, value: Value) -> Endpoint {
         self.more.insert(name.into(), value);
@@ -195,6 +240,31 @@ impl Endpoint {
     }
 
     /// Tells `watch` when a request is sent again.
+    ///
+    /// # Example: how often it was tried
+    /// ```
+    /// use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+    /// use std::{future::poll_fn, time::Duration};
+    /// use ttsr::harness::providers::{Api, Endpoint, Notice, Retries};
+    /// use ttsr::harness::{Provider, Request};
+    /// let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    /// let tried = Arc::new(AtomicU32::new(0));
+    /// let seen = Arc::clone(&tried);
+    /// let retries = Retries { most: 2, first: Duration::from_millis(1), ..Retries::default() };
+    /// let mut endpoint = Endpoint::at(Api::OpenAiChat, &format!("http://{free}/v1"))?
+    ///     .retries(retries)
+    ///     .watch(move |notice| {
+    ///         if let Notice::Retrying { times, .. } = notice {
+    ///             seen.store(*times, Ordering::Relaxed);
+    ///         }
+    ///     });
+    /// let mut events = endpoint.send(&Request::new("a-model", Vec::new()));
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// let first = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx)));
+    /// assert!(matches!(first, Some(Err(_))));
+    /// assert_eq!(tried.load(Ordering::Relaxed), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn watch(mut self, watch: impl Fn(&Notice) + Send + Sync + 'static) -> Endpoint {
         self.watch = Some(Arc::new(watch));

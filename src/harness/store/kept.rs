@@ -7,6 +7,27 @@ use crate::harness::message::Message;
 use crate::{Lost, Pack, Session, Snapshot};
 
 /// What was found in the file of a session.
+///
+/// # Example: a file whose last record was torn
+/// ```
+/// use std::io::Write;
+/// use ttsr::harness::Message;
+/// use ttsr::harness::store::{Entry, Store};
+/// let path = std::env::temp_dir().join(format!("ttsr-kept-{}.ttsr", std::process::id()));
+/// # std::fs::remove_file(&path).ok();
+/// let (mut store, found) = Store::open(&path)?;
+/// assert!(found.is_new());
+/// store.append(vec![Entry::Message { message: Message::user("Hi.") }])?;
+/// store.close()?;
+/// std::fs::OpenOptions::new().append(true).open(&path)?.write_all(b"0000 half a rec")?;
+///
+/// let (_store, found) = Store::open(&path)?;
+/// assert_eq!(found.messages(), [Message::user("Hi.")]);
+/// assert_eq!((found.torn_bytes(), found.damaged(), found.missing()), (15, 0, 0));
+/// assert!(found.waiting().is_empty());
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Kept {
     /// Messages with the number and the time of the record they are of.
