@@ -211,6 +211,18 @@ fn decisions_come_before_their_event_and_a_cut_ends_the_stream() {
             vec![open(0, Text, None), snapshot(0, "bad")],
             "0 retry@3",
         ),
+        (
+            "nothing of what came before a restart counts, nor is the part open any more",
+            vec![
+                open(0, Text, None),
+                delta(0, "b"),
+                Event::Restart,
+                delta(0, "ad"),
+                end(0),
+                delta(1, "bad"),
+            ],
+            "0 1 2 3 4 retry@3",
+        ),
     ];
     for (name, events, want) in cases {
         assert_eq!(outcome(events.clone()), *want, "{name}");
@@ -244,6 +256,39 @@ fn the_session_outlives_the_attempt() {
     }
     let (retry, warn) = (Action::Retry, Action::Warn);
     assert_eq!(actions, [(1, retry), (2, retry), (3, warn), (4, warn)]);
+}
+
+#[test]
+fn while_it_is_guarded_the_session_is_told_what_became_of_a_decision() {
+    let mut session = Pack::from_toml(PACK).unwrap().session();
+    session.begin_turn();
+    for (fate, attempts) in [("dropped", 1), ("delivered", 2)] {
+        let reply = Reply {
+            events: vec![delta(0, "bad opensesame")].into_iter(),
+            is_pending: true,
+            dropped: Rc::default(),
+        };
+        let mut guarded = reply.guarded(session);
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = Pin::new(&mut guarded).poll_next(&mut context);
+        let Poll::Ready(Some(GuardedItem::Decision(decision))) = polled else {
+            panic!("{polled:?}");
+        };
+        // A retry that was dropped is not spent: the second of two is still one.
+        assert_eq!(
+            (decision.attempt, decision.action),
+            (attempts, Action::Retry)
+        );
+        assert_eq!(guarded.session().decisions(), [decision]);
+        match fate {
+            "dropped" => guarded.session_mut().dropped(&decision),
+            _ => guarded.session_mut().delivered(&decision),
+        }
+        let logged = format!("{guarded:?}");
+        assert!(logged.contains("is_running: false, ready: 0"), "{logged}");
+        assert!(!logged.contains("sesame"), "{logged}");
+        session = guarded.into_session();
+    }
 }
 
 #[test]

@@ -138,3 +138,62 @@ pub(crate) fn holds(look: Look, before: Before, after: After) -> Option<bool> {
 fn both(before: bool, after: impl FnOnce() -> Option<bool>) -> Option<bool> {
     if before { after() } else { Some(false) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matcher::alphabet::Space;
+    use crate::matcher::forced::parsed;
+    use crate::matcher::nfa::Nfa;
+
+    /// Assertions about ASCII words, from what each says: of which kind the neighbours are.
+    #[test]
+    fn ascii_words_begin_and_end_where_the_neighbours_say() {
+        let nfa = Nfa::new(Space::Chars, &parsed(&[r"(?-u:\b)a"]), None).expect("few classes");
+        let flags = |byte: u8| {
+            nfa.alphabet
+                .flags(nfa.alphabet.bytes()[usize::from(byte)].into())
+        };
+        let (word, other) = (flags(b'a'), flags(b'-'));
+        for (before, was_word) in [
+            (Before::AsciiWord, true),
+            (Before::Other, false),
+            (Before::Word, false),
+        ] {
+            for (after, is_word) in [
+                (After::Symbol(word), true),
+                (After::Symbol(other), false),
+                (After::End, false),
+            ] {
+                let all = [
+                    (Look::WordAscii, was_word != is_word),
+                    (Look::WordAsciiNegate, was_word == is_word),
+                    (Look::WordStartAscii, !was_word && is_word),
+                    (Look::WordEndAscii, was_word && !is_word),
+                    (Look::WordStartHalfAscii, !was_word),
+                    (Look::WordEndHalfAscii, !is_word),
+                ];
+                for (look, expected) in all {
+                    assert_eq!(
+                        holds(look, before, after),
+                        Some(expected),
+                        "{look:?} between {before:?} and {after:?}"
+                    );
+                }
+            }
+            // Before the next symbol is known, only what stands before can decide.
+            let open = [
+                Look::WordAscii,
+                Look::WordAsciiNegate,
+                Look::WordEndHalfAscii,
+            ];
+            for look in open {
+                assert_eq!(holds(look, before, After::Unknown), None, "{look:?}");
+            }
+            let start = holds(Look::WordStartAscii, before, After::Unknown);
+            assert_eq!(start, was_word.then_some(false));
+            let end = holds(Look::WordEndAscii, before, After::Unknown);
+            assert_eq!(end, (!was_word).then_some(false));
+        }
+    }
+}

@@ -1008,6 +1008,27 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
 }
 
 #[test]
+fn more_automata_than_are_stepped_together_miss_nothing() {
+    let patterns: Vec<String> = (0..12).map(|number| format!("w{number:02}x")).collect();
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    for automata in [MOST_SHORT, MOST_SHORT + 1, MOST_SHORT + 2, 12] {
+        let matcher = matcher_of(&parsed(&patterns), 1 << 24, plan(None, automata, None));
+        assert_eq!(matcher.sizes().count(), automata);
+        for (number, pattern) in patterns.iter().enumerate() {
+            let text = format!("so {pattern} and");
+            for _ in 0..2 {
+                let found = firsts(&matcher, text.as_bytes(), &[2, 5, 9]);
+                assert_eq!(
+                    ends(&found),
+                    [(number as u32, 7)],
+                    "{pattern} of {automata}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn gaps_inside_of_patterns_are_cut_once_each_way() {
     for (pattern, cuts) in [
         ("a.*b", 1),

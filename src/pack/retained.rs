@@ -136,3 +136,74 @@ fn of_detector(what: &What) -> usize {
         | What::UnknownTool(_) => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Ast, Condition, Named, Pattern, Region, Repetition, UnknownName};
+
+    /// What a rule with that condition keeps of a part of that channel.
+    fn kept_on(channel: Channel, set: impl Fn(&mut Condition)) -> usize {
+        let mut rule = Rule::new("a/b", Vec::new());
+        rule.on = vec![channel];
+        set(&mut rule.condition);
+        usize::try_from(rule.retained_bytes(&Limits::default())).expect("it is a usize")
+    }
+
+    #[test]
+    fn each_thing_that_reads_for_a_rule_adds_what_it_holds() {
+        let limits = Limits::default();
+        let (text, call) = (Channel::Text, Channel::ToolInput);
+        let quotes = 2 * kept::EXCERPT;
+        let paths = 2 * limits.path_bytes;
+        let fence = 3 * fence::HELD;
+        let pattern = |region: &[Region]| {
+            let mut pattern = Pattern::literal("x");
+            pattern.region = region.to_vec();
+            vec![pattern]
+        };
+        let plain = kept::WINDOW + quotes;
+        assert_eq!(kept_on(text, |it| it.any = pattern(&[])), plain);
+        assert_eq!(kept_on(call, |it| it.any = pattern(&[])), plain + paths);
+        let prose = kept_on(text, |it| it.any = pattern(&[Region::Prose]));
+        assert_eq!(prose, plain + fence);
+        // The same view once, however many patterns see it.
+        let two = kept_on(text, |it| {
+            it.any = [pattern(&[Region::Prose]), pattern(&[Region::Prose])].concat();
+        });
+        assert_eq!(two, prose);
+
+        let leak = kept_on(text, |it| it.leak = true);
+        assert_eq!(leak, kept::WINDOW + leak::TOKEN + fence + quotes);
+        let repetition = |it: &mut Condition| {
+            it.repetition = Some(Repetition {
+                unit_chars: (20, 400),
+                times: 4,
+                near: false,
+                turns: None,
+            });
+        };
+        let loops = kept_on(text, repetition);
+        assert_eq!(loops, kept::WINDOW + cycle::WINDOW + fence + quotes);
+        // Of a call no Markdown is read.
+        let loops = kept_on(call, repetition);
+        assert_eq!(loops, kept::WINDOW + cycle::WINDOW + paths + quotes);
+
+        let named = |of: Named| {
+            let (known, of) = (Vec::new(), vec![of]);
+            kept_on(text, |it| {
+                it.unknown_name = Some(UnknownName {
+                    known: known.clone(),
+                    of: of.clone(),
+                });
+            })
+        };
+        let [package, file] = [named(Named::Package), named(Named::File)];
+        let lines = (1 + unknown_name::OWN) * unknown_name::LINE;
+        assert_eq!(package, kept::WINDOW + lines + fence + quotes);
+        assert_eq!(file, kept::WINDOW + unknown_file::SPAN + fence + quotes);
+
+        let ast = kept_on(text, |it| it.ast = Some(Ast::default()));
+        assert_eq!(ast, 2 * limits.ast_bytes + fence + quotes);
+    }
+}

@@ -3,7 +3,7 @@
 use std::fs;
 
 use proptest::prelude::*;
-use ttsr::{Action, Diagnostic, Level, Pack, Rule, Severity};
+use ttsr::{Action, Channel, Diagnostic, Fold, Level, Pack, Rule, Severity};
 
 use super::{Folder, golden, golden_error, pack_of, rule, shown, shown_problems};
 
@@ -117,7 +117,7 @@ append.examples.no-match = ["z"]
             .condition
             .any
             .iter()
-            .all(|any| any.fold == [ttsr::Fold::Case])
+            .all(|any| any.fold == [Fold::Case])
     );
     assert_eq!(changed.examples.not_matching, ["z"]);
 
@@ -125,6 +125,37 @@ append.examples.no-match = ["z"]
     let error = load(&nonsense).unwrap_err();
     let codes: Vec<_> = error.diagnostics().iter().map(Diagnostic::code).collect();
     assert_eq!(codes, ["no-effect", "unreachable-scope"], "{error}");
+}
+
+#[test]
+fn an_override_adds_channels_and_cases_to_those_that_are_there() {
+    let case = |text: &str| format!("[[rule.a.case]]\ntext = '{text}'\nexpect = 'inject'");
+    let base = pack_of(
+        "base",
+        "",
+        &format!(
+            "{}{}",
+            rule("a", "{ literal = 'x' }", "on = ['text']"),
+            case("x")
+        ),
+    );
+    let team = "[override.'base/a']\nappend.on = ['reasoning', 'text']\n\
+                append.case = [{ reasoning = 'so x', expect = 'inject' }]";
+    let team = pack_of("team", "extends = ['base']", team);
+    let load = |team: &str| Pack::builder().toml("b", team).toml("a", &base).build();
+    let pack = load(&team).unwrap();
+    let changed = &pack.rules()[0];
+    assert_eq!(changed.on, [Channel::Text, Channel::Reasoning]);
+    let cases: Vec<_> = changed
+        .cases
+        .iter()
+        .map(|it| (it.channel, &*it.text))
+        .collect();
+    assert_eq!(cases, [(Channel::Text, "x"), (Channel::Reasoning, "so x")]);
+    // Without the channel the case expects what cannot be.
+    let error = load(&team.replace("append.on = ['reasoning', 'text']\n", "")).unwrap_err();
+    let message = "a case expects something on `reasoning`, which the rule does not read";
+    assert!(error.to_string().contains(message), "{error}");
 }
 
 /// The author of the override need not know which options and cases the rule has.
@@ -233,6 +264,18 @@ fn d61_what_a_pack_extends_lies_beside_it_and_nowhere_else() {
     assert_eq!(Pack::load(&file).unwrap().rules().len(), 2);
     // The same when the whole folder is loaded.
     assert_eq!(Pack::load(&folder.0).unwrap().rules().len(), 2);
+
+    // What came along with one of them is not looked for again.
+    let both = pack_of("top", "extends = ['one', 'two']", "");
+    let folder_of_two = Folder::new();
+    let file_of_both = folder_of_two.write("top.toml", both);
+    for name in ["one", "two"] {
+        let text = pack_of(name, "", &rule("a", "{ literal = 'x' }", ""));
+        folder_of_two.write(&format!("one/{name}.toml"), text);
+    }
+    let pack = Pack::load(&file_of_both).unwrap();
+    let ids: Vec<_> = pack.rules().iter().map(|rule| &*rule.id).collect();
+    assert_eq!(ids, ["one/a", "two/a"]);
 
     for below in [
         "../secret",
@@ -356,22 +399,6 @@ fn two_packs_that_override_the_same_key_are_told_unless_one_extends_the_other() 
     golden_error("conflicting-override", load("'base'"));
 }
 
-#[test]
-fn a_lock_is_kept_or_the_load_fails() {
-    let text = |body: &str| pack_of("demo", "version = '1.0.0'", &rule("a", body, ""));
-    let load = |body: &str| {
-        Pack::builder()
-            .toml("demo.toml", text(body))
-            .builtin("lang/rust")
-    };
-    let lock = load("{ literal = 'x' }").build().unwrap().lock().clone();
-    assert!(load("{ literal = 'x' }").lock(lock.clone()).build().is_ok());
-    golden_error(
-        "lock",
-        load("{ literal = 'y' }").builtin("std/secrets").lock(lock),
-    );
-}
-
 proptest! {
     #[test]
     fn the_order_of_sources_never_matters(order in Just((0..6).collect::<Vec<usize>>()).prop_shuffle()) {
@@ -393,4 +420,41 @@ proptest! {
         prop_assert!(load(&order, "broken").contains("\"l\",\n        \"r\",\n        \"top\""));
         prop_assert_eq!(load(&order, ""), load(&sorted, ""));
     }
+}
+
+#[test]
+fn a_lock_is_kept_or_the_load_fails() {
+    let text = |body: &str| pack_of("demo", "version = '1.0.0'", &rule("a", body, ""));
+    let load = |body: &str| {
+        Pack::builder()
+            .toml("demo.toml", text(body))
+            .builtin("lang/rust")
+    };
+    let lock = load("{ literal = 'x' }").build().unwrap().lock().clone();
+    assert!(load("{ literal = 'x' }").lock(lock.clone()).build().is_ok());
+    // What is locked has to be there, with the version that it had.
+    let versions = [("version = '1.0.0'", "1.0.0"), ("", "none")];
+    for ((was, shown), (now, found)) in [(versions[0], versions[1]), (versions[1], versions[0])] {
+        let demo = |head: &str| {
+            let text = pack_of("demo", head, &rule("a", "{ literal = 'x' }", ""));
+            Pack::builder().toml("demo.toml", text)
+        };
+        let lock = demo(was)
+            .builtin("lang/rust")
+            .build()
+            .unwrap()
+            .lock()
+            .clone();
+        let error = demo(now).lock(lock).build().unwrap_err().to_string();
+        for told in [
+            format!("pack `demo` is locked at version {shown}, this is {found}"),
+            "pack `lang/rust` is locked and was not loaded".to_owned(),
+        ] {
+            assert!(error.contains(&told), "{error}");
+        }
+    }
+    golden_error(
+        "lock",
+        load("{ literal = 'y' }").builtin("std/secrets").lock(lock),
+    );
 }

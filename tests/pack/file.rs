@@ -179,6 +179,26 @@ fn d64_size_and_number_of_files_are_capped() {
         },
     );
 
+    // All files together may be no more than sixteen of the longest.
+    let many = Folder::new();
+    for number in 10..30 {
+        let text = with_rules(&rule(&format!("r{number}"), "{ literal = 'x' }", ""));
+        assert_eq!(text.len(), 117);
+        many.write(&format!("{number}.toml"), text);
+    }
+    let load = |file_bytes: u64| {
+        let limits = Limits {
+            file_bytes,
+            ..Limits::default()
+        };
+        Pack::builder().file(&many.0).limits(limits).build()
+    };
+    assert_eq!(load(147).unwrap().rules().len(), 20);
+    let error = load(146).unwrap_err();
+    assert_eq!(error.kind(), LoadErrorKind::TooLarge);
+    let message = "with this file all files are 2340 bytes, limit is 2336";
+    assert!(error.to_string().contains(message), "{error}");
+
     let file = fs::File::create(folder.0.join("huge.toml")).unwrap();
     file.set_len(4 << 30).unwrap();
     let error = Pack::load(&folder.0).unwrap_err();

@@ -4,7 +4,106 @@ use std::fs;
 
 use ttsr::{Diagnostic, Pack};
 
-use super::{error_codes, errors, golden_folder, golden_pack, rule, with_rules};
+use super::{HEADER, error_codes, errors, golden_folder, golden_pack, rule, with_rules};
+
+#[test]
+fn values_that_can_mean_nothing_are_told_where_they_stand() {
+    let r = |keys: &str| {
+        format!("{HEADER}[rule.r]\ndescription = 'd'\nexamples.match = ['x']\n{keys}\n")
+    };
+    let x = |keys: &str| r(&format!("match.any = [{{ literal = 'x' }}]\n{keys}"));
+    let head = |keys: &str| format!("{HEADER}{keys}\n{}", rule("r", "{ literal = 'x' }", ""));
+    let allow = |keys: &str| {
+        x(&format!(
+            "[[allow]]\nrules = ['demo/r']\npaths = ['a']\nreason = 'r'\n{keys}"
+        ))
+    };
+    let rows = [
+        (
+            r(
+                "match.all = [{ literal = 'x' }, { literal = 'y' }]\nmatch.within = { part = false }",
+            ),
+            8,
+            "`part` can only be true",
+        ),
+        (
+            r("on = ['tool-input']\nmatch.any = [{ literal = 'x', arg = '..' }]"),
+            8,
+            "argument path `..` is of the wrong form",
+        ),
+        (
+            x("match.capture = { entropy = 99.5 }"),
+            8,
+            "`entropy` is `99.5`, which is out of range",
+        ),
+        (
+            x("replaced-by = 'x'\nstatus = 'deprecated'"),
+            8,
+            "rule id `x` is of the wrong form",
+        ),
+        (
+            x("[[rule.r.case]]\ntext = 'x'\nexpect = 'abrot'"),
+            10,
+            "`abrot` is not a value of `expect`",
+        ),
+        (
+            x("[[rule.r.case]]\ninput = '{}'\ntool = 't'\nexpect = 'abort'"),
+            8,
+            "a case expects `abort`, the rule does `inject`",
+        ),
+        (
+            head("extends = ['std/secrets', 'std/secrets']"),
+            4,
+            "`extends` names `std/secrets` twice",
+        ),
+        (
+            head("extends = ['std/secret']"),
+            4,
+            "there is no pack `std/secret`",
+        ),
+        (
+            allow("until = 5"),
+            12,
+            "`until` must be a date, this is an integer",
+        ),
+        (
+            allow("until = '2027-02-29'"),
+            12,
+            "`2027-02-29` is not a day",
+        ),
+        (
+            allow("until = '2028-13-01'"),
+            12,
+            "`2028-13-01` is not a day",
+        ),
+        (
+            allow("until = '2028-02-29-1'"),
+            12,
+            "`2028-02-29-1` is not a day",
+        ),
+        (
+            format!("allow = [1]\n{}", x("")),
+            1,
+            "an entry of `allow` must be a table, this is an integer",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (text, line, message) in rows {
+        let told = errors(&text);
+        let told: Vec<_> = told.iter().map(|it| (it.line(), it.message())).collect();
+        if told != [(line, message)] {
+            wrong.push((
+                told.iter()
+                    .map(|(line, it)| format!("{line} {it}"))
+                    .collect::<Vec<_>>(),
+                text,
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let leap = Pack::from_toml(&allow("until = 2028-02-29")).unwrap();
+    assert_eq!(leap.warnings(), []);
+}
 
 #[test]
 fn d48_broken_toml_is_an_error_with_its_place() {

@@ -239,3 +239,64 @@ fn lints_are_told_by_check_alone_and_name_what_to_do() {
         .unwrap();
     golden("lints", &shown_problems(odd.warnings()));
 }
+
+/// What is odd is told with what to do about it, and what is not odd is not told.
+#[test]
+fn lints_see_what_a_rule_really_does() {
+    let told = |keys: &str| {
+        let rule = format!(
+            "[rule.r]\ndescription = 'd'\nexamples.match = ['x']\nexamples.no-match = ['z']\n{keys}"
+        );
+        let pack = Pack::builder().toml("a", with_rules(&rule)).lints().build();
+        let pack = pack.unwrap_or_else(|error| panic!("{error}"));
+        let told = pack.warnings().iter();
+        told.map(|it| format!("{}: {}", it.code(), it.help().unwrap_or_default()))
+            .collect::<Vec<_>>()
+    };
+    let deprecated = told("status = 'deprecated'\nmatch.any = [{ literal = 'bad' }]");
+    let help = "deprecated-rule: remove it, or say in `replaced-by` what to use instead";
+    assert_eq!(deprecated, [help]);
+    // What is counted in characters keeps no more than those.
+    let held = |within: &str| {
+        told(&format!(
+            "hold = true\nmatch.all = [{{ literal = 'bad' }}, {{ literal = 'worse' }}]\nmatch.within = {within}"
+        ))
+    };
+    assert_eq!(held("{ chars = 80 }"), [""; 0]);
+    assert!(
+        held("{ part = true }")[0].starts_with("unbounded"),
+        "{:?}",
+        held("{ part = true }")
+    );
+    // A boundary behind a sign, at the end and inside of a group.
+    for regex in [r"todo!\b", r"(?:todo!\b)", r"fix|(?:todo!\b)"] {
+        let told = told(&format!("match.any = [{{ regex = '{regex}' }}]"));
+        assert!(
+            told.iter().any(|it| it.starts_with("odd-boundary")),
+            "{regex}: {told:?}"
+        );
+    }
+    assert_eq!(told(r"match.any = [{ regex = 'todo\b' }]"), [""; 0]);
+}
+
+/// An exception that no match can be is told; one that may be is not.
+#[test]
+fn texts_that_are_allowed_may_be_matches() {
+    let told = |pattern: &str, text: &str| {
+        let allow = format!("[[allow]]\nrules = ['demo/r']\ntext = ['{text}']\nreason = 'r'");
+        let text = with_rules(&rule("r", pattern, &allow));
+        let pack = Pack::builder().toml("a", &text).lints().build();
+        let pack = pack.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let told = pack.warnings().iter().map(Diagnostic::code);
+        told.filter(|code| *code == "unused-allow")
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told("{ regex = 'x[0-9]+' }", "X12"), [""; 0]);
+    assert_eq!(told("{ regex = 'x[0-9]+' }", "y12"), ["unused-allow"]);
+    // With a wildcard, and where text is folded, anything may be meant.
+    assert_eq!(told("{ regex = 'x[0-9]+' }", "y*"), [""; 0]);
+    assert_eq!(
+        told("{ regex = 'x[0-9]+', fold = ['invisible'] }", "y12"),
+        [""; 0]
+    );
+}

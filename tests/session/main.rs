@@ -7,6 +7,7 @@ mod schedule;
 mod state;
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::Duration;
 
 use ttsr::{
     Action, Channel, Counters, Decision, Hit, Limits, Pack, PartId, Session, Source, Stream,
@@ -369,5 +370,84 @@ fn an_excerpt_shows_the_match_and_a_message_what_it_says() {
     assert_eq!(
         stream.message(&decision),
         "found secr in src/a.rs, content of write"
+    );
+}
+
+#[test]
+fn time_and_tokens_that_the_host_tells_are_judged_like_text() {
+    let bounded = |limit: &str| {
+        let text = format!(
+            "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\non = ['text']\naction = 'abort'\n\
+             match.limit = {{ {limit} }}\n"
+        );
+        Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let open = |session: &mut Session| {
+        session.begin_turn();
+        let mut stream = session.stream();
+        let _ = session.open(&mut stream, TEXT, Channel::Text);
+        assert_eq!(session.push(&mut stream, TEXT, b"Hm."), Verdict::Continue);
+        stream
+    };
+    let mut session = bounded("tokens = 10").session();
+    let mut stream = open(&mut session);
+    let verdicts = [10, 11].map(|tokens| session.count_tokens(&mut stream, TEXT, tokens));
+    assert_eq!(verdicts[0], Verdict::Continue);
+    assert!(matches!(verdicts[1], Verdict::Act(it) if it.action == Action::Abort));
+    let _ = session.push(&mut stream, TEXT, b"more");
+    assert_eq!(stream.counters().unscanned_bytes, 4);
+
+    let mut session = bounded("seconds = 2").session();
+    let mut stream = open(&mut session);
+    let verdicts =
+        [2000, 2001].map(|millis| session.tick(&mut stream, Duration::from_millis(millis)));
+    assert_eq!(verdicts[0], Verdict::Continue);
+    assert!(matches!(verdicts[1], Verdict::Act(it) if it.action == Action::Abort));
+    // After the cut no time passes.
+    assert_eq!(
+        session.tick(&mut stream, Duration::from_secs(9)),
+        Verdict::Continue
+    );
+}
+
+#[test]
+fn a_consultation_is_asked_what_its_prompt_says_of_the_call() {
+    let rules = [
+        (
+            "ask",
+            "on = ['tool-input']\naction = 'consult'\nconsult.prompt = 'May {{ tool }} run `{{ match.text }}`?'",
+            "rm -rf",
+        ),
+        ("note", "on = ['tool-input']\naction = 'warn'", "ls"),
+    ];
+    let mut session = pack(&rules).session();
+    session.begin_turn();
+    let mut stream = session.stream();
+    let _ = session.open(&mut stream, TEXT, Channel::ToolInput);
+    let _ = session.tool(&mut stream, TEXT, "bash", "call");
+    let _ = session.push(&mut stream, TEXT, br#"{"command":"ls; rm -rf x"}"#);
+    let prompts = session.decisions().iter().map(|it| stream.prompt(it));
+    let prompts: Vec<Option<String>> = prompts.collect();
+    assert_eq!(shown(&session), ["warn note", "consult ask"]);
+    assert_eq!(prompts, [None, Some("May bash run `rm -rf`?".to_owned())]);
+}
+
+#[test]
+fn what_is_written_to_a_log_of_a_stream_holds_no_text_of_it() {
+    let mut session = pack(&[("a", "", "opensesame")]).session();
+    let mut stream = session.stream();
+    let _ = session.open(&mut stream, TEXT, Channel::Text);
+    let _ = session.push(&mut stream, TEXT, b"the word is opensesame");
+    assert_eq!(session.decisions().len(), 1);
+    let logged = format!("{stream:?}");
+    assert!(
+        logged.starts_with("Stream { parts: 1, attempt: 1, "),
+        "{logged}"
+    );
+    assert!(!logged.contains("sesame"), "{logged}");
+    let logged = format!("{:?}", session.pack());
+    assert_eq!(
+        logged,
+        "Pack { rules: 1, allows: 0, warnings: 0, root: None, .. }"
     );
 }

@@ -294,7 +294,16 @@ fn a_shadow_rule_says_what_it_would_do_and_changes_nothing() {
     assert_eq!(attempt(&mut session, "a b"), ["(abort a)", "warn b"]);
     let decision = session.decisions()[0];
     assert_eq!(decision.suppression, Some(Suppression::Shadow));
-    assert_eq!(Suppression::Shadow.name(), "shadow");
+    let all = [
+        Suppression::Cut,
+        Suppression::Shadow,
+        Suppression::Repeat,
+        Suppression::Allowance,
+    ];
+    assert_eq!(
+        all.map(Suppression::name),
+        ["cut", "shadow", "repeat", "allowance"]
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Snapshots and reloads: what of a session's state survives.
 
-use ttsr::{Action, Channel, Pack, PartId, Snapshot, Verdict};
+use ttsr::{Action, Channel, Count, Pack, PartId, Per, Snapshot, Verdict};
 
 use super::policy::{pack, rule};
 use super::{TEXT, attempt, shown};
@@ -215,4 +215,57 @@ fn names_that_the_host_knows_are_known_in_every_later_stream() {
     session.know(["our_crate"]);
     assert_eq!([decided(&mut session), decided(&mut session)], [0, 0]);
     assert_eq!(decided(&mut pack.session()), 1);
+}
+
+#[test]
+fn what_was_counted_goes_on_under_a_new_pack_that_has_the_rule_still() {
+    let counting = |id: &str| {
+        let mut rule = rule(id, Action::Warn);
+        let per = Per::Session;
+        rule.condition.count = Some(Count { times: 3, per });
+        rule
+    };
+    let mut session = pack([counting("b")]).session();
+    let reply = |session: &mut ttsr::Session, text: &str| {
+        session.begin_turn();
+        let mut stream = session.stream();
+        let _ = session.open(&mut stream, TEXT, Channel::Text);
+        let _ = session.push(&mut stream, TEXT, text.as_bytes());
+        let told = shown(session);
+        let _ = session.finish(&mut stream);
+        told
+    };
+    assert!(reply(&mut session, "b b").is_empty());
+    // It has another place there.
+    assert!(
+        session
+            .reload(pack([counting("a"), counting("b")]))
+            .is_empty()
+    );
+    assert_eq!(reply(&mut session, "b a a"), ["warn b"]);
+    // A pack without the rule forgets what it counted; what the other counted stays.
+    let _ = session.reload(pack([counting("a")]));
+    let _ = session.reload(pack([counting("a"), counting("b")]));
+    assert_eq!(reply(&mut session, "b b a"), ["warn a"]);
+}
+
+#[test]
+fn the_same_reply_again_and_again_is_a_hit_from_the_bound_on() {
+    let pack = Pack::from_toml(
+        "schema = 1\n[pack]\nname = 'p'\n[rule.same]\ndescription = 'd'\non = ['text']\naction = 'abort'\n\
+         match.repetition = { turns = 3 }\n",
+    );
+    let mut session = pack.unwrap_or_else(|error| panic!("{error}")).session();
+    let same = "I have looked at the tests and they all pass now, so I will go on with the next file of the list. ";
+    let other = "Here is something else altogether: the parser drops a comma, and nobody noticed because no case had one. ";
+    let mut reply = |text: &str| {
+        session.begin_turn();
+        let mut stream = session.stream();
+        let _ = session.open(&mut stream, TEXT, Channel::Text);
+        let _ = session.push(&mut stream, TEXT, text.repeat(3).as_bytes());
+        let _ = session.finish(&mut stream);
+        shown(&session).len()
+    };
+    let seen = [same, same, same, same, other, same, same, same].map(&mut reply);
+    assert_eq!(seen, [0, 0, 1, 1, 0, 0, 0, 1]);
 }

@@ -14,9 +14,10 @@ use crate::limits::Limits;
 use crate::matcher::pattern;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
+use crate::pack::nearest;
 use crate::rule::{
     Action, Allowance, Bound, Capture, Case, Channel, Condition, DoomLoop, Named, Partial, Pattern,
-    Region, Repeat, Repetition, Retry, Rule, Status, UnknownName, Within,
+    Region, Repeat, Repetition, Retry, Rule, Script, Status, UnknownName, Within,
 };
 use crate::view::fold::Folds;
 
@@ -349,13 +350,8 @@ fn detectors(rule: &Rule, found: &mut Vec<Found>) {
     if let Some(limit) = &condition.limit {
         bound(limit, rule, found);
     }
-    let script = condition.script.as_ref();
-    if script.is_some_and(|script| script.expect.is_empty()) {
-        found.push(contradiction(
-            "match.script",
-            "`script` expects nothing",
-            "write `match.script = { expect = [\"latin\"] }`",
-        ));
+    if let Some(script) = &condition.script {
+        expected(script, found);
     }
     if let Some(ast) = &condition.ast {
         let faults = super::ast::faults(ast).into_iter();
@@ -363,6 +359,24 @@ fn detectors(rule: &Rule, found: &mut Vec<Found>) {
     }
     if let Some(doom) = &condition.doom_loop {
         doom_loop(doom, rule, found);
+    }
+}
+
+/// Scripts and languages that `script` takes for right.
+fn expected(script: &Script, found: &mut Vec<Found>) {
+    if script.expect.is_empty() {
+        found.push(contradiction(
+            "match.script",
+            "`script` expects nothing",
+            "write `match.script = { expect = [\"latin\"] }`",
+        ));
+    }
+    let unknown = |name: &&String| !Script::NAMES.contains(&name.as_str());
+    if let Some(name) = script.expect.iter().find(unknown) {
+        let message = format!("{} is not a value of `expect`", quote(name));
+        let fault = Fault::new(&code::BAD_VALUE, message);
+        let fault = fault.with_help(nearest::help(name, &Script::NAMES));
+        found.push(("match.script", fault));
     }
 }
 

@@ -485,12 +485,11 @@ impl Found {
                 continue;
             };
             let of = (per == Per::Part).then_some(part);
-            let past = self.pasts.get(&rule);
-            let before = past.map_or(0, |past| match per {
-                Per::Turn => past.turn,
-                Per::Session => past.session,
-                Per::Part | Per::Message => 0,
-            });
+            let before = match (per, self.pasts.get(&rule)) {
+                (Per::Turn, Some(past)) => past.turn,
+                (Per::Session, Some(past)) => past.session,
+                _ => 0,
+            };
             let seen = before + self.counted(rule, of);
             if seen >= u64::from(times) && !self.has_hit(rule, part) {
                 self.hits.push(quote.hit);
