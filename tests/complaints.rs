@@ -1,6 +1,6 @@
 //! What users of other rule engines complained of: one test for each complaint that concerns the language, the
 //! state of a conversation or the tools. The numbers are those by which the list of complaints is kept; those about
-//! the loop itself are tested in `tests/harness`, those about files in `tests/pack.rs`.
+//! the loop itself are tested in `tests/harness`, those about files in `tests/pack`.
 
 use std::fs;
 use std::path::Path;

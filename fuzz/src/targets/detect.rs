@@ -1,10 +1,14 @@
-//! However a text is cut, each detector finds the same at the same places, which lie within the text.
+//! However a text is cut, each detector finds the same at the same places, which lie within the text. Of code spans that
+//! name files, each is read by itself, and what is found in one is found no more where it is listed.
+
+use std::sync::Arc;
 
 use crate::detect::alike::{Alike, AlikeLimits};
 use crate::detect::cycle::{Cycle, CycleLimits};
 use crate::detect::doom_loop::Call;
 use crate::detect::leak::{Leak, LeakLimits};
 use crate::detect::script::{Script, ScriptLimits};
+use crate::detect::unknown_file::UnknownFile;
 use crate::detect::unknown_name::{KnownNames, UnknownName};
 use crate::detect::{Detector, Found};
 use crate::view::piece::{Language, Piece};
@@ -14,7 +18,7 @@ pub fn run(data: &[u8]) {
     let [which, size, text @ ..] = data else {
         return;
     };
-    let known = std::sync::Arc::new(KnownNames::new(["known"]));
+    let known = Arc::new(KnownNames::new(["known", "src/known.rs"]));
     let languages = ["rust", "toml", "ts", "python", "go"];
     let language = Language::new(languages[usize::from(*which) % languages.len()]);
     let circles = CycleLimits {
@@ -40,7 +44,42 @@ pub fn run(data: &[u8]) {
     same(|| Leak::new(LeakLimits::default()), text, size);
     same(|| Script::new(few), text, size);
     same(|| UnknownName::new(known.clone(), language), text, size);
+    same(|| UnknownFile::new(known.clone(), None), text, size);
+    spans(&known, text, size);
     let _ = Call::new("tool", text);
+}
+
+/// Each line is a code span. One detector reads them all, one behind the other.
+fn spans(known: &Arc<KnownNames>, text: &[u8], size: usize) {
+    let mut files = UnknownFile::new(known.clone(), None);
+    let mut at = 0;
+    for span in text.split(|byte| *byte == b'\n') {
+        let new = found(
+            UnknownFile::new(known.clone(), None),
+            span,
+            span.len().max(1),
+        );
+        let mut again = Vec::new();
+        read(&mut files, span, size, at, &mut again);
+        let moved = |found: &Found| Found {
+            start: found.start + at,
+            end: found.end + at,
+            decided: found.decided + at,
+        };
+        assert_eq!(
+            again,
+            new.iter().map(moved).collect::<Vec<_>>(),
+            "behind others"
+        );
+        for one in new {
+            let path = &span[one.start as usize..one.end as usize];
+            let path = std::str::from_utf8(path).expect("what is found is whole characters");
+            let listed = Some(Arc::new(KnownNames::new([path])));
+            let rest = found(UnknownFile::new(known.clone(), listed), span, size);
+            assert_eq!(rest, [], "{path} is listed");
+        }
+        at += span.len() as u64 + 1;
+    }
 }
 
 fn same<D: Detector>(new: impl Fn() -> D, text: &[u8], size: usize) {
@@ -54,10 +93,15 @@ fn same<D: Detector>(new: impl Fn() -> D, text: &[u8], size: usize) {
 
 fn found(mut detector: impl Detector, text: &[u8], size: usize) -> Vec<Found> {
     let mut all = Vec::new();
+    read(&mut detector, text, size, 0, &mut all);
+    all
+}
+
+/// Reads a text that begins there, to its end.
+fn read(detector: &mut impl Detector, text: &[u8], size: usize, at: u64, all: &mut Vec<Found>) {
     for (index, piece) in text.chunks(size).enumerate() {
-        let piece = Piece::verbatim(piece, (index * size) as u64);
+        let piece = Piece::verbatim(piece, at + (index * size) as u64);
         detector.push(piece, &mut |found| all.push(found));
     }
-    detector.finish(text.len() as u64, &mut |found| all.push(found));
-    all
+    detector.finish(at + text.len() as u64, &mut |found| all.push(found));
 }

@@ -1,7 +1,7 @@
 //! One simple command as it is read: which word is what.
 
 use super::super::piece::{Held, Piece, Place};
-use super::Heredoc;
+use super::heredoc::Heredoc;
 
 /// A command, up to where it was read.
 #[derive(Clone, Debug, Default)]

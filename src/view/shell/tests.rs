@@ -1,8 +1,10 @@
 //! The oracle is a recursive reader that has the whole text before it.
 
+use super::heredoc::HEREDOCS;
 use super::*;
 use crate::testing::{Random, scale};
 use crate::view::json::{Decoder, Sink as JsonSink};
+use crate::view::piece::{Regions, Tag};
 
 // ---- What the view hands on ----
 

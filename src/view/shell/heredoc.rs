@@ -1,0 +1,73 @@
+//! Text that is part of no command: comments, and the bodies of heredocs.
+
+use super::Shell;
+
+/// Most ends of heredocs that are remembered on one line.
+pub(super) const HEREDOCS: usize = 8;
+
+#[derive(Clone, Debug)]
+pub(super) struct Heredoc {
+    pub(super) end: Vec<u8>,
+    pub(super) tabs: bool,
+}
+
+/// The body of a heredoc that is being skipped.
+#[derive(Clone, Debug)]
+pub(super) struct Body {
+    heredoc: Heredoc,
+    /// How much of its end the line has; none if it is another line.
+    matched: Option<usize>,
+    begins: bool,
+}
+
+impl Shell {
+    /// Whether the byte belongs to a comment or to the body of a heredoc.
+    pub(super) fn skips(&mut self, byte: u8) -> bool {
+        if self.comment {
+            // The newline ends the command, and a backquote the substitution.
+            self.comment = byte != b'\n' && !(byte == b'`' && self.in_backquotes());
+            return self.comment;
+        }
+        let Some(body) = &mut self.body else {
+            return false;
+        };
+        if body.ends_with(byte) {
+            self.body = (!self.heredocs.is_empty()).then(|| Body::new(self.heredocs.remove(0)));
+        }
+        true
+    }
+
+    /// Whether text here is part of no command.
+    pub(super) fn skips_text(&self) -> bool {
+        self.comment || self.body.is_some() || self.skipped > 0
+    }
+}
+
+impl Body {
+    pub(super) fn new(heredoc: Heredoc) -> Body {
+        Body {
+            heredoc,
+            matched: Some(0),
+            begins: true,
+        }
+    }
+
+    /// Takes a byte; whether it ends the body.
+    fn ends_with(&mut self, byte: u8) -> bool {
+        let end = &self.heredoc.end;
+        if byte == b'\n' {
+            let ends = self.matched == Some(end.len());
+            (self.matched, self.begins) = (Some(0), true);
+            return ends;
+        }
+        if self.begins && self.heredoc.tabs && byte == b'\t' {
+            return false;
+        }
+        self.begins = false;
+        self.matched = self
+            .matched
+            .filter(|&at| end.get(at) == Some(&byte))
+            .map(|at| at + 1);
+        false
+    }
+}
