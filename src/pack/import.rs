@@ -157,3 +157,189 @@ pub fn import(pack: &str, texts: &[Foreign<'_>]) -> Result<Imported, String> {
     }
     Ok(sheet.finish())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pack::Pack;
+
+    /// The pack that comes of a text, and what is said to be left out of it.
+    fn imported(format: Format, text: &str) -> (Pack, Vec<String>) {
+        let name = "its-name";
+        let imported = import("team/it", &[Foreign { name, format, text }]).unwrap();
+        let toml = &imported.toml;
+        // Without a rule it is comments, and no pack yet.
+        let toml = match imported.rules {
+            0 => {
+                format!("{toml}\n[rule.r]\ndescription = 'd'\nmatch.any = [{{ literal = 'x' }}]\n")
+            }
+            _ => toml.clone(),
+        };
+        let pack = Pack::from_toml(&toml).unwrap_or_else(|error| panic!("{error}\n{toml}"));
+        let left_out = imported.left_out.iter().map(ToString::to_string);
+        (pack, left_out.collect())
+    }
+
+    #[test]
+    fn a_format_is_told_by_its_text() {
+        for (text, format) in [
+            ("\u{feff} {\"permissions\": {}}", Some(Format::ClaudeCode)),
+            ("---\nglobs: *.rs\n---\n", Some(Format::OhMyPi)),
+            ("title = 't'\n  [[rules]]\nid = 'a'", Some(Format::Gitleaks)),
+            ("[extend]\nuseDefault = true", Some(Format::Gitleaks)),
+            ("# Rules\nBe brief.", Some(Format::Cline)),
+            ("[rules]\n", None),
+            ("", None),
+        ] {
+            assert_eq!(Format::of_text(text), format, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_allowlist_of_gitleaks_says_is_kept_or_told() {
+        let text = r#"
+[[rules]]
+id = "token"
+regex = "tok_[a-z0-9]{6}"
+path = '(a|b)+c'
+severity = "high"
+[[rules.allowlists]]
+regexTarget = "match"
+regexes = ["example", 'two\nlines']
+stopwords = ["sample", ""]
+[[allowlists]]
+regexTarget = "line"
+regexes = ["gitleaks:allow"]
+[[allowlists]]
+targetRules = ["token"]
+[[allowlists]]
+paths = ["vendor/"]
+"#;
+        let (pack, left_out) = imported(Format::Gitleaks, text);
+        let whole = [
+            "its-name: allowed for every rule, in its line: `gitleaks:allow`",
+            "its-name: an allowlist with `targetRules`",
+            "its-name: token: `severity`: there is nothing like it here",
+            "its-name: token: path `(a|b)+c`: no glob means the same, so every file is read",
+            "its-name: token: stopword ``",
+            "its-name: token: allowed match `example`: carried over as text beside the match, so it counts in the whole line",
+        ];
+        for told in whole {
+            assert!(
+                left_out.iter().any(|it| it == told),
+                "{told}: {left_out:#?}"
+            );
+        }
+        assert!(
+            left_out.iter().any(|it| it.contains("two")),
+            "{left_out:#?}"
+        );
+        let rule = &pack.rules()[0];
+        let hits = |text: &str| {
+            let mut stream = pack.stream();
+            stream.open(crate::PartId(0), crate::Channel::Text);
+            let pushed = stream.push(crate::PartId(0), text.as_bytes()).len();
+            pushed + stream.finish().len()
+        };
+        assert_eq!(rule.id, "team/it/token");
+        assert_eq!(hits("use tok_abc123 here\n"), 1);
+        assert_eq!(hits("an example: tok_abc123\n"), 0);
+        assert_eq!(hits("use tok_sample here\n"), 0);
+    }
+
+    #[test]
+    fn what_claude_code_denies_is_denied_and_the_rest_is_told() {
+        let text = r#"{"permissions": {
+            "deny": ["Bash(git push*)", "Bash(make)", "WebFetch(path:x)", "Read(secrets.txt)", 7],
+            "ask": "Bash(rm:*)",
+            "defaultMode": "plan"
+        }}"#;
+        let (pack, left_out) = imported(Format::ClaudeCode, text);
+        for told in [
+            "its-name: `ask`: it is no list",
+            "its-name: `7` in `deny`: it is no text",
+            "its-name: `defaultMode`: there is nothing like it here",
+        ] {
+            assert!(
+                left_out.iter().any(|it| it == told),
+                "{told}: {left_out:#?}"
+            );
+        }
+        assert!(
+            left_out.iter().any(|it| it.contains("WebFetch(path:x)")),
+            "{left_out:#?}"
+        );
+        let hits = |tool: &str, input: &str| {
+            let mut stream = pack.stream();
+            stream.open(crate::PartId(0), crate::Channel::ToolInput);
+            let named = stream.tool(crate::PartId(0), tool, "call").len();
+            let pushed = stream.push(crate::PartId(0), input.as_bytes()).len();
+            named + pushed + stream.finish().len()
+        };
+        for (tool, input, is_denied) in [
+            ("Bash", r#"{"command":"git pushing"}"#, true),
+            ("Bash", r#"{"command":"cd a && git push origin"}"#, true),
+            ("Bash", r#"{"command":"git pull"}"#, false),
+            ("Bash", r#"{"command":"make"}"#, true),
+            ("Bash", r#"{"command":"make it"}"#, false),
+            ("Read", r#"{"file_path":"secrets.txt"}"#, true),
+            ("Read", r#"{"file_path":"notes.txt"}"#, false),
+        ] {
+            assert_eq!(hits(tool, input) > 0, is_denied, "{tool} {input}");
+        }
+    }
+
+    #[test]
+    fn pages_that_cannot_be_rules_say_why() {
+        let long = format!("---\nnote: {}\n---\nx", "a".repeat(70_000));
+        for (text, why) in [
+            (
+                "---\n- a\n- b\n---\nBe brief.",
+                "its front matter cannot be read: it is no table",
+            ),
+            (
+                &*long,
+                "its front matter cannot be read: 70007 bytes, limit is 65536",
+            ),
+            (
+                "---",
+                "guidance for a prompt, without a condition that could be matched",
+            ),
+            (
+                "---\nastCondition: f($X)\nscope: text\n---\nx",
+                "its condition is on the syntax tree of code, and it looks at none",
+            ),
+            (
+                "---\nastCondition: f($X)\n---\nx",
+                "its condition is on the syntax tree of code: no glob says in which language",
+            ),
+        ] {
+            let (pack, left_out) = imported(Format::OhMyPi, text);
+            assert_eq!(pack.rules()[0].id, "team/it/r", "no rule came of it");
+            assert!(left_out[0].contains(why), "{left_out:?}");
+        }
+        // Two places that say on which files it looks: one is taken, and the other told.
+        let text = "---\ncondition: bad\nscope: tool:edit(*.rs)\nglobs: '*.go'\n---\nx";
+        let (pack, left_out) = imported(Format::OhMyPi, text);
+        assert_eq!(pack.rules()[0].paths, ["*.rs"]);
+        assert!(left_out[0].contains("it would take both"), "{left_out:?}");
+    }
+
+    #[test]
+    fn what_is_no_text_of_its_format_is_an_error_with_its_name() {
+        for (format, text, why) in [
+            (Format::Gitleaks, "[[rules]", "its-name: "),
+            (Format::ClaudeCode, "{", "its-name: "),
+            (
+                Format::ClaudeCode,
+                r#"{"permissions": []}"#,
+                "its-name: there are no `permissions`",
+            ),
+        ] {
+            let name = "its-name";
+            let error = import("team/it", &[Foreign { name, format, text }]).unwrap_err();
+            assert!(error.starts_with(why), "{error}");
+        }
+        assert!(import("No Name", &[]).is_err());
+    }
+}

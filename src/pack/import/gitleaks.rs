@@ -16,10 +16,7 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
     for (key, value) in &table {
         match key.as_str() {
             "title" | "description" | "minVersion" | "rules" => {}
-            "allowlist" => global(from.name, value, &mut every, sheet),
-            "allowlists" => tables(value).for_each(|list| {
-                global(from.name, &Value::Table(list.clone()), &mut every, sheet);
-            }),
+            "allowlist" | "allowlists" => global(from.name, value, &mut every, sheet),
             _ => sheet.leave_out(from.name, format!("`{key}`: there is nothing like it here")),
         }
     }

@@ -29,9 +29,9 @@ pub(super) fn wildcards(regex: &str) -> Option<Vec<String>> {
     whole.collect()
 }
 
-/// A text with no special characters, found anywhere.
+/// A text with no special characters, found anywhere. The empty text would be found in all.
 pub(super) fn anywhere(text: &str) -> Option<String> {
-    (!text.contains('\\')).then(|| format!("*{}*", escaped(text)))
+    (!text.is_empty() && !text.contains('\\')).then(|| format!("*{}*", escaped(text)))
 }
 
 /// Globs on files that mean what `regex` means on paths.
