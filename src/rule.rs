@@ -289,6 +289,15 @@ impl Rule {
     }
 
     /// Whether text that may yet break the rule waits: it says so, or takes text out.
+    ///
+    /// # Example: text that is taken out must not have left
+    /// ```
+    /// use ttsr::{Action, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/no-key", vec![Pattern::regex("sk-[0-9]{4}")]);
+    /// assert!(!rule.holds());
+    /// rule.action = Action::Redact;
+    /// assert!(rule.holds());
+    /// ```
     #[must_use]
     pub fn holds(&self) -> bool {
         self.hold || self.action == Action::Redact

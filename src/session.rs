@@ -243,6 +243,22 @@ impl Session {
     }
 
     /// Names the tool of a part. See [`Stream::tool`].
+    ///
+    /// # Example: a match that waits for the name of the tool
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule, Verdict};
+    /// let mut rule = Rule::new("demo/no-rm", vec![Pattern::literal("rm -rf")]);
+    /// rule.tools = vec!["bash".into()];
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// let mut session = pack.session();
+    /// let mut stream = session.stream();
+    /// let part = PartId(0);
+    /// let _ = session.open(&mut stream, part, Channel::ToolInput);
+    /// let input = br#"{"command": "rm -rf /"}"#;
+    /// assert_eq!(session.push(&mut stream, part, input), Verdict::Continue);
+    /// assert_ne!(session.tool(&mut stream, part, "bash", "call_1"), Verdict::Continue);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn tool(&mut self, stream: &mut Stream, part: PartId, name: &str, call: &str) -> Verdict {
         self.decisions.clear();
         let _ = stream.tool(part, name, call);

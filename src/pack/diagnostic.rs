@@ -150,6 +150,15 @@ impl Diagnostic {
     }
 
     /// Several lines for a reader: the message, the place, the source line with a caret, the help.
+    ///
+    /// # Example: what an author sees
+    /// ```
+    /// use ttsr::{Level, Pack};
+    /// let error = Pack::from_toml("schema = 1\n[pack]\nname = \"mine\"\ncolour = 1\n").unwrap_err();
+    /// let mut problems = error.diagnostics().iter();
+    /// let shown = problems.find(|it| it.level() == Level::Error).unwrap().render();
+    /// assert!(shown.contains("<toml>:4:1") && shown.contains("colour = 1"), "{shown}");
+    /// ```
     #[must_use]
     pub fn render(&self) -> String {
         let gutter = " ".repeat(self.line.to_string().len());

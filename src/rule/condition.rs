@@ -399,6 +399,15 @@ pub struct UnknownName {
 
 impl UnknownName {
     /// Whether it is about names of that kind.
+    ///
+    /// # Example: packages, where nothing else is said
+    /// ```
+    /// use ttsr::{Named, UnknownName};
+    /// let mut names = UnknownName { known: Vec::new(), of: Vec::new() };
+    /// assert!(names.is_of(Named::Package) && !names.is_of(Named::File));
+    /// names.of = vec![Named::File];
+    /// assert!(names.is_of(Named::File) && !names.is_of(Named::Package));
+    /// ```
     #[must_use]
     pub fn is_of(&self, named: Named) -> bool {
         self.of.contains(&named) || self.of.is_empty() && named == Named::Package

@@ -333,6 +333,31 @@ impl Watch {
     }
 
     /// What became of an act: the policy counts on it.
+    ///
+    /// # Example: a message that did not arrive is sent again
+    /// ```
+    /// use ttsr::harness::opencode::{Act, Api, Seen, Watch};
+    /// use ttsr::wire::opencode::Feed;
+    /// use ttsr::{Pack, Pattern, Rule};
+    /// let rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
+    /// let mut watch = Watch::new(Pack::builder().rule(rule).build()?, Api::Classic);
+    /// let mut acts = |watch: &mut Watch, message: &str| {
+    ///     let body = format!(
+    ///         r#"data: {{"type":"message.part.updated","properties":{{"sessionID":"s","part":{{"id":"p{message}","messageID":"{message}","type":"text","text":"x.unwrap()"}}}}}}"#
+    ///     ) + "\n\n";
+    ///     let mut seen = Vec::new();
+    ///     let mut feed = Feed::default();
+    ///     feed.push(body.as_bytes(), &mut |session, notice| watch.notice(session, notice, &mut seen));
+    ///     let act = |seen: Seen| if let Seen::Act(act) = seen { Some(act) } else { None };
+    ///     seen.into_iter().filter_map(act).collect::<Vec<Act>>()
+    /// };
+    /// let first = acts(&mut watch, "m1");
+    /// watch.done(&first[0], false);
+    /// let second = acts(&mut watch, "m2");
+    /// watch.done(&second[0], true);
+    /// assert!(acts(&mut watch, "m3").is_empty(), "it was said");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn done(&mut self, act: &Act, is_done: bool) {
         let Some(watched) = self.sessions.get_mut(act.session()) else {
             return;
