@@ -37,6 +37,9 @@ impl Live {
 /// In a list of what is reported: this is a cut, not a pattern.
 pub(super) const CUT: u32 = 1 << 31;
 
+/// The cut of tails that are over, whichever theirs was. There are not so many.
+const BURIED: u32 = !CUT;
+
 /// Something that the table does not hold yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Missing {
@@ -66,7 +69,7 @@ pub(super) struct Builder {
     widened: usize,
     /// The codes of the keys, one after the other.
     codes: Vec<u8>,
-    /// Latest state of each hash; older ones are chained.
+    /// The state of each hash of a code.
     by_hash: HashMap<u64, StateId, BuildHasherDefault<Identity>>,
     /// By look-behind: what a new search is in.
     base: Vec<Base>,
@@ -107,7 +110,6 @@ const FEWEST: usize = 8192;
 struct Key {
     start: u32,
     len: u32,
-    same_hash: Option<StateId>,
 }
 
 /// Bytes that a state takes besides its row and its code.
@@ -369,27 +371,10 @@ impl Builder {
         let key = *self.key(table, narrow);
         self.keys.push(key);
         self.widened += 1;
-        self.replace(table, narrow, full);
+        let hash = code::hash(self.code_of(table, narrow));
+        self.by_hash.insert(hash, full);
         table.widen(narrow, full);
         Some(full)
-    }
-
-    /// From now on what finds `old` by its hash finds `new`.
-    fn replace(&mut self, table: &Table, old: StateId, new: StateId) {
-        let hash = code::hash(self.code_of(table, old));
-        let first = self.by_hash.get_mut(&hash).expect("it was remembered");
-        if *first == old {
-            *first = new;
-            return;
-        }
-        let mut at = *first;
-        while let Some(next) = self.key(table, at).same_hash {
-            if next == old {
-                self.key_mut(table, at).same_hash = Some(new);
-                return;
-            }
-            at = next;
-        }
     }
 
     /// Whether the budget has room for that many bytes more.
@@ -431,7 +416,7 @@ impl Builder {
             std::mem::take(&mut self.step.resolved),
         );
         self.step.outcome.clear();
-        self.step.begin_round();
+        self.step.round += 1;
         let step = &mut self.step;
         crowd.step(masks, column, &mut next, |next, state| {
             let State::Set { next: to, .. } = nfa.states[state as usize] else {
@@ -549,13 +534,9 @@ impl Builder {
 
     fn intern_code(&mut self, table: &Table, code: &[u8]) -> Option<StateId> {
         let hash = code::hash(code);
-        let first = self.by_hash.get(&hash).copied();
-        let mut known = first;
-        while let Some(state) = known {
-            if self.code_of(table, state) == code {
-                return Some(state);
-            }
-            known = self.key(table, state).same_hash;
+        if let Some(&known) = self.by_hash.get(&hash) {
+            // Another state with the same hash is never met, and stepped outside the table if it is.
+            return (self.code_of(table, known) == code).then_some(known);
         }
         let Outcome { live, now, late } = &self.step.outcome;
         let new = New {
@@ -576,11 +557,7 @@ impl Builder {
         self.is_full |= state.is_none();
         let state = state?;
         self.remember(table, state, code);
-        let latest = self.by_hash.insert(hash, state);
-        debug_assert_eq!(latest, first);
-        if let Some(first) = first {
-            self.key_mut(table, state).same_hash = Some(first);
-        }
+        self.by_hash.insert(hash, state);
         Some(state)
     }
 
@@ -595,7 +572,6 @@ impl Builder {
         let key = Key {
             start,
             len: code.len() as u32,
-            same_hash: None,
         };
         if state.is_narrow() {
             self.narrow_keys.push(key);
@@ -605,24 +581,13 @@ impl Builder {
             self.keys.push(key);
         }
     }
-
-    fn key_mut(&mut self, table: &Table, state: StateId) -> &mut Key {
-        let row = table.row(state);
-        if state.is_narrow() {
-            &mut self.narrow_keys[row]
-        } else if table.is_special(state) {
-            &mut self.special_keys[row - 1]
-        } else {
-            &mut self.keys[row]
-        }
-    }
 }
 
 impl Live {
     /// A tail in which nothing is live any more, whichever it was.
     fn dead() -> Live {
         Live {
-            cut: Some(u32::MAX >> 1),
+            cut: Some(BURIED),
             before: Before::Other,
             states: Vec::new(),
         }
@@ -633,8 +598,8 @@ impl Live {
 #[derive(Debug)]
 pub(super) struct Step {
     /// In which round each NFA state was last reached.
-    seen: Vec<u32>,
-    round: u32,
+    seen: Vec<u64>,
+    round: u64,
     stack: Vec<u32>,
     resolved: Vec<u32>,
     /// Whether cuts are passed, as tails do, and not reported.
@@ -655,7 +620,7 @@ impl Step {
     }
 
     fn base(&mut self, nfa: &Nfa, before: Before) -> Base {
-        self.begin_round();
+        self.round += 1;
         let mut states = Vec::new();
         for &start in &nfa.starts {
             self.close(nfa, start, before, After::Unknown, &mut states);
@@ -678,14 +643,6 @@ impl Step {
             holds,
             cuts: cuts.into_boxed_slice(),
         }
-    }
-
-    fn begin_round(&mut self) {
-        if self.round == u32::MAX {
-            self.seen.fill(0);
-            self.round = 0;
-        }
-        self.round += 1;
     }
 
     /// Adds to `out` the states reached from `state` without taking a symbol: sets, matches, cuts that
@@ -719,7 +676,7 @@ impl Step {
         let flags = After::Symbol(nfa.alphabet.flags(column));
         let states = live.states.iter().copied();
         self.resolve(nfa, states, live.before, flags, &mut resolved);
-        self.begin_round();
+        self.round += 1;
         for &state in &resolved {
             match nfa.states[state as usize] {
                 State::Set { set, next } if nfa.holds(set, column) => {
@@ -764,7 +721,7 @@ impl Step {
             Before::Other
         };
         self.passes_cuts = true;
-        self.begin_round();
+        self.round += 1;
         let states = &mut outcome.live.states;
         self.close(nfa, about.entry, before, After::Unknown, states);
         self.passes_cuts = false;
@@ -789,7 +746,7 @@ impl Step {
         if !nfa.has_look {
             return out.extend(states);
         }
-        self.begin_round();
+        self.round += 1;
         states.for_each(|state| self.close(nfa, state, before, after, out));
     }
 
@@ -884,5 +841,45 @@ impl Hasher for Identity {
     }
     fn write_u64(&mut self, value: u64) {
         self.0 = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::alphabet::Space;
+    use super::super::forced::parsed;
+    use super::super::table::Config;
+    use super::*;
+
+    #[test]
+    fn of_two_states_with_one_hash_only_one_is_in_the_table() {
+        let nfa = Nfa::new(Space::Chars, &parsed(&["abc"]), None).expect("few classes");
+        let config = Config {
+            budget: 1 << 16,
+            ..Config::BARE
+        };
+        let table = Table::new(&nfa.alphabet, config);
+        let mut builder = Builder::new(&nfa, &table, config.budget);
+        let (bases, dead) = builder.first_states(&table);
+        let start = bases[Before::Start as usize];
+        let column = usize::from(nfa.alphabet.bytes()[usize::from(b'a')]);
+        // The hash of the state behind `a` is given to another one, as if theirs were the same.
+        let live = builder.live(&table, start);
+        builder.step_live(&nfa, &live, column);
+        let mut code = Vec::new();
+        code::encode(&builder.step.outcome, &mut code);
+        builder.by_hash.insert(code::hash(&code), dead);
+        let states = builder.states();
+        let missing = Missing::Step(start, column);
+        assert_eq!(builder.build(&nfa, &table, missing, 0), None);
+        assert_eq!(builder.states(), states);
+        assert!(!builder.is_full(), "there is room, but not for this one");
+        // What has a hash of its own is built.
+        builder.by_hash.remove(&code::hash(&code));
+        let state = builder.build(&nfa, &table, missing, 0).expect("room");
+        assert_eq!(builder.build(&nfa, &table, missing, 0), Some(state));
+        assert_eq!(builder.states(), states + 1);
+        assert_eq!(table.step(start, column), state);
+        assert!(!builder.live(&table, state).is_base());
     }
 }

@@ -30,7 +30,7 @@ use super::once::Once;
 use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
 use super::table::simd::Level;
 use super::table::{Config, SHORT, StateId, Table};
-use super::tails::{Aside, Tail};
+use super::tails::Aside;
 
 pub(crate) use short::{Run, is_short};
 
@@ -151,10 +151,6 @@ impl Cursor {
         self.aside
             .as_ref()
             .is_some_and(|aside| !aside.tails.is_empty())
-    }
-
-    fn tails(&mut self) -> &mut Vec<Tail> {
-        &mut self.aside.get_or_insert_default().tails
     }
 }
 
@@ -467,3 +463,6 @@ impl Lazy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,3 +84,43 @@ fn is_anchored(nfa: &Nfa, start: StateId) -> bool {
     };
     matches!(nfa.states[next as usize], State::Cut { .. })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tails::Tail;
+    use super::*;
+
+    #[test]
+    fn a_cut_is_over_when_all_behind_it_have_hit_whatever_else_has() {
+        let once = Once {
+            anywhere: 0b1011,
+            behind: [0b0011, 0b0100].into(),
+        };
+        let tail = |cut| {
+            let state = crate::matcher::table::StateId::of_bits(8).expect("not the first");
+            let next = state;
+            Tail { cut, state, next }
+        };
+        let mut aside = Aside {
+            tails: vec![tail(0), tail(1)],
+            ..Aside::default()
+        };
+        for (pattern, over, tails) in [
+            (0, [false, false], 2),
+            (3, [false, false], 2),
+            (1, [true, false], 1),
+            (2, [true, true], 0),
+        ] {
+            assert!(once.is_first(&mut aside, pattern) && !once.is_first(&mut aside, pattern));
+            assert_eq!(
+                [0, 1].map(|cut| once.is_over(&aside, cut)),
+                over,
+                "{pattern}"
+            );
+            assert!(!aside.is_through, "a tail is live");
+            once.drop_tails(&mut aside);
+            assert_eq!(aside.tails.len(), tails, "{pattern}");
+            assert_eq!(aside.is_through, tails == 0, "{pattern}");
+        }
+    }
+}

@@ -516,3 +516,122 @@ fn reserve(cells: usize) -> Box<[AtomicU32]> {
 fn reserve(cells: usize) -> Box<[AtomicU32]> {
     (0..cells).map(|_| AtomicU32::new(0)).collect()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::alphabet::Space;
+    use super::super::forced::parsed;
+    use super::super::nfa::Nfa;
+    use super::*;
+
+    fn table(wide_rows: usize) -> (Nfa, Table, Rows) {
+        let nfa = Nfa::new(Space::Chars, &parsed(&["ab"]), None).expect("few classes");
+        let config = Config {
+            budget: 1 << 20,
+            wide_rows,
+            ..Config::BARE
+        };
+        let table = Table::new(&nfa.alphabet, config);
+        let rows = Rows::new(&table);
+        (nfa, table, rows)
+    }
+
+    fn new(now: &[u32]) -> New<'_> {
+        New {
+            before: 3,
+            now,
+            late: &[],
+        }
+    }
+
+    #[test]
+    fn rows_and_reports_take_what_is_said() {
+        for (wide_rows, is_wide) in [(0, false), (64, true)] {
+            let (nfa, table, mut rows) = table(wide_rows);
+            let columns = nfa.alphabet.len();
+            let stride = (columns + EXTRA).next_multiple_of(LINE);
+            let row = table.row_bytes(&rows);
+            assert_eq!(row > 4 * stride, is_wide, "a wide row has pairs besides");
+            assert!(is_wide || row == 4 * stride);
+            let before = rows.bytes(&table);
+            let plain = rows.add(&table, new(&[])).expect("room");
+            assert_eq!(rows.bytes(&table) - before, row);
+            assert_eq!(table.has_pairs(plain), is_wide);
+            // A report: what stands before, two lengths, and the lists.
+            let report = New {
+                before: 1,
+                now: &[5, 7],
+                late: &[9],
+            };
+            assert_eq!((new(&[]).bytes(), report.bytes()), (0, 4 * 6));
+            let before = rows.bytes(&table);
+            let special = rows.add(&table, report).expect("room");
+            assert_eq!(rows.bytes(&table) - before, 4 * stride + report.bytes());
+            assert!(table.is_special(special) && !table.is_special(plain));
+            assert!(!table.has_pairs(special));
+            assert_eq!(
+                table.has_pairs(plain),
+                is_wide,
+                "a special row gives nothing up"
+            );
+            assert_eq!((table.before(special), table.before(plain)), (1, 3));
+            let list = |list: &[AtomicU32]| -> Vec<u32> {
+                list.iter().map(|it| it.load(Ordering::Relaxed)).collect()
+            };
+            let found = table.report(special);
+            assert_eq!((list(found.now), list(found.late)), (vec![5, 7], vec![9]));
+        }
+    }
+
+    #[test]
+    fn what_is_not_built_leads_nowhere_on_every_column() {
+        for wide_rows in [0, 64] {
+            let (nfa, table, _) = table(wide_rows);
+            for column in 0..=nfa.alphabet.len() {
+                assert_eq!(table.next(table.unknown(), column), table.unknown());
+            }
+            let cells = table.unknown().bits() as usize..;
+            let cells = &table.cells[cells][..table.unknown_cells()];
+            let unknown = table.unknown().bits();
+            assert!(
+                cells
+                    .iter()
+                    .all(|cell| cell.load(Ordering::Relaxed) == unknown)
+            );
+        }
+    }
+
+    #[test]
+    fn there_are_rows_for_the_budget_of_both_kinds() {
+        let (nfa, table, mut rows) = table(0);
+        let stride = (nfa.alphabet.len() + EXTRA).next_multiple_of(LINE);
+        let room = (1 << 20) / 4;
+        // Rows that report nothing have the room up to the bit of those that do, less for what is not built.
+        let plain = std::iter::from_fn(|| rows.add(&table, new(&[]))).count();
+        assert_eq!(plain, room / stride);
+        let special = std::iter::from_fn(|| rows.add(&table, new(&[1]))).count();
+        assert_eq!(special, room / stride - 1);
+    }
+
+    #[test]
+    fn a_pair_with_something_special_on_the_way_is_not_learned() {
+        let (nfa, table, mut rows) = table(64);
+        let column = |byte: u8| usize::from(nfa.alphabet.bytes()[usize::from(byte)]);
+        let start = rows.add(&table, new(&[])).expect("room");
+        let plain = rows.add(&table, new(&[])).expect("room");
+        let special = rows.add(&table, new(&[1])).expect("room");
+        table.set(start, column(b'a'), special);
+        table.set(special, column(b'b'), plain);
+        table.set(start, column(b'b'), plain);
+        table.set(plain, column(b'a'), special);
+        table.set(plain, column(b'b'), start);
+        for (text, is_learned) in [(b"ab", false), (b"ba", false), (b"bb", true)] {
+            let short = table.short(start, text);
+            assert_eq!(short.len(), 2);
+            table.learn_pairs(&short, start);
+            let mut room = [0; SHORT];
+            let (_, bits) = table.push_short(start, text, &mut room);
+            assert_eq!(!table.any_special(bits), is_learned, "{text:?}");
+        }
+    }
+}

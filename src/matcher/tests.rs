@@ -1008,6 +1008,31 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
 }
 
 #[test]
+fn a_repeat_covers_its_own_copies_and_not_those_of_another() {
+    for patterns in [["a[ab]{3,}x", "b[ab]{3,}y"], ["b[ab]{3,}y", "a[ab]{3,}x"]] {
+        for text in ["aaaaabaaay", "bbbbbbabbbx", "aaaaabaaayx"] {
+            check_all_cuts(&patterns, text.as_bytes(), 1 << 20);
+        }
+    }
+}
+
+#[test]
+fn a_tail_knows_what_stands_before_where_only_a_loop_behind_asks() {
+    let patterns = [
+        r"x[0-9]{2,60}(?:ab\B)*c!",
+        r"y[0-9]{2,60}(?:-ab\b)*;(?:k\b)*!",
+    ];
+    for text in [
+        "x12abc!",
+        "x12ababc! x12c!",
+        "y12-ab-ab;k!",
+        "y12-ab-abb;! y12;kk!",
+    ] {
+        check_all_cuts(&patterns, text.as_bytes(), 1 << 20);
+    }
+}
+
+#[test]
 fn more_automata_than_are_stepped_together_miss_nothing() {
     let patterns: Vec<String> = (0..12).map(|number| format!("w{number:02}x")).collect();
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();

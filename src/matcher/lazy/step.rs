@@ -269,7 +269,7 @@ impl Lazy {
                     return cursor.aside.iter_mut().for_each(|aside| aside.commit(dead));
                 }
                 Err(missing) => {
-                    cursor.tails().clear();
+                    cursor.aside.get_or_insert_default().tails.clear();
                     self.build(cursor, missing);
                 }
             }

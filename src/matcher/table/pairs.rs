@@ -123,3 +123,51 @@ impl Pairs {
         (columns & EVEN) * self.symbols as u64 + (columns >> 8 & EVEN)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::narrow::Narrow;
+    use super::super::simd::Level;
+    use super::*;
+    use crate::matcher::alphabet::Space;
+    use crate::matcher::forced::parsed;
+    use crate::matcher::nfa::Nfa;
+
+    #[test]
+    fn a_pair_is_of_two_ascii_symbols_and_in_a_wide_row() {
+        let nfa = Nfa::new(Space::Chars, &parsed(&["abé"]), None).expect("few classes");
+        let config = Config {
+            budget: 1 << 20,
+            level: Level::Portable,
+            wide_rows: 64,
+            narrow: Narrow::NONE,
+        };
+        let pairs = Pairs::new(&nfa.alphabet, config);
+        let symbols = nfa.alphabet.bytes()[128];
+        let first = nfa.alphabet.len() + EXTRA;
+        let cell = |state: usize, one, two| pairs.cell(StateId(state as u32), one, two);
+        assert_eq!((pairs.rows(), pairs.end()), (64, 64 * pairs.stride()));
+        assert_eq!(cell(0, 0, 0), Some(first));
+        assert_eq!(cell(0, 1, 2), Some(first + usize::from(symbols) + 2));
+        assert_eq!(
+            cell(0, symbols - 1, symbols - 1),
+            Some(first + usize::from(symbols).pow(2) - 1)
+        );
+        assert_eq!(
+            cell(0, symbols, 0),
+            None,
+            "what needs decoding makes no pair"
+        );
+        assert_eq!(cell(0, 0, symbols), None);
+        let last = pairs.end() - pairs.stride();
+        assert_eq!(cell(last, 0, 0), Some(last + first));
+        assert_eq!(
+            cell(pairs.end(), 0, 0),
+            None,
+            "the row behind them is not wide"
+        );
+        assert!(pairs.has(StateId(last as u32)) && !pairs.has(StateId(pairs.end() as u32)));
+        pairs.give_up();
+        assert!(!pairs.has(StateId(0)));
+    }
+}

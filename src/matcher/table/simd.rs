@@ -189,3 +189,72 @@ mod avx512 {
         })
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+
+    /// Whether a place is a candidate, by the definition.
+    fn is_candidate(probe: &Probe, text: &[u8], at: usize) -> bool {
+        let window = &text[at..at + WIDTH];
+        let fits = match probe {
+            Probe::Pair(pair) => pair.iter().all(|&(place, byte)| window[place] == byte),
+            Probe::Groups(groups) => groups.iter().any(|group| {
+                let sets = window.iter().zip(group).map(|(&byte, set)| set[slot(byte)]);
+                sets.fold(u8::MAX, |all, set| all & set) != 0
+            }),
+        };
+        fits || !window[0].is_ascii()
+    }
+
+    #[test]
+    fn candidates_are_those_of_the_definition() {
+        if Level::best() == Level::Portable {
+            println!("skipped: this processor has no AVX-512, so nothing is probed");
+            return;
+        }
+        let mut random = Random::new(9);
+        let mut probes = vec![
+            Probe::Pair([(0, b'a'), (2, b'q')]),
+            Probe::Pair([(1, b'a'), (3, b'z')]),
+        ];
+        for count in [1, 2, 4] {
+            let mut groups = vec![[[0; 64]; WIDTH]; count];
+            for set in 0..8 * count {
+                for slots in &mut groups[set / 8] {
+                    for _ in 0..1 + random.below(3) {
+                        let byte = b"azq "[random.below(4)];
+                        slots[slot(byte)] |= 1 << (set % 8);
+                    }
+                }
+            }
+            probes.push(Probe::Groups(groups.into_boxed_slice()));
+        }
+        // Bytes that are not ASCII and share their slots with those that are looked for.
+        let bytes = b"azqAZQ xy\xE1\xFA\xF1\xA0\xC3";
+        for round in 0..200 {
+            let starts = [SPAN, 1, 63, 64, 65, 700][round % 6];
+            let text = (0..starts + WIDTH - 1 + random.below(3)).map(|_| {
+                let rare = random.one_in(1 + round % 9);
+                if rare {
+                    bytes[random.below(bytes.len())]
+                } else {
+                    b'.'
+                }
+            });
+            let text: Vec<u8> = text.collect();
+            for probe in &probes {
+                let mut marks = [0; SPAN / 64];
+                let any = probe.mark(Level::best(), &text, starts, &mut marks);
+                let expected: Vec<usize> = (0..starts)
+                    .filter(|&at| is_candidate(probe, &text, at))
+                    .collect();
+                let found = (0..SPAN).filter(|at| marks[at / 64] >> (at % 64) & 1 == 1);
+                assert_eq!(found.collect::<Vec<_>>(), expected, "{probe:?}");
+                assert_eq!(any, Some(!expected.is_empty()));
+                assert_eq!(probe.mark(Level::Portable, &text, starts, &mut marks), None);
+            }
+        }
+    }
+}

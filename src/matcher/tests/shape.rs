@@ -90,6 +90,34 @@ fn sets() -> Vec<Set> {
             table_bytes: 1 << 20,
         },
         Set {
+            name: "states that multiply, tried in more memory than there is",
+            patterns: patterns_that_multiply(),
+            plan: Plan::USUAL,
+            table_bytes: 256 << 10,
+        },
+        Set {
+            name: "many words, tried in more memory than there is",
+            patterns: words(300),
+            plan: Plan::USUAL,
+            table_bytes: 1 << 20,
+        },
+        set("states that multiply, with tails that are shared", {
+            let tails = ["ed", "ing", "ly"].map(|end| format!("[a-y]{end}[a-z ]{{3,90}}zq"));
+            let more = b"abcdfghlmnprstuwy"
+                .map(|letter| format!("{0}[a-z, ]{{6,40}}{0}[a-z ]{{9,30}}q9", char::from(letter)));
+            patterns_that_multiply()
+                .into_iter()
+                .chain(tails)
+                .chain(more)
+                .collect()
+        }),
+        Set {
+            name: "any text, each once",
+            patterns: owned(&["[a-z]", r"\w\w\w", "e.{2,60}t", "o.{2,70}n|q", "z{9}|fn"]),
+            plan: plan(Some(EVERY_GAP), 2, None),
+            table_bytes: 1 << 20,
+        },
+        Set {
             name: "few, without pairs",
             patterns: few.clone(),
             plan: Plan {

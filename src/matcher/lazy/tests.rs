@@ -1,0 +1,105 @@
+//! Which way texts are stepped, and in which tables.
+
+use super::*;
+use crate::matcher::alphabet::Space;
+use crate::matcher::forced::parsed;
+
+fn lazy(patterns: &[&str], budget: usize) -> Lazy {
+    let nfa = Nfa::new(Space::Chars, &parsed(patterns), None).expect("few classes");
+    let config = Config {
+        budget,
+        ..Config::BARE
+    };
+    Lazy::new(nfa, config)
+}
+
+/// Text without hits in which the patterns are in progress now and then, also where stretches of lanes begin.
+fn text() -> Vec<u8> {
+    let mut random = crate::testing::Random::new(7);
+    let words = ["an x of ", "plain ", "text, ", "with ", "a few ", "x and "];
+    let mut text = Vec::new();
+    while text.len() < 8192 {
+        text.extend_from_slice(random.pick(&words).as_bytes());
+    }
+    text.truncate(8192);
+    text
+}
+
+#[test]
+fn text_that_brings_nothing_special_is_stepped_in_lanes() {
+    let (lazy, text) = (lazy(&["x[a-y ]{40}z", "x of [a-y, ]{9}z"], 1 << 20), text());
+    let mut nothing = |event| panic!("{event:?}");
+    let mut plain = lazy.start();
+    // The first time states are built: those of the text, and those of lanes that begin somewhere in it.
+    for begin in (0..text.len()).rev() {
+        lazy.restart(&mut plain);
+        let end = text.len().min(begin + 2 * Tile::USUAL.stretch);
+        lazy.push_plain(&mut plain, &text[begin..end], 0, &mut nothing);
+    }
+    lazy.restart(&mut plain);
+    lazy.push_plain(&mut plain, &text, 0, &mut nothing);
+    for tile in [Tile::USUAL, Tile::SMALL] {
+        for end in [text.len(), text.len() - 1] {
+            let mut cursor = lazy.start();
+            let mut stepped = 0;
+            let at = lazy.push_tiles(
+                tile,
+                &mut cursor,
+                &text[..end],
+                0,
+                &mut stepped,
+                &mut nothing,
+            );
+            assert_eq!(at, end / tile.bytes() * tile.bytes());
+            assert_eq!(stepped, 0, "{tile:?}");
+            lazy.push_plain(&mut cursor, &text, at, &mut nothing);
+            assert_eq!(cursor.state, plain.state, "{tile:?}");
+        }
+    }
+    // A byte that needs decoding takes its tile out, and some behind it, which are not tried.
+    let mut wide = text;
+    wide[100] = 0xFF;
+    let (mut cursor, mut stepped) = (lazy.start(), 0);
+    lazy.push_tiles(
+        Tile::SMALL,
+        &mut cursor,
+        &wide,
+        0,
+        &mut stepped,
+        &mut nothing,
+    );
+    assert_eq!(stepped, 2 * Tile::SMALL.bytes());
+    assert_eq!(cursor.invalid_bytes(), 1);
+}
+
+#[test]
+fn who_begins_anew_begins_in_the_latest_table() {
+    let lazy = lazy(&["[a-z]+@[a-z]+\\.com", "x[a-y ]{5}z"], 2048);
+    let mut old = lazy.start();
+    assert_eq!(old.generation.number(), 0);
+    let (mut cursor, text) = (lazy.start(), text());
+    let mut passes = 0;
+    while lazy.size().generation == 0 {
+        lazy.push(&mut cursor, &text, &mut |event| panic!("{event:?}"));
+        passes += 1;
+        assert!(passes < 100, "{:?}", lazy.size());
+    }
+    assert_eq!(old.generation.number(), 0, "it goes on in its own");
+    lazy.restart(&mut old);
+    assert!(old.generation.number() > 0);
+    let mut hits = 0;
+    lazy.push(&mut old, b"at me@here.com", &mut |_| hits += 1);
+    assert_eq!(hits, 1);
+}
+
+#[test]
+fn a_table_that_was_tried_is_taken_only_as_it_was() {
+    let lazy = lazy(&["abc"], 1 << 20);
+    let config = lazy.config;
+    assert!(lazy.has(config));
+    let other = Config {
+        budget: config.budget / 2,
+        ..config
+    };
+    assert!(!lazy.has(other));
+}
