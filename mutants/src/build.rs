@@ -103,10 +103,19 @@ fn copy(tree: &Path) -> Result<()> {
         ])
         .output()?;
     ensure!(output.status.success(), "git ls-files failed");
-    for name in String::from_utf8(output.stdout)?.split_terminator('\0') {
+    let output = String::from_utf8(output.stdout)?;
+    let names: BTreeSet<&str> = output.split_terminator('\0').collect();
+    for name in &names {
         // The mutants' own files are written below.
         if Path::new(name).is_file() && !name.starts_with("src/") {
             put(&tree.join(name), &fs::read(name)?)?;
+        }
+    }
+    // A test that was moved would be there twice.
+    for file in sources(&tree.join("tests"))? {
+        let name = file.strip_prefix(tree)?.to_str();
+        if name.is_none_or(|name| !names.contains(name)) {
+            fs::remove_file(file)?;
         }
     }
     Ok(())
