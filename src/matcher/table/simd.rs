@@ -191,7 +191,7 @@ mod avx512 {
 }
 
 #[cfg(test)]
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod tests {
     use super::*;
     use crate::testing::Random;
