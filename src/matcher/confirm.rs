@@ -22,7 +22,7 @@ use regex_syntax::hir::Hir;
 
 use super::around::{self, Around};
 use super::decode::Decoder;
-use super::pattern::Refused;
+use super::pattern::{self, Refused};
 use crate::limits::Limits;
 
 /// Most bytes of a part of the pattern that `fancy-regex` leaves to `regex-automata`, compiled.
@@ -62,9 +62,7 @@ pub(crate) fn hull(text: &str, limits: &Limits, refused: Refused) -> Result<Hir,
     let around = around::parse(text, limits, refused)?;
     let hull = around.hull.clone();
     // What is too big or matches the empty text is told by the caller, and not worth compiling.
-    if hull.properties().minimum_len() != Some(0)
-        && super::pattern::states(&hull) <= limits.rule_states
-    {
+    if pattern::least_bytes(&hull) != Some(0) && pattern::states(&hull) <= limits.rule_states {
         Confirm::new(text, around, limits)?;
     }
     Ok(hull)
@@ -87,7 +85,7 @@ impl Confirm {
 
     fn new(text: &str, around: Around, limits: &Limits) -> Result<Confirm, Refused> {
         let starts = Starts::new(&around.hull).ok_or(Refused::TooBig {
-            states: super::pattern::states(&around.hull),
+            states: pattern::states(&around.hull),
             limit: limits.rule_states,
         })?;
         let confirm = Confirm {

@@ -57,7 +57,7 @@ pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Hir, Refused> {
         }
         Err(error) => return Err(syntax_error(&error)),
     };
-    if hir.properties().minimum_len() == Some(0) {
+    if least_bytes(&hir) == Some(0) {
         return Err(Refused::MatchesEmpty);
     }
     let states = states(&hir);
@@ -92,6 +92,27 @@ pub(crate) fn states(hir: &Hir) -> usize {
                 .saturating_mul(copies)
                 .saturating_add(optional)
         }
+    }
+}
+
+/// Bytes of the shortest match, or a lower bound of it, saturating; `None` if nothing matches.
+///
+/// What `Properties::minimum_len` says is not asked: it takes `[^\s\S]*`, which matches the empty text, for a pattern
+/// that matches nothing, as what is repeated there does.
+pub(crate) fn least_bytes(hir: &Hir) -> Option<usize> {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => Some(0),
+        HirKind::Literal(literal) => Some(literal.0.len()),
+        HirKind::Class(class) => class.minimum_len(),
+        HirKind::Capture(capture) => least_bytes(&capture.sub),
+        HirKind::Concat(subs) => subs.iter().try_fold(0, |least: usize, sub| {
+            Some(least.saturating_add(least_bytes(sub)?))
+        }),
+        HirKind::Alternation(subs) => subs.iter().filter_map(least_bytes).min(),
+        HirKind::Repetition(repetition) => match repetition.min {
+            0 => Some(0),
+            copies => Some(least_bytes(&repetition.sub)?.saturating_mul(copies as usize)),
+        },
     }
 }
 
@@ -153,6 +174,24 @@ mod tests {
             refused(&"(".repeat(10_000)),
             Refused::Syntax { .. }
         ));
+    }
+
+    #[test]
+    fn what_can_match_nothing_makes_only_itself_impossible() {
+        for (text, least) in [
+            (r"ab?(?:cde|fg)\b", Some(3)),
+            ("(a|é){3}x", Some(4)),
+            (r"a[^\s\S]*b", Some(2)),
+            (r"a(?:x|[^\s\S])b", Some(3)),
+            (r"a[^\s\S]b", None),
+            (r"a[^\s\S]{2,}", None),
+        ] {
+            let hir = parse(text, &Limits::default()).expect(text);
+            assert_eq!(least_bytes(&hir), least, "{text}");
+        }
+        for text in [r"[^\s\S]*", r"(?:[^\s\S]+)?", r"x*[^\s\S]*\b"] {
+            assert_eq!(refused(text), Refused::MatchesEmpty, "{text}");
+        }
     }
 
     #[test]

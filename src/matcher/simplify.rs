@@ -8,6 +8,8 @@
 
 use regex_syntax::hir::{Hir, HirKind, Repetition};
 
+use super::pattern;
+
 /// The pattern without what both edges may leave out.
 pub(crate) fn simplify(hir: &Hir) -> Hir {
     trim(&trim(hir, Edge::Front), Edge::Back)
@@ -54,7 +56,7 @@ fn trim_concat(subs: &[Hir], edge: Edge) -> Hir {
 }
 
 fn is_optional(hir: &Hir) -> bool {
-    has_no_look(hir) && hir.properties().minimum_len() == Some(0)
+    has_no_look(hir) && pattern::least_bytes(hir) == Some(0)
 }
 
 fn has_no_look(hir: &Hir) -> bool {

@@ -137,7 +137,7 @@ pub(super) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
         ..limits.clone()
     };
     match pattern::parse(&pattern.to_regex(), &written) {
-        Ok(hir) if hir.properties().minimum_len().is_some() => None,
+        Ok(hir) if pattern::least_bytes(&hir).is_some() => None,
         Ok(_) => Some(
             Fault::new(
                 &code::NEVER_MATCHES,

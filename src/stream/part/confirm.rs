@@ -192,11 +192,7 @@ impl Waiting {
                 return;
             }
             self.reported.pop_front();
-            let is_old = |known: &(u32, u64)| known.1 + LATE < candidate.seen;
-            while self.lately.front().is_some_and(is_old) {
-                self.lately.pop_front();
-            }
-            self.lately.push_back((candidate.pattern, candidate.at));
+            self.note(&candidate);
             let Some(confirm) = on.confirm(&candidate, decided) else {
                 continue;
             };
@@ -211,6 +207,15 @@ impl Waiting {
                 self.pending.push_back(Candidate { due, ..candidate });
             }
         }
+    }
+
+    /// Remembers a candidate that the clock came to, as long as it may be reported again.
+    fn note(&mut self, candidate: &Candidate) {
+        let is_old = |known: &(u32, u64)| known.1 + LATE < candidate.seen;
+        while self.lately.front().is_some_and(is_old) {
+            self.lately.pop_front();
+        }
+        self.lately.push_back((candidate.pattern, candidate.at));
     }
 
     /// Checks the candidates that are due.

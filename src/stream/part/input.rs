@@ -145,13 +145,7 @@ impl Sink for Values<'_, '_> {
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.keep(utf8);
-        let stands_for_itself = utf8.len() as u64 == end - start;
-        let piece = if stands_for_itself {
-            Piece::verbatim(utf8, start).later(decided)
-        } else {
-            Piece::stand_in(utf8, start, end, decided)
-        };
-        self.take(piece);
+        self.take(Piece::stand_in(utf8, start, end, decided));
     }
 
     fn close(&mut self, end: u64, decided: u64) {

@@ -244,6 +244,23 @@ fn an_end_that_is_certain_twice_is_one() {
 }
 
 #[test]
+fn a_candidate_is_remembered_while_it_may_be_certain_again_and_no_longer() {
+    let pack = one("(?<!no )foo(?!bar)");
+    let rules = &pack.channel(Channel::Text).unwrap().raw;
+    let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
+    for (at, remembered) in [(1, 1), (2, 2), (5, 3), (6, 3), (10, 2), (11, 2)] {
+        waiting.note(&super::Candidate {
+            pattern: 0,
+            at,
+            end: at,
+            seen: at,
+            due: 0,
+        });
+        assert_eq!(waiting.lately.len(), remembered, "at {at}");
+    }
+}
+
+#[test]
 fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
     let pack = one("(?<!no )foo(?!bar)");
     let rules = &pack.channel(Channel::Text).unwrap().raw;
