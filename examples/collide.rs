@@ -2,10 +2,11 @@
 //!
 //! `cargo run --release --example collide -- --cases N [--seed S] [--resume FILE] [--set NUMBER]`
 //!
-//! A case is one rule set on one text under one set of cuts, compared with the PikeVM on the whole text: which
-//! patterns match, where the earliest match of each ends, and that each is certain at the same byte however the
-//! text is cut. Every set is laid out in its own way: automata, gaps, lanes, filters and the processor's abilities
-//! are forced, and tables are small enough to be spent; one set in eight is a pack, read through a stream.
+//! A case is one rule set on one text under one set of cuts, compared with searches of the whole text: which patterns
+//! match, where the earliest match of each ends, and that each is certain at the same byte however the text is cut.
+//! Every set is laid out in its own way: automata, gaps, lanes, filters and the processor's abilities are forced, and
+//! tables are small enough to be spent. Of some sets every end of a match is asked (what look-around is confirmed at);
+//! some are packs, read through a stream, and some of these redact: whole matches are asked, one after the other.
 //!
 //! A set depends on the seed and its number alone. `--resume FILE` goes on where the file says, and keeps it; `--set`
 //! does one set again. On a difference the case is made smaller and printed, and the status is 1.
@@ -15,9 +16,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use regex_automata::meta::Regex;
 use regex_automata::nfa::thompson::pikevm::{Cache, PikeVM};
+use regex_automata::util::syntax;
 use regex_syntax::hir::Hir;
-use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+use ttsr::{Action, Channel, Hit, Pack, PartId, Pattern, Rule};
 
 // The matcher itself, for what it is asked here nobody else may ask.
 #[path = "../src/matcher/forced.rs"]
@@ -38,7 +41,7 @@ mod matcher;
 #[allow(dead_code, unused_imports, reason = "the tests use the rest")]
 mod testing;
 
-use forced::{Firsts, PLANS, SMALL_TILE};
+use forced::{PLANS, SMALL_TILE};
 use matcher::lanes::Tile;
 use matcher::plan::Plan;
 use matcher::table::simd::Level;
@@ -196,18 +199,18 @@ fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Box<Difference
     let Some(mut set) = Set::new(&patterns, &hirs, layout) else {
         return Ok(());
     };
-    for _ in 0..TEXTS {
+    for _ in 0..layout.asked.texts() {
         let text = text(&mut random, &hirs);
         let want = set.expected(&text);
         done.pairs += patterns.len() as u64;
-        done.matches += want.len() as u64;
+        done.matches += matching(&want);
         let every: Vec<usize> = (1..text.len()).collect();
         let cuts = (0..CUTS).map(|_| cuts(&mut random, text.len()));
-        let whole = set.firsts(&text, &[]);
+        let whole = set.found(&text, &[]);
         for cuts in [Vec::new(), every].into_iter().chain(cuts) {
             done.cases += 1;
-            let got = set.firsts(&text, &cuts);
-            if forced::ends(&got) == want && got == whole {
+            let got = set.found(&text, &cuts);
+            if got.places == want && got == whole {
                 continue;
             }
             let case = Case {
@@ -222,11 +225,67 @@ fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Box<Difference
     Ok(())
 }
 
+/// How many patterns are at one of these places, which are sorted.
+fn matching(places: &[Place]) -> u64 {
+    let patterns = places.chunk_by(|one, next| one.pattern == next.pattern);
+    patterns.count() as u64
+}
+
+/// What is asked of a set, and of whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The matcher for the first end of each pattern.
+    First,
+    /// The matcher for every end of each pattern.
+    EveryEnd,
+    /// A pack for the first end of each pattern; nothing but the budget of its table is forced.
+    FirstOfPack,
+    /// A pack that redacts for the matches of each pattern.
+    Matches,
+}
+
+impl Asked {
+    /// Texts of a set. Where more is asked the searches take longer.
+    fn texts(self) -> usize {
+        match self {
+            Asked::First | Asked::FirstOfPack => TEXTS,
+            Asked::EveryEnd | Asked::Matches => TEXTS / 4,
+        }
+    }
+}
+
+/// A place where a pattern matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    pattern: u32,
+    /// 0 where it is not asked.
+    start: usize,
+    end: usize,
+}
+
+impl Place {
+    fn ends(pattern: u32, end: usize) -> Place {
+        Place {
+            pattern,
+            start: 0,
+            end,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Found {
+    /// Sorted.
+    places: Vec<Place>,
+    /// Pattern, end and the number of bytes that had to be seen, of what a host is told.
+    decided: Vec<(u32, usize, usize)>,
+}
+
 /// How a set is matched.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
-    /// As a pack, through a stream; then nothing but the budget is forced.
-    is_pack: bool,
+    asked: Asked,
     plan: Plan,
     table_bytes: usize,
     tile: Option<Tile>,
@@ -256,7 +315,12 @@ impl Layout {
         };
         let level = [Level::Portable, Level::best()][random.below(2)];
         Layout {
-            is_pack: random.below(8) == 0,
+            asked: match random.below(16) {
+                0 | 1 => Asked::FirstOfPack,
+                2 => Asked::Matches,
+                3 => Asked::EveryEnd,
+                _ => Asked::First,
+            },
             plan: PLANS[random.below(PLANS.len())],
             table_bytes,
             tile,
@@ -321,10 +385,11 @@ fn cuts(random: &mut Random, len: usize) -> Vec<usize> {
     }
 }
 
-/// Compiled patterns, and the oracle of each.
+/// Compiled patterns, and what they are held to.
 struct Set {
     ours: Ours,
-    vms: Vec<(PikeVM, Cache)>,
+    oracle: Oracle,
+    asked: Asked,
 }
 
 #[allow(clippy::large_enum_variant, reason = "there is one of them at a time")]
@@ -333,13 +398,47 @@ enum Ours {
     Pack(Pack),
 }
 
+/// An engine a pattern.
+enum Oracle {
+    Ends(Vec<(PikeVM, Cache)>),
+    Matches(Vec<Regex>),
+}
+
+impl Oracle {
+    fn new(patterns: &[String], asked: Asked) -> Oracle {
+        let patterns = patterns.iter();
+        if asked == Asked::Matches {
+            return Oracle::Matches(patterns.map(|pattern| regex(pattern)).collect());
+        }
+        let ends = patterns.map(|pattern| {
+            let vm = forced::oracle(pattern);
+            let cache = vm.create_cache();
+            (vm, cache)
+        });
+        Oracle::Ends(ends.collect())
+    }
+}
+
+fn regex(pattern: &str) -> Regex {
+    Regex::builder()
+        .syntax(syntax::Config::new().utf8(false))
+        .configure(Regex::config().utf8_empty(false))
+        .build(pattern)
+        .expect(pattern)
+}
+
 impl Set {
     /// None if the patterns are refused in a pack.
     fn new(patterns: &[String], hirs: &[Hir], layout: Layout) -> Option<Set> {
-        let ours = match layout.is_pack {
-            true => Ours::Pack(pack(patterns, layout.table_bytes)?),
-            false => {
-                let mut matcher = forced::matcher_of(hirs, layout.table_bytes, layout.plan);
+        let asked = layout.asked;
+        let ours = match asked {
+            Asked::FirstOfPack | Asked::Matches => Ours::Pack(pack(patterns, layout)?),
+            Asked::First | Asked::EveryEnd => {
+                let every_end = vec![asked == Asked::EveryEnd; hirs.len()];
+                let Layout {
+                    table_bytes, plan, ..
+                } = layout;
+                let mut matcher = forced::matcher_of_ends(hirs, table_bytes, plan, &every_end);
                 layout.tile.inspect(|&tile| matcher.set_tile(tile));
                 if let Some((least, level)) = layout.filtered {
                     matcher.set_filtered(least, level);
@@ -347,34 +446,80 @@ impl Set {
                 Ours::Matcher(matcher)
             }
         };
-        let oracle = |pattern: &String| {
-            let vm = forced::oracle(pattern);
-            let cache = vm.create_cache();
-            (vm, cache)
-        };
-        let vms = patterns.iter().map(oracle).collect();
-        Some(Set { ours, vms })
-    }
-
-    fn expected(&mut self, text: &[u8]) -> Vec<(u32, usize)> {
-        let vms = self.vms.iter_mut().zip(0..);
-        vms.filter_map(|((vm, cache), pattern)| {
-            Some((pattern, forced::first_end_with(vm, cache, text)?))
+        let oracle = Oracle::new(patterns, asked);
+        Some(Set {
+            ours,
+            oracle,
+            asked,
         })
-        .collect()
     }
 
-    fn firsts(&self, text: &[u8], cuts: &[usize]) -> Firsts {
+    /// Where the patterns match, as the oracle says.
+    fn expected(&mut self, text: &[u8]) -> Vec<Place> {
+        let mut places = Vec::new();
+        match &mut self.oracle {
+            Oracle::Ends(vms) => {
+                for ((vm, cache), pattern) in vms.iter_mut().zip(0..) {
+                    let ends = match self.asked {
+                        Asked::EveryEnd => forced::every_end_with(vm, cache, text),
+                        _ => Vec::from_iter(forced::first_end_with(vm, cache, text)),
+                    };
+                    places.extend(ends.into_iter().map(|end| Place::ends(pattern, end)));
+                }
+            }
+            Oracle::Matches(regexes) => {
+                for (regex, pattern) in regexes.iter().zip(0..) {
+                    let found = regex.find_iter(text);
+                    places.extend(found.map(|found| Place {
+                        pattern,
+                        start: found.start(),
+                        end: found.end(),
+                    }));
+                }
+            }
+        }
+        places
+    }
+
+    fn found(&self, text: &[u8], cuts: &[usize]) -> Found {
         match &self.ours {
-            Ours::Matcher(matcher) => forced::firsts(matcher, text, cuts),
-            Ours::Pack(pack) => firsts_of_pack(pack, text, cuts),
+            Ours::Matcher(matcher) => found_by_matcher(matcher, self.asked, text, cuts),
+            Ours::Pack(pack) => found_by_pack(pack, self.asked, text, cuts),
         }
     }
 }
 
-fn pack(patterns: &[String], table_bytes: usize) -> Option<Pack> {
+fn found_by_matcher(matcher: &Matcher, asked: Asked, text: &[u8], cuts: &[usize]) -> Found {
+    let decided: Vec<(u32, usize, usize)> = match asked {
+        Asked::EveryEnd => {
+            let found = forced::every_end(matcher, text, cuts).into_iter();
+            found
+                .map(|((pattern, end), seen)| (pattern, end, seen))
+                .collect()
+        }
+        _ => {
+            let found = forced::firsts(matcher, text, cuts).into_iter();
+            found
+                .map(|(pattern, (end, seen))| (pattern, end, seen))
+                .collect()
+        }
+    };
+    Found {
+        places: ends_of(&decided),
+        decided,
+    }
+}
+
+fn ends_of(decided: &[(u32, usize, usize)]) -> Vec<Place> {
+    let places = decided
+        .iter()
+        .map(|&(pattern, end, _)| Place::ends(pattern, end));
+    places.collect()
+}
+
+fn pack(patterns: &[String], layout: Layout) -> Option<Pack> {
     let limits = ttsr::Limits {
-        table_bytes,
+        table_bytes: layout.table_bytes,
         ..ttsr::Limits::default()
     };
     let rules = patterns.iter().enumerate().map(|(number, pattern)| {
@@ -382,22 +527,29 @@ fn pack(patterns: &[String], table_bytes: usize) -> Option<Pack> {
         let mut rule = Rule::new(format!("set/p{number:02}"), vec![pattern]);
         rule.description = "A pattern of the set".to_owned();
         rule.on = vec![Channel::Text];
+        if layout.asked == Asked::Matches {
+            rule.action = Action::Redact;
+        }
         rule
     });
     let builder = rules.fold(Pack::builder().limits(limits), |pack, rule| pack.rule(rule));
     builder.build().ok()
 }
 
-fn firsts_of_pack(pack: &Pack, text: &[u8], cuts: &[usize]) -> Firsts {
+fn found_by_pack(pack: &Pack, asked: Asked, text: &[u8], cuts: &[usize]) -> Found {
     let part = PartId(0);
     let mut stream = pack.stream();
     stream.open(part, Channel::Text);
-    let mut found = Firsts::new();
-    let mut note = |hits: &[ttsr::Hit]| {
-        for hit in hits {
-            let first = (hit.end as usize, hit.decided as usize);
-            found.entry(hit.rule.index() as u32).or_insert(first);
-        }
+    let mut decided = Vec::new();
+    let mut note = |hits: &[Hit]| {
+        let of_hit = |hit: &Hit| {
+            (
+                hit.rule.index() as u32,
+                hit.end as usize,
+                hit.decided as usize,
+            )
+        };
+        decided.extend(hits.iter().map(of_hit));
     };
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
@@ -405,7 +557,26 @@ fn firsts_of_pack(pack: &Pack, text: &[u8], cuts: &[usize]) -> Firsts {
         from = to;
     }
     note(&stream.close(part));
-    found
+    decided.sort_unstable();
+    let places = match asked {
+        Asked::Matches => {
+            let redactions = stream.redactions().iter();
+            let mut places: Vec<Place> = redactions
+                .map(|redaction| Place {
+                    pattern: redaction.rule.index() as u32,
+                    start: redaction.start as usize,
+                    end: redaction.end as usize,
+                })
+                .collect();
+            places.sort_unstable();
+            places
+        }
+        _ => {
+            decided.dedup_by_key(|found| found.0);
+            ends_of(&decided)
+        }
+    };
+    Found { places, decided }
 }
 
 /// One case, with nothing but what it needs.
@@ -420,18 +591,18 @@ struct Case {
 impl Case {
     /// What is found and what should be, where that differs: whole and cut, twice each, for the table is built on
     /// the way.
-    fn difference(&self) -> Option<(Firsts, Vec<(u32, usize)>)> {
+    fn difference(&self) -> Option<(Found, Vec<Place>)> {
         let limits = limits::Limits::default();
         let parse = |text: &String| pattern::parse(text, &limits).ok();
         let hirs: Vec<Hir> = self.patterns.iter().map(parse).collect::<Option<_>>()?;
         let mut set = Set::new(&self.patterns, &hirs, self.layout)?;
         let want = set.expected(&self.text);
-        let first = set.firsts(&self.text, &self.cuts);
+        let first = set.found(&self.text, &self.cuts);
         let mut all = vec![first.clone()];
         for cuts in [&[], self.cuts.as_slice(), &[]] {
-            all.push(set.firsts(&self.text, cuts));
+            all.push(set.found(&self.text, cuts));
         }
-        let wrong = |got: &Firsts| forced::ends(got) != want || *got != first;
+        let wrong = |got: &Found| got.places != want || *got != first;
         all.into_iter().find(wrong).map(|got| (got, want.clone()))
     }
 
@@ -485,7 +656,7 @@ impl Case {
 struct Difference {
     case: Case,
     /// Found and wanted; none if the case differs only after others of its set.
-    what: Option<(Firsts, Vec<(u32, usize)>)>,
+    what: Option<(Found, Vec<Place>)>,
     set: (u64, u64),
 }
 
@@ -521,7 +692,8 @@ impl fmt::Display for Difference {
         writeln!(f, "  layout   {layout:?}")?;
         match &self.what {
             Some((got, want)) => {
-                write!(f, "  found (pattern: (end, decided)) {got:?}, not {want:?}")
+                writeln!(f, "  found    {got:?}")?;
+                write!(f, "  not      {want:?}")
             }
             None => write!(
                 f,

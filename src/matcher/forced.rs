@@ -22,6 +22,9 @@ use crate::testing::{Random, pattern_text, sample};
 /// First end of each pattern, and the number of bytes that had to be seen.
 pub(crate) type Firsts = BTreeMap<u32, (usize, usize)>;
 
+/// By pattern and end of a match, the number of bytes that had to be seen.
+pub(crate) type EveryEnd = BTreeMap<(u32, usize), usize>;
+
 pub(crate) fn oracle(pattern: &str) -> PikeVM {
     PikeVM::builder()
         .syntax(syntax::Config::new().utf8(false))
@@ -41,6 +44,17 @@ pub(crate) fn first_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Opt
     let input = Input::new(text).earliest(true);
     vm.search_slots(cache, &input, &mut slots);
     slots[1].map(|end| end.get())
+}
+
+/// The ends of all matches, from whichever start.
+pub(crate) fn every_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Vec<usize> {
+    let mut slots = [None; 2];
+    // Of all matches up to there the search tells the one that ends last.
+    let mut ends_at = |&end: &usize| {
+        vm.search_slots(cache, &Input::new(text).range(..end), &mut slots);
+        slots[1].is_some_and(|last| last.get() == end)
+    };
+    (1..=text.len()).filter(|end| ends_at(end)).collect()
 }
 
 pub(crate) fn parsed(patterns: &[&str]) -> Vec<Hir> {
@@ -111,15 +125,40 @@ pub(crate) const fn plan(gaps: Option<Gaps>, unions: usize, level: Option<Level>
 }
 
 pub(crate) fn matcher_of(hirs: &[Hir], table_bytes: usize, plan: Plan) -> Matcher {
-    Matcher::planned(hirs, table_bytes, &[], plan).expect("few patterns tell few characters apart")
+    matcher_of_ends(hirs, table_bytes, plan, &[])
+}
+
+/// The same; of the patterns marked every end is reported.
+pub(crate) fn matcher_of_ends(
+    hirs: &[Hir],
+    table_bytes: usize,
+    plan: Plan,
+    every_end: &[bool],
+) -> Matcher {
+    Matcher::planned(hirs, table_bytes, every_end, plan)
+        .expect("few patterns tell few characters apart")
 }
 
 /// Runs the text cut at `cuts` (offsets in rising order).
 pub(crate) fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
     let mut found = Firsts::new();
-    let mut note = |pattern, end, decided| {
+    run(matcher, text, cuts, |pattern, end, decided| {
         found.entry(pattern).or_insert((end, decided));
-    };
+    });
+    found
+}
+
+/// All ends that are reported, with the number of bytes that had to be seen for each.
+pub(crate) fn every_end(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> EveryEnd {
+    let mut found = EveryEnd::new();
+    run(matcher, text, cuts, |pattern, end, decided| {
+        found.entry((pattern, end)).or_insert(decided);
+    });
+    found
+}
+
+/// Tells of each event its pattern, the end, and the number of bytes that had to be seen.
+fn run(matcher: &Matcher, text: &[u8], cuts: &[usize], mut note: impl FnMut(u32, usize, usize)) {
     let mut cursor = matcher.start();
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
@@ -139,7 +178,6 @@ pub(crate) fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
     matcher.finish(&mut cursor, |event| {
         note(event.pattern, text.len() - event.back, text.len());
     });
-    found
 }
 
 pub(crate) fn ends(firsts: &Firsts) -> Vec<(u32, usize)> {

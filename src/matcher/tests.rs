@@ -7,8 +7,9 @@ pub(super) mod shape;
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 
 use super::forced::{
-    EVERY_GAP, Firsts, PLANS, SMALL_TILE, ends, expected, firsts, matcher_of, oracle, parsed, plan,
-    random_cuts, random_patterns, rare_pattern, strewn_text, text_for,
+    EVERY_GAP, Firsts, PLANS, SMALL_TILE, ends, every_end, every_end_with, expected, firsts,
+    matcher_of, matcher_of_ends, oracle, parsed, plan, random_cuts, random_patterns, rare_pattern,
+    strewn_text, text_for,
 };
 use super::gap::Gaps;
 use super::lanes::Tile;
@@ -278,6 +279,50 @@ fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
             );
         }
     }
+}
+
+#[test]
+fn random_patterns_that_want_every_end_agree_with_regex_under_random_cuts() {
+    let mut random = Random::new(0xE4D5);
+    let mut found = 0;
+    for group in 0..scale(1_000) {
+        let (patterns, hirs) = random_patterns(&mut random, 1 + group % 4);
+        let budget = [0, 3000, 1 << 20][group % 3];
+        let wanted: Vec<bool> = patterns.iter().map(|_| random.below(3) > 0).collect();
+        let mut matcher = matcher_of_ends(&hirs, budget, PLANS[group / 3 % PLANS.len()], &wanted);
+        if group % 2 == 0 {
+            matcher.set_tile(SMALL_TILE);
+            matcher.set_filtered(1, Level::best());
+        }
+        let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
+        for _ in 0..20 {
+            let text = text_for(&mut random, &hirs);
+            let whole = every_end(&matcher, &text, &[]);
+            for (pattern, vm) in (0..).zip(&vms) {
+                let mut want = every_end_with(vm, &mut vm.create_cache(), &text);
+                let of_it = whole.keys().filter(|known| known.0 == pattern);
+                let mut got: Vec<usize> = of_it.map(|known| known.1).collect();
+                if !wanted[pattern as usize] {
+                    want.truncate(1);
+                    got.truncate(1);
+                }
+                found += want.len();
+                let context = (&patterns[pattern as usize], text.escape_ascii().to_string());
+                assert_eq!(got, want, "{context:?}, {wanted:?}, budget {budget}");
+            }
+            let cuts = random_cuts(&mut random, text.len());
+            let got = every_end(&matcher, &text, &cuts);
+            for (known, decided) in &whole {
+                let is_told = !wanted[known.0 as usize] || got.get(known) == Some(decided);
+                assert!(
+                    is_told,
+                    "{patterns:?} on {}, cut at {cuts:?}",
+                    text.escape_ascii()
+                );
+            }
+        }
+    }
+    assert!(found > 0);
 }
 
 #[test]
