@@ -90,6 +90,42 @@ pub enum GuardedItem {
 /// is dropped before the decision is given, and the stream ends with it. When the inner stream ends,
 /// the parts that are still open are closed, which can decide. Decisions that the policy
 /// [suppressed](Decision::is_suppressed) are not given.
+///
+/// # Example: a warning, and the reply goes on
+/// ```
+/// # use std::{pin::{Pin, pin}, task::{Context, Poll, Waker}};
+/// # use futures_core::Stream;
+/// use ttsr::{Action, Event, Guard, GuardedItem, Pack, PartId, Pattern, Rule};
+/// # struct Reply(std::vec::IntoIter<Event>);
+/// # impl Stream for Reply {
+/// #     type Item = Event;
+/// #     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Event>> {
+/// #         Poll::Ready(self.0.next())
+/// #     }
+/// # }
+/// let mut rule = Rule::new("demo/no-todo", vec![Pattern::literal("TODO")]);
+/// rule.action = Action::Warn;
+/// let session = Pack::builder().rule(rule).build()?.session();
+/// let delta = Event::Delta { part: PartId(0), bytes: b"// TODO: more".to_vec() };
+/// // Any `Stream` of events.
+/// let reply = Reply(vec![delta.clone()].into_iter());
+/// let mut guarded = pin!(reply.guarded(session));
+/// # let mut context = Context::from_waker(Waker::noop());
+/// let (mut shown, mut warnings) = (Vec::new(), 0);
+/// while let Poll::Ready(Some(item)) = guarded.as_mut().poll_next(&mut context) {
+///     match item {
+///         GuardedItem::Event(event) => shown.push(event),
+///         GuardedItem::Decision(decision) => {
+///             warnings += 1;
+///             guarded.session_mut().delivered(&decision);
+///         }
+///         _ => {}
+///     }
+/// }
+/// assert_eq!((shown, warnings), (vec![delta], 1));
+/// assert_eq!(guarded.stream().delivered(PartId(0)), 13);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 pub struct Guarded<S> {
     /// `None` after its end and after a cut.
     inner: Option<Pin<Box<S>>>,

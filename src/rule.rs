@@ -16,6 +16,19 @@ pub use condition::{
 };
 
 /// The kind of a part of a reply.
+///
+/// # Example: what is thought is not what is said
+/// ```
+/// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+/// let mut rule = Rule::new("demo/no-guess", vec![Pattern::literal("I guess")]);
+/// rule.on = vec![Channel::Reasoning];
+/// let mut stream = Pack::builder().rule(rule).build()?.stream();
+/// stream.open(PartId(0), Channel::Text);
+/// stream.open(PartId(1), Channel::Reasoning);
+/// assert_eq!(stream.push(PartId(0), b"I guess so.").len(), 0);
+/// assert_eq!(stream.push(PartId(1), b"I guess so.").len(), 1);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -78,6 +91,25 @@ impl Channel {
 }
 
 /// How bad it is to break a rule. It picks the action unless the rule names one.
+///
+/// # Example: a rule that names no action
+/// ```
+/// use ttsr::{Action, Pack, Severity};
+/// let pack = Pack::from_toml(r#"
+/// schema = 1
+/// pack.name = "demo"
+/// [rule.no-any]
+/// description = "Say what the type is"
+/// severity = "error"
+/// match.any = [{ literal = ": any" }]
+/// examples.match = ["x: any"]
+/// "#)?;
+/// let rule = &pack.rules()[0];
+/// assert_eq!((rule.severity, rule.action), (Severity::Error, Action::Retry));
+/// assert_eq!(Severity::from_name("error"), Some(rule.severity));
+/// assert!(Severity::Warning < rule.severity && rule.severity < Severity::Critical);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -236,7 +268,7 @@ pub struct Rule {
 
 impl Rule {
     /// A rule with that full id, broken where any of `any` matches: on every channel that a model writes,
-    /// severity `warning`.
+    /// severity `warning`, action [`inject`](Action::Inject). The action stays where `severity` is changed.
     ///
     /// For rules made in code; [`Pack::from_toml`](crate::Pack::from_toml) is the usual way.
     ///

@@ -9,6 +9,15 @@ use crate::rule::{Action, Rule};
 pub struct PartId(pub u32);
 
 /// A rule of a pack: its place in [`Pack::rules`](crate::Pack::rules).
+///
+/// # Example: the rule behind an id
+/// ```
+/// use ttsr::{Pack, Pattern, Rule};
+/// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::literal("TODO")])).build()?;
+/// let id = pack.find("demo/no-todo").unwrap();
+/// assert_eq!(pack.rules()[id.index()].id, "demo/no-todo");
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub(crate) u32);
 
@@ -100,6 +109,23 @@ pub struct Decision {
 }
 
 /// Why a decision is not acted on.
+///
+/// # Example: more often than a rule may act
+/// ```
+/// use ttsr::{Action, Pack, PartId, Pattern, Rule, Suppression};
+/// let mut rule = Rule::new("demo/no-todo", vec![Pattern::literal("TODO")]);
+/// rule.action = Action::Warn;
+/// rule.allowance.per_turn = Some(1);
+/// let mut session = Pack::builder().rule(rule).build()?.session();
+/// let mut stream = session.stream();
+/// let mut why = |part: PartId| {
+///     let _verdict = session.push(&mut stream, part, b"// TODO");
+///     session.decisions()[0].suppression
+/// };
+/// assert_eq!(why(PartId(0)), None);
+/// assert_eq!(why(PartId(1)).map(Suppression::name), Some("allowance"));
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Suppression {

@@ -17,6 +17,8 @@ use crate::{Channel, Event, PartId};
 ///
 /// # Example: any stream of events
 /// ```
+/// use std::future::poll_fn;
+/// use ttsr::Event;
 /// use ttsr::harness::{Failure, Provider, Request, adapt};
 /// # use std::{pin::Pin, task::{Context, Poll}};
 /// # struct Words(std::vec::IntoIter<&'static str>);
@@ -37,7 +39,14 @@ use crate::{Channel, Event, PartId};
 ///         Ok::<(), Failure>(())
 ///     })
 /// });
-/// drop(provider.send(&Request::default()));
+/// let mut events = provider.send(&Request::default());
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let mut last = None;
+/// while let Some(event) = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx))) {
+///     last = Some(event?);
+/// }
+/// assert_eq!(last, Some(Event::Finish { reason: "stop".into() }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn from_fn<F, S>(answer: F) -> FromFn<F>
 where
@@ -113,8 +122,9 @@ where
 
 /// The parts of a reply while it is adapted: chunks in, well-formed events out.
 ///
-/// A part is known by a key of the adapter's choice (an index, an id); it opens with its first mention,
-/// and ends with the reply or with [`end`](Self::end). Empty pieces make no event.
+/// A part is known by a key of the adapter's choice (an index, an id); it opens with its first mention, which
+/// says of what kind it is, and ends with the reply or with [`end`](Self::end). Parts of two kinds need two
+/// keys. Empty pieces make no event.
 ///
 /// # Example: chunks of three kinds
 /// ```
@@ -168,12 +178,42 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// More text.
+    /// More text of the part with that key: what came since, not all there is so far.
+    ///
+    /// # Example: two parts at once
+    /// ```
+    /// use std::future::poll_fn;
+    /// use ttsr::harness::{Failure, adapt};
+    /// use ttsr::{Event, PartId};
+    /// # use std::{pin::Pin, task::{Context, Poll}};
+    /// # struct Chunks(std::vec::IntoIter<(&'static str, &'static str)>);
+    /// # impl futures_core::Stream for Chunks {
+    /// #     type Item = (&'static str, &'static str);
+    /// #     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    /// #         Poll::Ready(self.0.next())
+    /// #     }
+    /// # }
+    /// let chunks = Chunks(vec![("a", "On"), ("b", "Two"), ("a", "e"), ("b", "")].into_iter());
+    /// let mut events = adapt::chunks(async { Ok(chunks) }, |(key, text), parts| {
+    ///     parts.text(key, text);
+    ///     Ok::<(), Failure>(())
+    /// });
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// let mut deltas = Vec::new();
+    /// while let Some(event) = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx))) {
+    ///     if let Event::Delta { part, bytes } = event? {
+    ///         deltas.push((part, String::from_utf8(bytes)?));
+    ///     }
+    /// }
+    /// let expected = [(PartId(0), "On"), (PartId(1), "Two"), (PartId(0), "e")];
+    /// assert_eq!(deltas, expected.map(|(part, text)| (part, text.to_owned())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn text(&mut self, key: &str, text: &str) {
         self.delta(key, Channel::Text, text);
     }
 
-    /// More reasoning.
+    /// More reasoning, in the same way.
     pub fn reasoning(&mut self, key: &str, text: &str) {
         self.delta(key, Channel::Reasoning, text);
     }
@@ -193,7 +233,8 @@ impl Parts {
         self.delta(key, Channel::ToolInput, input);
     }
 
-    /// A part is complete.
+    /// A part is complete. Without a part of that key that is open nothing happens; its next mention opens
+    /// another one.
     pub fn end(&mut self, key: &str) {
         if let Some(part) = self.open.remove(key) {
             self.ready.push_back(Event::PartEnd { part });

@@ -98,6 +98,17 @@ impl Before {
 }
 
 /// What a tool gave back.
+///
+/// # Example: a tool that doubles
+/// ```
+/// use ttsr::harness::After;
+/// let run = |input: &str| match input.parse::<u32>() {
+///     Ok(number) => After::output((number * 2).to_string()),
+///     Err(error) => After::error(format!("`{input}`: {error}")),
+/// };
+/// assert_eq!(run("21"), After { output: "42".into(), is_error: false });
+/// assert!(run("many").is_error);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct After {
     /// Its output, or what went wrong.

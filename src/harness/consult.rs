@@ -18,6 +18,17 @@ use super::turn::{Turn, TurnOutcome};
 use crate::{Channel, Consult, Decision, Origin, Pack};
 
 /// What a sub-agent is asked about a tool call.
+///
+/// # Example: what a host asks
+/// ```
+/// use std::time::Duration;
+/// use ttsr::Consult;
+/// use ttsr::harness::consult::Consultation;
+/// let question = Consult { timeout_millis: 5_000, ..Consult::new("Is this commit fit to go?") };
+/// let asked = Consultation::new("review", "call_1", question);
+/// assert_eq!(asked.timeout(), Duration::from_secs(5));
+/// assert_eq!(asked.decision, None, "no rule asks");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Consultation {
@@ -50,6 +61,14 @@ impl Consultation {
 }
 
 /// What came of asking.
+///
+/// # Example: what is said of it
+/// ```
+/// use ttsr::harness::consult::Consulted;
+/// assert_eq!(Consulted::TimedOut.to_string(), "the sub-agent took too long");
+/// let answered = Consulted::Answered("Looks fine.".into());
+/// assert_eq!(answered.to_string(), "the sub-agent answered", "not what: that is for the model");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Consulted {

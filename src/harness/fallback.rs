@@ -76,6 +76,21 @@ impl Chains {
 }
 
 /// Something that happened to a session, as an agent's server tells it.
+///
+/// # Example: a session comes and goes
+/// ```
+/// use std::time::Duration;
+/// use ttsr::Pack;
+/// use ttsr::harness::fallback::{Chains, Foreground, SessionEvent};
+/// let mut foreground = Foreground::new(Pack::builder().build()?.session(), Chains::default());
+/// let idle = SessionEvent::Idle { session: "ses_1".into() };
+/// assert_eq!(idle.session(), "ses_1");
+/// foreground.see(Duration::ZERO, &idle);
+/// assert_eq!(foreground.len(), 1);
+/// foreground.see(Duration::ZERO, &SessionEvent::Deleted { session: "ses_1".into() });
+/// assert!(foreground.is_empty());
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {

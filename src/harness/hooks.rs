@@ -20,6 +20,14 @@ use crate::{Channel, PartId};
 use timed::Worker;
 
 /// Where a hook can be called.
+///
+/// # Example: a name from a configuration
+/// ```
+/// use ttsr::harness::Point;
+/// let of_name = |name: &str| Point::ALL.into_iter().find(|point| point.name() == name);
+/// assert_eq!(of_name("tool.execute.before"), Some(Point::ToolBefore));
+/// assert_eq!(of_name("tool.before"), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Point {
@@ -129,19 +137,121 @@ pub trait Hook: Send {
 
     /// Sees a text part that is complete; may replace what is kept of it. It was published already,
     /// and the rules do not see what it is replaced with.
+    ///
+    /// # Example: no white space at the end
+    /// ```
+    /// use ttsr::harness::{
+    ///     At, Cancel, Hook, Hooks, Point, Processor, Request, Script, Scripted, Settings, run,
+    /// };
+    /// use ttsr::{Channel, Pack};
+    /// struct Trims;
+    /// impl Hook for Trims {
+    ///     fn points(&self) -> &[Point] {
+    ///         &[Point::TextComplete]
+    ///     }
+    ///     fn text_complete(&mut self, _: &At<'_>, text: &mut Vec<u8>) {
+    ///         text.truncate(text.trim_ascii_end().len());
+    ///     }
+    /// }
+    /// let mut hooks = Hooks::default();
+    /// hooks.register("trims", Trims);
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let mut provider = Scripted::new([Script::default().text("Done. \n\n").finish("stop")]);
+    /// let request = Request::new("a-model", Vec::new());
+    /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// assert_eq!(runtime.block_on(running).reply.text(Channel::Text), "Done.");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {}
 
     /// Sees a tool call before it runs; may change its input, keep it from running, or have a sub-agent
     /// asked first.
+    ///
+    /// # Example: another input
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Before, Gate, Hook, Hooks, Point, Processor, Settings, ToolCall};
+    /// struct Gentle;
+    /// impl Hook for Gentle {
+    ///     fn points(&self) -> &[Point] {
+    ///         &[Point::ToolBefore]
+    ///     }
+    ///     fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
+    ///         if call.tool == "bash" {
+    ///             before.input = before.input.replace("--force\"", "--force-with-lease\"");
+    ///         }
+    ///     }
+    /// }
+    /// let mut hooks = Hooks::default();
+    /// hooks.register("gentle", Gentle);
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let input = r#"{"command": "git push --force"}"#.into();
+    /// let call = ToolCall { tool: "bash".into(), input, ..ToolCall::default() };
+    /// let gate = processor.before_tool(call, &mut Vec::new());
+    /// let Gate::Run(call) = gate else { panic!("it runs") };
+    /// assert_eq!(call.input, r#"{"command": "git push --force-with-lease"}"#);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {}
 
     /// Sees what a tool gave back before the rules and the model do; may change it.
+    ///
+    /// # Example: a secret stays here
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{After, Hook, Hooks, Point, Processor, Settings, ToolCall};
+    /// struct Keeps(String);
+    /// impl Hook for Keeps {
+    ///     fn points(&self) -> &[Point] {
+    ///         &[Point::ToolAfter]
+    ///     }
+    ///     fn tool_after(&mut self, _: &ToolCall, after: &mut After) {
+    ///         after.output = after.output.replace(&self.0, "***");
+    ///     }
+    /// }
+    /// let mut hooks = Hooks::default();
+    /// hooks.register("keeps", Keeps("tiramisu".into()));
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let read = After::output("PASSWORD=tiramisu");
+    /// let after = processor.after_tool(&ToolCall::default(), read, &mut Vec::new()).unwrap();
+    /// assert_eq!(after.output, "PASSWORD=***");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     fn tool_after(&mut self, call: &ToolCall, after: &mut After) {}
 
     /// Sees the messages of a request before the rules do; may change them, for this request only.
     fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) {}
 
     /// Sees the headers of a request after the rules; may change them.
+    ///
+    /// # Example: whose request it is
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{Hook, Hooks, Point, Processor, Request, Settings, Target};
+    /// struct Traced;
+    /// impl Hook for Traced {
+    ///     fn points(&self) -> &[Point] {
+    ///         &[Point::Headers]
+    ///     }
+    ///     fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {
+    ///         headers.push(("x-session".into(), target.session.clone()));
+    ///     }
+    /// }
+    /// let mut hooks = Hooks::default();
+    /// hooks.register("traced", Traced);
+    /// let settings = Settings { session: "ses_1".into(), ..Settings::default() };
+    /// let mut processor = Processor::new(Pack::builder().build()?.session(), hooks, settings);
+    /// let mut steps = Vec::new();
+    /// processor.begin("msg_1", &mut steps);
+    /// let request = Request::new("a-model", Vec::new());
+    /// let prepared = processor.prepare(&request, &mut steps).expect("it may be sent");
+    /// assert_eq!(prepared.request.headers, [("x-session".into(), "ses_1".into())]);
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {}
 
     /// Learns what happened to a session.
@@ -230,6 +340,31 @@ impl<'a> Delta<'a> {
 
     /// Aborts the reply. No hook after this one sees the delta, and neither do the rules; it is neither
     /// accumulated nor published.
+    ///
+    /// # Example: a list ends the reply
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::harness::{End, Hooks, Input, Processor, Settings, Source, Step};
+    /// use ttsr::{Event, Pack, PartId};
+    /// let mut hooks = Hooks::default();
+    /// hooks.on_delta("no-lists", |_, delta| {
+    ///     if delta.bytes().starts_with(b"- ") {
+    ///         delta.abort();
+    ///     }
+    /// });
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let mut steps = Vec::new();
+    /// processor.begin("msg_1", &mut steps);
+    /// processor.step(Duration::ZERO, Input::Sent, &mut steps);
+    /// let delta = Event::Delta { part: PartId(0), bytes: b"- one".to_vec() };
+    /// processor.step(Duration::ZERO, Input::Event(delta), &mut steps);
+    /// let Some(Step::Finish(outcome)) = steps.last() else { panic!("nobody takes it again") };
+    /// let End::Aborted { source, .. } = &outcome.end else { panic!("there is no answer") };
+    /// assert_eq!(*source, Source::Hook("no-lists".into()));
+    /// assert!(!steps.iter().any(|step| matches!(step, Step::Forward { .. })));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn abort(&mut self) {
         self.abort = true;
     }
@@ -276,15 +411,17 @@ impl Fault {
 
 /// The hooks of a host, in the order of registration.
 ///
-/// # Example: a hook that stops a reply
+/// # Example: who is called where
 /// ```
-/// use ttsr::harness::Hooks;
+/// use ttsr::harness::{Hooks, Point};
 /// let mut hooks = Hooks::default();
 /// hooks.on_delta("no-lists", |at, delta| {
 ///     if at.so_far.ends_with(b"\n") && delta.bytes().starts_with(b"- ") {
 ///         delta.abort();
 ///     }
 /// });
+/// assert!(!hooks.is_empty(Point::Delta));
+/// assert!(hooks.is_empty(Point::Aborted), "nobody asks for it to be taken again");
 /// ```
 #[derive(Default)]
 pub struct Hooks {

@@ -171,6 +171,17 @@ pub struct Tool {
 }
 
 /// What a provider is sent.
+///
+/// # Example: what the provider gets
+/// ```
+/// use ttsr::harness::{Message, Provider, Request, Scripted};
+/// let mut request = Request::new("a-model", vec![Message::user("What time is it?")]);
+/// request.temperature = Some(200); // 0.2
+/// request.max_tokens = Some(100);
+/// let mut provider = Scripted::new([]);
+/// drop(provider.send(&request));
+/// assert_eq!(provider.requests(), [request]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {

@@ -15,6 +15,33 @@ use crate::Event;
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>>;
 
 /// Whoever answers requests.
+///
+/// # Example: a provider that repeats what it is told
+/// ```
+/// use ttsr::harness::{
+///     Cancel, EventStream, Hooks, Message, Processor, Provider, Request, Settings, run, unfold,
+/// };
+/// use ttsr::{Channel, Event, Pack, PartId};
+/// struct Echo;
+/// impl Provider for Echo {
+///     fn send(&mut self, request: &Request) -> EventStream {
+///         let said = request.messages.last().map(Message::text).unwrap_or_default();
+///         let left = vec![
+///             Event::Finish { reason: "stop".into() },
+///             Event::Delta { part: PartId(0), bytes: said.into() },
+///         ];
+///         unfold(left, async |mut left| Some((Ok(left.pop()?), left)))
+///     }
+/// }
+/// let session = Pack::builder().build()?.session();
+/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let request = Request::new("echo", vec![Message::user("Hello?")]);
+/// let mut provider = Echo;
+/// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// assert_eq!(runtime.block_on(running).reply.text(Channel::Text), "Hello?");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Provider: Send {
     /// Begins to answer. Returns at once: connecting is the first thing the stream does when it is
     /// polled, and a connection that fails is its first item.
@@ -123,17 +150,23 @@ impl Error for Failure {}
 ///
 /// # Example: a reply of two events
 /// ```
+/// use std::future::poll_fn;
 /// use ttsr::harness::{Failure, unfold};
 /// use ttsr::{Event, PartId};
 /// let left = vec![
 ///     Event::Finish { reason: "stop".into() },
 ///     Event::Delta { part: PartId(0), bytes: b"hi".to_vec() },
 /// ];
-/// let stream = unfold(left, async |mut left| {
+/// let mut stream = unfold(left, async |mut left| {
 ///     let event = left.pop()?;
 ///     Some((Ok::<_, Failure>(event), left))
 /// });
-/// # drop(stream);
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let mut next = || runtime.block_on(poll_fn(|cx| stream.as_mut().poll_next(cx)));
+/// assert!(matches!(next(), Some(Ok(Event::Delta { .. }))));
+/// assert!(matches!(next(), Some(Ok(Event::Finish { .. }))));
+/// assert_eq!(next(), None);
+/// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn unfold<S, F, N>(state: S, next: F) -> EventStream
 where

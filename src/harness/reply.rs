@@ -36,6 +36,32 @@ pub struct Reply {
 }
 
 /// One part of a reply.
+///
+/// # Example: a call without an id
+/// ```
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Script, Scripted, Settings, run};
+/// use ttsr::{Channel, Event, Pack, PartId};
+/// let calls = Event::PartStart {
+///     part: PartId(7),
+///     name: "7".into(),
+///     channel: Channel::ToolInput,
+///     tool: Some("clock".into()),
+///     call: None,
+/// };
+/// let input = Event::Delta { part: PartId(7), bytes: b"{}".to_vec() };
+/// let script = Script::from(vec![calls, input]).finish("tool_use");
+/// let mut provider = Scripted::new([script]);
+/// let session = Pack::builder().build()?.session();
+/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let request = Request::new("a-model", Vec::new());
+/// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let reply = runtime.block_on(running).reply;
+/// let part = &reply.parts()[0];
+/// assert_eq!((part.call.as_deref(), &*part.call_id()), (None, "call_7"));
+/// assert_eq!((part.tool.as_deref(), &*part.text()), (Some("clock"), "{}"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplyPart {

@@ -20,6 +20,16 @@ use super::step::{Input, Outcome, Step};
 use crate::{Event, Session};
 
 /// The user's way to end a reply. Clones share one switch, which stays on.
+///
+/// # Example: one switch, many hands
+/// ```
+/// use ttsr::harness::Cancel;
+/// let cancel = Cancel::default();
+/// let button = cancel.clone();
+/// assert!(!cancel.is_cancelled());
+/// button.cancel();
+/// assert!(cancel.is_cancelled());
+/// ```
 #[derive(Clone)]
 pub struct Cancel {
     switch: Arc<Switch>,

@@ -244,6 +244,24 @@ pub enum Observation {
 }
 
 /// The kind of reason for an abort.
+///
+/// # Example: why there is no answer
+/// ```
+/// use ttsr::Pack;
+/// use ttsr::harness::{
+///     Cancel, End, Failure, Hooks, Processor, Request, Script, Scripted, Settings, run,
+/// };
+/// let failure = Failure::new("overloaded_error", "try again");
+/// let mut provider = Scripted::new([Script::default().text("It is").fail(failure)]);
+/// let session = Pack::builder().build()?.session();
+/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+/// let request = Request::new("a-model", Vec::new());
+/// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let End::Aborted { reason, .. } = runtime.block_on(running).end else { panic!("it failed") };
+/// assert_eq!(reason.name(), "error");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {

@@ -24,7 +24,7 @@ use super::message::Tool;
 pub struct Bounds {
     /// How long a command may run; what it asks for itself counts up to here. Default 2 min.
     pub command: Duration,
-    /// Most bytes of a result; what is beyond is cut and said to be. Default 32 KiB.
+    /// Most bytes of a result; what is beyond is cut and said to be, in a few bytes more. Default 32 KiB.
     pub output: usize,
     /// Most bytes of a file that is read, written or edited. Default 10 MiB.
     pub file: u64,
@@ -87,6 +87,23 @@ impl Folder {
     }
 
     /// The same within other bounds.
+    ///
+    /// # Example: a model with little room
+    /// ```
+    /// use ttsr::harness::tools::{Bounds, Folder};
+    /// let path = std::env::temp_dir().join(format!("ttsr-bounds-{}", std::process::id()));
+    /// std::fs::create_dir_all(&path)?;
+    /// std::fs::write(path.join("a.txt"), "one\ntwo\nthree\n")?;
+    /// let folder = Folder::open(&path)?.bounds(Bounds { output: 10, file: 20, ..Bounds::default() });
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// let call = |tool: &str, input: &str| runtime.block_on(folder.run(tool, input));
+    /// let read = call("read", r#"{"path": "a.txt"}"#);
+    /// assert_eq!(read.output, "one\ntwo\n[more follows: read on with offset 3]");
+    /// let long = r#"{"path": "b.txt", "content": "one two three four five"}"#;
+    /// assert!(call("write", long).is_error, "more than 20 bytes");
+    /// # std::fs::remove_dir_all(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn bounds(self, bounds: Bounds) -> Folder {
         Folder { bounds, ..self }

@@ -46,13 +46,42 @@ pub struct Context {
 /// # Example: a tracer beside a loop
 /// ```
 /// use ttsr::harness::{
-///     Cancel, Context, Hooks, Message, Processor, Request, Run, Script, Scripted, Settings, Tracer,
+///     Cancel, Context, Hooks, Processor, Request, Run, Script, Scripted, Settings, Tracer,
 /// };
+/// # use std::sync::{Arc, Mutex};
+/// # use tracing::{Event, Metadata, Subscriber, field::{Field, Visit}, span};
+/// # #[derive(Clone, Default)]
+/// # struct Log(Arc<Mutex<Vec<String>>>);
+/// # struct Message<'a>(&'a Log);
+/// # impl Visit for Message<'_> {
+/// #     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+/// #         if field.name() == "message" {
+/// #             self.0.0.lock().unwrap().push(format!("{value:?}"));
+/// #         }
+/// #     }
+/// # }
+/// # impl Subscriber for Log {
+/// #     fn enabled(&self, _: &Metadata<'_>) -> bool {
+/// #         true
+/// #     }
+/// #     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+/// #         span::Id::from_u64(1)
+/// #     }
+/// #     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+/// #     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+/// #     fn event(&self, event: &Event<'_>) {
+/// #         event.record(&mut Message(self));
+/// #     }
+/// #     fn enter(&self, _: &span::Id) {}
+/// #     fn exit(&self, _: &span::Id) {}
+/// # }
+/// # let log = Log::default();
+/// # let _guard = tracing::subscriber::set_default(log.clone());
 /// let pack = ttsr::Pack::builtin("std/secrets")?;
 /// let mut tracer = Tracer::new(Context { model: "a-model".into(), ..Context::default() });
 /// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
 /// let mut provider = Scripted::new([Script::default().text("Hello!").finish("stop")]);
-/// let request = Request::new("a-model", vec![Message::user("Hi.")]);
+/// let request = Request::new("a-model", Vec::new());
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// # runtime.block_on(async {
 /// let mut run = Run::begin(&mut processor, &mut provider, request, "msg_1", Cancel::default());
@@ -61,6 +90,9 @@ pub struct Context {
 ///     tracer.step(began.elapsed(), &step, run.session().pack());
 /// }
 /// # });
+/// // `log` keeps the messages of what a subscriber was told.
+/// let told = log.0.lock().unwrap();
+/// assert_eq!(told[..2], ["request", "first token"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -17,6 +17,14 @@ pub(super) use excerpt::{Cursor, Excerpt};
 pub(super) use report::Report;
 
 /// How bad a problem is.
+///
+/// # Example: the worst of all problems
+/// ```
+/// use ttsr::{Diagnostic, Level, Pack};
+/// let error = Pack::from_toml("schema = 1\npack.colour = 1\n").unwrap_err();
+/// let worst = error.diagnostics().iter().map(Diagnostic::level).max();
+/// assert_eq!(worst.map(Level::name), Some("error"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {

@@ -21,6 +21,17 @@ pub enum LoadErrorKind {
 /// A pack did not load. Holds every problem that was found, not only the first.
 ///
 /// `Display` lists the errors, one a line.
+///
+/// # Example: what kept a pack from loading
+/// ```
+/// use ttsr::{Level, LoadErrorKind, Pack};
+/// let error = Pack::from_toml("schema = 1\n[pack]\nname = \"mine\"\ncolour = 1\n").unwrap_err();
+/// assert_eq!(error.kind(), LoadErrorKind::Invalid);
+/// assert!(error.to_string().contains("<toml>:4:1: error[unknown-key]"), "{error}");
+/// assert!(error.diagnostics().iter().any(|problem| problem.level() == Level::Error));
+/// let error = Pack::builtin("std/secrest").unwrap_err();
+/// assert_eq!(error.kind(), LoadErrorKind::UnknownPack);
+/// ```
 #[derive(Clone, Debug)]
 pub struct LoadError {
     diagnostics: Vec<Diagnostic>,

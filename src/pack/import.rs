@@ -15,6 +15,14 @@ use std::fmt;
 use draft::Sheet;
 
 /// A format of rules that are not ours.
+///
+/// # Example: by name and back
+/// ```
+/// use ttsr::import::Format;
+/// assert_eq!(Format::from_name("claude-code"), Some(Format::ClaudeCode));
+/// assert_eq!(Format::OhMyPi.name(), "oh-my-pi");
+/// assert_eq!(Format::from_name("ours"), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {

@@ -3,6 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 /// What a harness must do about a broken rule. Ordered by strength, weakest first.
+///
+/// # Example: which end a stream, and which are free
+/// ```
+/// use ttsr::Action;
+/// let of = |is: fn(Action) -> bool| Action::ALL.into_iter().filter(move |it| is(*it)).map(Action::name);
+/// assert!(of(Action::cuts).eq(["retry", "abort"]));
+/// assert!(of(|action| !action.needs_grant()).eq(["observe", "warn"]));
+/// assert!(Action::Abort > Action::Retry, "of two rules broken at one byte the stronger is done first");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -89,7 +98,8 @@ impl Action {
         matches!(self, Action::Retry | Action::Abort)
     }
 
-    /// Whether a pack must ask for it in `grants`: everything stronger than a warning.
+    /// Whether it must be granted: everything stronger than a warning. Where a pack has `grants` it must be
+    /// among them, and where the host says what it [grants](crate::PackBuilder::grants), among those.
     #[must_use]
     pub fn needs_grant(self) -> bool {
         self > Action::Warn
@@ -107,6 +117,24 @@ impl Action {
 }
 
 /// What becomes of the reply that a retry cut.
+///
+/// # Example: what a rule file says
+/// ```
+/// use ttsr::{Pack, Partial};
+/// let pack = Pack::from_toml(r#"
+/// schema = 1
+/// pack.name = "demo"
+/// [rule.no-any]
+/// description = "Say what the type is"
+/// severity = "error"
+/// partial = "keep-before-match"
+/// match.any = [{ literal = ": any" }]
+/// examples.match = ["x: any"]
+/// "#)?;
+/// assert_eq!(pack.rules()[0].partial, Partial::KeepBeforeMatch);
+/// assert_eq!(Partial::from_name("keep-before-match"), Some(Partial::KeepBeforeMatch));
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -165,6 +193,20 @@ pub struct Allowance {
 }
 
 /// A sub-agent that is asked before a tool call runs.
+///
+/// # Example: somebody looks at every push
+/// ```
+/// use ttsr::{Action, Channel, Consult, Pack, Pattern, Rule};
+/// let mut rule = Rule::new("team/look-at-pushes", vec![Pattern::literal("git push")]);
+/// rule.on = vec![Channel::ToolInput];
+/// rule.action = Action::Consult;
+/// rule.consult = Some(Consult { blocks_on_failure: true, ..Consult::new("May this be pushed?") });
+/// let pack = Pack::builder().rule(rule).build()?;
+/// let asked = pack.rules()[0].consult.as_ref().unwrap();
+/// assert_eq!(asked.tools, ["bash", "read", "grep", "glob"]);
+/// assert_eq!(asked.timeout_millis, 30_000);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consult {
     /// What it is asked: a template.
@@ -203,6 +245,18 @@ pub struct Header {
 }
 
 /// Whether a rule acts.
+///
+/// # Example: a rule on trial
+/// ```
+/// use ttsr::{Mode, Pack, PartId, Pattern, Rule, Verdict};
+/// let mut rule = Rule::new("demo/no-todo", vec![Pattern::literal("TODO")]);
+/// rule.mode = Mode::from_name("shadow").unwrap();
+/// let mut session = Pack::builder().rule(rule).build()?.session();
+/// let mut stream = session.stream();
+/// assert_eq!(session.push(&mut stream, PartId(0), b"// TODO"), Verdict::Continue);
+/// assert!(session.decisions()[0].is_suppressed(), "it is there, for a log");
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -215,6 +269,13 @@ pub enum Mode {
 }
 
 /// How far a rule is.
+///
+/// # Example: by name and back
+/// ```
+/// use ttsr::Status;
+/// assert_eq!(Status::from_name("deprecated"), Some(Status::Deprecated));
+/// assert_eq!(Status::default().name(), "stable");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -101,6 +101,17 @@ impl Pattern {
 }
 
 /// A kind of text inside a part.
+///
+/// # Example: in code, not in prose
+/// ```
+/// use ttsr::{Pack, PartId, Pattern, Region, Rule};
+/// let mut pattern = Pattern::literal("unwrap()");
+/// pattern.region = vec![Region::CodeIn("rust".into())];
+/// let mut stream = Pack::builder().rule(Rule::new("demo/no-unwrap", vec![pattern])).build()?.stream();
+/// assert_eq!(stream.push(PartId(0), b"Never call unwrap().\n\n").len(), 0);
+/// assert_eq!(stream.push(PartId(0), b"~~~rust\nx.unwrap();\n~~~\n").len(), 1);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String")]
 #[serde(try_from = "String")]
@@ -206,6 +217,18 @@ impl TryFrom<String> for Region {
 }
 
 /// A difference between characters that a pattern does not see.
+///
+/// # Example: however it is written
+/// ```
+/// use ttsr::{Fold, Pack, PartId, Pattern, Rule};
+/// let mut pattern = Pattern::literal("ignore all rules");
+/// pattern.fold = vec![Fold::Case, Fold::Invisible];
+/// let mut stream = Pack::builder().rule(Rule::new("demo/obey", vec![pattern])).build()?.stream();
+/// let text = "IGNORE all\u{200b} Rules";
+/// assert_eq!(stream.push(PartId(0), text.as_bytes()).len(), 1);
+/// assert_eq!(Fold::from_name("invisible"), Some(Fold::Invisible));
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -258,6 +281,13 @@ pub enum Within {
 }
 
 /// Over what matches are counted.
+///
+/// # Example: by name, narrowest first
+/// ```
+/// use ttsr::Per;
+/// assert_eq!(Per::ALL.map(Per::name), ["part", "message", "turn", "session"]);
+/// assert_eq!(Per::from_name("turn"), Some(Per::Turn));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -295,6 +325,17 @@ impl Per {
 }
 
 /// How many matches it takes.
+///
+/// # Example: the third time in a reply
+/// ```
+/// use ttsr::{Count, Pack, PartId, Pattern, Per, Rule};
+/// let mut rule = Rule::new("demo/no-regrets", vec![Pattern::literal("Sorry")]);
+/// rule.condition.count = Some(Count { times: 3, per: Per::Message });
+/// let mut stream = Pack::builder().rule(rule).build()?.stream();
+/// assert_eq!(stream.push(PartId(0), b"Sorry. Sorry, ").len(), 0);
+/// assert_eq!(stream.push(PartId(1), b"Sorry!").len(), 1, "in another part of it");
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Count {
     /// So many matches that do not overlap.
@@ -415,6 +456,21 @@ impl UnknownName {
 }
 
 /// What a name is of.
+///
+/// # Example: a tool that there is not
+/// ```
+/// use ttsr::{Channel, Condition, Named, Pack, PartId, Rule, UnknownName};
+/// let mut rule = Rule::new("demo/no-such-tool", Vec::new());
+/// rule.on = vec![Channel::ToolInput];
+/// let of = vec![Named::from_name("tool").unwrap()];
+/// rule.condition.unknown_name = Some(UnknownName { known: vec!["read".into()], of });
+/// let mut stream = Pack::builder().rule(rule).build()?.stream();
+/// stream.open(PartId(0), Channel::ToolInput);
+/// stream.open(PartId(1), Channel::ToolInput);
+/// assert_eq!(stream.tool(PartId(0), "read", "call_1").len(), 0);
+/// assert_eq!(stream.tool(PartId(1), "raed", "call_2").len(), 1);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -480,6 +536,18 @@ pub struct DoomLoop {
 
 /// When a rule is broken: something of `any`, `all`, `sequence` or a detector is there, and what stands
 /// beside it does not forbid it.
+///
+/// # Example: unless something stands beside it
+/// ```
+/// use ttsr::{Condition, Pack, PartId, Pattern, Rule};
+/// let mut rule = Rule::new("demo/say-why", Vec::new());
+/// rule.condition = Condition::any(vec![Pattern::literal("unsafe {")]);
+/// rule.condition.none = vec![Pattern::literal("SAFETY:")];
+/// let mut stream = Pack::builder().rule(rule).build()?.stream();
+/// assert_eq!(stream.push(PartId(0), b"unsafe { a() } // SAFETY: it is ours\n").len(), 0);
+/// assert_eq!(stream.push(PartId(0), b"unsafe { b() }\n").len(), 1);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Condition {

@@ -6,6 +6,22 @@ use crate::stream::Stream;
 use crate::verdict::{Decision, PartId, Verdict};
 
 /// What the rules say of one whole text. Made by [`Session::check`].
+///
+/// # Example: what a user is told before anything is sent
+/// ```
+/// use ttsr::{Action, Channel, Pack, Pattern, Rule, Verdict};
+/// let mut rule = Rule::new("demo/no-password", vec![Pattern::regex("password: [a-z]{8}")]);
+/// rule.on = vec![Channel::UserInput];
+/// rule.action = Action::Warn;
+/// rule.message = Some("There is a password in it.".into());
+/// let mut session = Pack::builder().rule(rule).build()?.session();
+/// let checked = session.check(Channel::UserInput, None, b"Use password: tiramisu, please.");
+/// let Verdict::Act(decision) = checked.verdict() else { panic!("the rule is broken") };
+/// assert_eq!(checked.decisions(), [decision]);
+/// assert_eq!(checked.stream().message(&decision), "There is a password in it.");
+/// assert_eq!(checked.stream().matched(&decision.hit().unwrap()), "password: tiramisu");
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct Checked {

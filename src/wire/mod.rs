@@ -35,6 +35,14 @@ use reply::Sink;
 use sse::{Sse, SseEvent};
 
 /// What the stored or live stream of a provider looks like.
+///
+/// # Example: what a log says of a body
+/// ```
+/// use ttsr::wire::{Format, Reader};
+/// let mut reader = Reader::new("body.txt");
+/// reader.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n", &mut |_, _| {});
+/// assert_eq!(reader.format().map(Format::name), Some("openai-chat"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {

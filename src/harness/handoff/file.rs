@@ -26,11 +26,34 @@ const BINARY_EXTENSIONS: [&str; 28] = [
 ];
 
 /// The files of a project.
+///
+/// # Example: files that are nowhere on disk
+/// ```
+/// use std::{collections::HashMap, io, path::{Path, PathBuf}};
+/// use ttsr::harness::handoff::{Files, read_part};
+/// struct Buffers(HashMap<PathBuf, Vec<u8>>);
+/// impl Files for Buffers {
+///     fn resolve(&self, reference: &str) -> Option<PathBuf> {
+///         let path = Path::new("/project").join(reference);
+///         self.0.contains_key(&path).then_some(path)
+///     }
+///     fn read(&self, path: &Path, at_most: u64) -> io::Result<Vec<u8>> {
+///         let bytes = self.0.get(path).ok_or(io::ErrorKind::NotFound)?;
+///         Ok(bytes.iter().copied().take(at_most as usize).collect())
+///     }
+/// }
+/// let files = Buffers([("/project/a.txt".into(), b"one\ntwo".to_vec())].into());
+/// let [called, read] = read_part(&files, "a.txt").expect("it is there");
+/// assert!(called.ends_with(r#"{"filePath": "/project/a.txt"}"#));
+/// assert!(read.starts_with("<file>\n00001| one\n00002| two\n"));
+/// assert_eq!(read_part(&files, "b.txt"), None);
+/// ```
 pub trait Files {
     /// The absolute path of a plain file inside the project; none if it is anything else.
     fn resolve(&self, reference: &str) -> Option<PathBuf>;
 
-    /// The first bytes of a file that [`resolve`](Self::resolve) named.
+    /// The first `at_most` bytes of a file that [`resolve`](Self::resolve) named; all of them if it has
+    /// fewer.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -41,6 +64,21 @@ pub trait Files {
 ///
 /// Links are followed first and judged by where they lead, so neither `..` nor a link leaves the folder.
 /// A link that is changed between the look and the reading is not noticed.
+///
+/// # Example: nothing outside
+/// ```
+/// use ttsr::harness::handoff::{Files, ProjectFiles};
+/// let folder = std::env::temp_dir().join(format!("ttsr-project-{}", std::process::id()));
+/// std::fs::create_dir_all(folder.join("src"))?;
+/// std::fs::write(folder.join("src/a.rs"), "fn a() {}")?;
+/// let files = ProjectFiles::new(folder.join("src"))?;
+/// let path = files.resolve("a.rs").expect("it is there");
+/// assert_eq!(files.read(&path, 4)?, b"fn a");
+/// assert_eq!(files.resolve(".."), None, "a folder, and outside");
+/// assert!(ProjectFiles::new(folder.join("none")).is_err());
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ProjectFiles {
     root: PathBuf,
@@ -71,7 +109,10 @@ impl Files for ProjectFiles {
 }
 
 /// The two texts that a file becomes: that it was read, and what was read. None if the file is not in
-/// the project, cannot be read, or is binary.
+/// the project, cannot be read, or [is binary](is_binary).
+///
+/// Of a file of more than 16 MiB the beginning is read, and of what was read [`MAX_LINES`] are shown, each up
+/// to [`MAX_LINE_CHARS`]. Invalid UTF-8 is shown as U+FFFD.
 ///
 /// # Example: a file of a folder
 /// ```
@@ -102,7 +143,8 @@ pub fn read_part(files: &impl Files, reference: &str) -> Option<[String; 2]> {
     Some([header(&path), numbered(&text, is_whole)])
 }
 
-/// Whether a file is not to be shown: by its name, a NUL byte, or too many bytes that no text has.
+/// Whether a file is not to be shown: by the end of its name, a NUL byte, or because more than 30 % of its first
+/// 4,096 bytes are control characters.
 ///
 /// # Example: by name, and by what is in it
 /// ```

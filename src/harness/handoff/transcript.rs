@@ -101,6 +101,17 @@ pub enum Speaker {
 }
 
 /// One message of a transcript.
+///
+/// # Example: what a transcript shows
+/// ```
+/// use ttsr::harness::{Message, Role};
+/// use ttsr::harness::handoff::{Said, SaidPart, Speaker};
+/// let said = Said::from_message(&Message::user("Mend it.")).unwrap();
+/// assert_eq!(said.by, Speaker::User);
+/// assert_eq!(said.parts, [SaidPart::Text("Mend it.".into())]);
+/// assert_eq!(Said::from_message(&Message::new(Role::System, "Be brief.")), None);
+/// assert_eq!(Said::from_message(&Message::steering("No lists.")), None, "nobody said that");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// Who said it.
@@ -127,8 +138,9 @@ pub enum SaidPart {
 }
 
 impl Said {
-    /// A message of a conversation. None for what is neither the user's nor the model's, and for what
-    /// holds nothing that is shown.
+    /// A message of a conversation: its text, and its tool calls without a title. None for what is neither
+    /// the user's nor the model's, and for what holds nothing that is shown, such as synthetic text,
+    /// reasoning and results of tools.
     #[must_use]
     pub fn from_message(message: &Message) -> Option<Said> {
         let by = match message.role {

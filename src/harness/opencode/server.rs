@@ -18,6 +18,15 @@ use crate::wire::opencode::{Feed, Notice};
 
 /// Which of the server's interfaces is used. A session is driven through one of them, and only that one
 /// tells of it in full.
+///
+/// # Example: which interface a session is driven through
+/// ```
+/// use ttsr::harness::opencode::{Api, Server};
+/// let server = Server::new("http://127.0.0.1:4096", Api::default())?;
+/// assert_eq!(server.api().name(), "classic");
+/// assert_eq!(Api::Next.name(), "next");
+/// # Ok::<(), ttsr::harness::Failure>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Api {
@@ -41,6 +50,15 @@ impl Api {
 }
 
 /// Something to say to a session in the user's name.
+///
+/// # Example: a question, and a word aside
+/// ```
+/// use ttsr::harness::opencode::Prompt;
+/// let question = Prompt::new("What is left to do?");
+/// let aside = Prompt { is_aside: true, ..Prompt::new("No lists, please.") };
+/// assert!(aside.is_aside && !question.is_aside);
+/// assert_eq!(question.agent, None, "the session's own");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     /// What is said.
@@ -66,22 +84,49 @@ impl Prompt {
 /// A running OpenCode server.
 ///
 /// Every request is a connection of its own and is given up when the server says nothing for
-/// [`PATIENCE`](Server::PATIENCE). Redirects are not followed.
+/// [`PATIENCE`](Server::PATIENCE). Redirects are not followed. An answer may have 16 MiB. Ids of sessions,
+/// messages and questions are letters, digits, `_` and `-`; with anything else nothing is sent, and the
+/// [kind](Failure::kind) of the failure is `request`. Where the server says no, the kind is the status, such as
+/// `404`. Needs a tokio runtime with I/O and time.
 ///
 /// # Example: ask, and stop
-/// ```no_run
+/// ```
 /// use ttsr::harness::opencode::{Api, Prompt, Server};
-/// # async fn example() -> Result<(), ttsr::harness::Failure> {
-/// let server = Server::new("http://127.0.0.1:4096", Api::Classic)?;
-/// let mut events = server.events().await?; // before the prompt, so that nothing is missed
-/// let session = server.create_session().await?;
-/// server.prompt(&session, &Prompt::new("Write code please")).await?;
-/// while let Some((session, notice)) = events.next().await? {
-///     println!("{session}: {notice:?}");
-/// }
-/// server.abort(&session).await?;
-/// # Ok(())
-/// # }
+/// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
+/// # let listener = TcpListener::bind("127.0.0.1:0")?;
+/// # let url = format!("http://{}", listener.local_addr()?);
+/// # let heard = thread::spawn(move || {
+/// #     let answers = [r#"{"id":"ses_1"}"#, "true", "true"];
+/// #     answers.map(|answer| {
+/// #         let (stream, _) = listener.accept().unwrap();
+/// #         let mut request = BufReader::new(&stream);
+/// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
+/// #         while request.read_line(&mut line).unwrap() > 2 {
+/// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
+/// #                 length = bytes.trim().parse().unwrap();
+/// #             }
+/// #             heard += &line;
+/// #             line.clear();
+/// #         }
+/// #         request.take(length).read_to_string(&mut heard).unwrap();
+/// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
+/// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+/// #         heard
+/// #     })
+/// # });
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// // At `url` there is a server; `heard` is what it was asked.
+/// let server = Server::new(&url, Api::Classic)?;
+/// runtime.block_on(async {
+///     let session = server.create_session().await?;
+///     server.prompt(&session, &Prompt::new("Write code, please.")).await?;
+///     server.abort(&session).await
+/// })?;
+/// let heard = heard.join().unwrap();
+/// assert!(heard[1].starts_with("POST /session/ses_1/prompt_async "));
+/// assert!(heard[1].ends_with(r#"{"parts":[{"text":"Write code, please.","type":"text"}]}"#));
+/// assert!(heard[2].starts_with("POST /session/ses_1/abort "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Server {
@@ -107,7 +152,7 @@ impl Server {
     /// The server at that address, such as `http://127.0.0.1:4096`. Nothing is connected yet.
     ///
     /// # Errors
-    /// If it is no such address. TLS is not spoken.
+    /// If it is no such address: with `https`, a user, or a query. TLS is not spoken.
     pub fn new(url: &str, api: Api) -> Result<Server, Failure> {
         Ok(Server {
             address: Address::parse(url)?,
@@ -116,7 +161,42 @@ impl Server {
         })
     }
 
-    /// The same server, which wants to know who is there.
+    /// The same server, which wants to know who is there: user and password go with every request, in the
+    /// clear as all else (`Basic`). `Debug` does not show them.
+    ///
+    /// # Example: who is there
+    /// ```
+    /// use ttsr::harness::opencode::{Api, Server};
+    /// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// # let url = format!("http://{}", listener.local_addr()?);
+    /// # let heard = thread::spawn(move || {
+    /// #     let answers = ["true"];
+    /// #     answers.map(|answer| {
+    /// #         let (stream, _) = listener.accept().unwrap();
+    /// #         let mut request = BufReader::new(&stream);
+    /// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
+    /// #         while request.read_line(&mut line).unwrap() > 2 {
+    /// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
+    /// #                 length = bytes.trim().parse().unwrap();
+    /// #             }
+    /// #             heard += &line;
+    /// #             line.clear();
+    /// #         }
+    /// #         request.take(length).read_to_string(&mut heard).unwrap();
+    /// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
+    /// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+    /// #         heard
+    /// #     })
+    /// # });
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// // At `url` there is a server; `heard` is what it was asked.
+    /// let server = Server::new(&url, Api::Classic)?.with_password("opencode", "secret");
+    /// assert!(!format!("{server:?}").contains("b3BlbmNvZGU6c2VjcmV0"));
+    /// runtime.block_on(server.abort("ses_1"))?;
+    /// assert!(heard.join().unwrap()[0].contains("authorization: Basic b3BlbmNvZGU6c2VjcmV0\r\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn with_password(self, user: &str, password: &str) -> Server {
         let authorization = STANDARD.encode(format!("{user}:{password}"));
@@ -215,7 +295,44 @@ impl Server {
     /// no such request.
     ///
     /// # Errors
-    /// If the server cannot be reached or says no.
+    /// If the server cannot be reached or says no; of the kind `unsupported` for the other interface.
+    ///
+    /// # Example: it was never said
+    /// ```
+    /// use ttsr::harness::opencode::{Api, Server};
+    /// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// # let url = format!("http://{}", listener.local_addr()?);
+    /// # let heard = thread::spawn(move || {
+    /// #     let answers = ["true"];
+    /// #     answers.map(|answer| {
+    /// #         let (stream, _) = listener.accept().unwrap();
+    /// #         let mut request = BufReader::new(&stream);
+    /// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
+    /// #         while request.read_line(&mut line).unwrap() > 2 {
+    /// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
+    /// #                 length = bytes.trim().parse().unwrap();
+    /// #             }
+    /// #             heard += &line;
+    /// #             line.clear();
+    /// #         }
+    /// #         request.take(length).read_to_string(&mut heard).unwrap();
+    /// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
+    /// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+    /// #         heard
+    /// #     })
+    /// # });
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// // At `url` there is a server; `heard` is what it was asked.
+    /// let server = Server::new(&url, Api::Classic)?;
+    /// runtime.block_on(server.delete_message("ses_1", "msg_1"))?;
+    /// assert!(heard.join().unwrap()[0].starts_with("DELETE /session/ses_1/message/msg_1 "));
+    ///
+    /// let server = Server::new(&url, Api::Next)?;
+    /// let failure = runtime.block_on(server.delete_message("ses_1", "msg_1")).unwrap_err();
+    /// assert_eq!(failure.kind(), "unsupported");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn delete_message(&self, session: &str, message: &str) -> Result<(), Failure> {
         if self.api != Api::Classic {
             let why = "this interface cannot delete a message";
@@ -229,20 +346,90 @@ impl Server {
         self.call(Method::DELETE, &path, None).await.map(drop)
     }
 
-    /// Answers a question of the model: for each of its questions the answers chosen.
+    /// Answers what the model asked, by the id of the request: for each of its questions the answers chosen.
     ///
     /// # Errors
     /// If the server cannot be reached or says no.
+    ///
+    /// # Example: two answers to one question
+    /// ```
+    /// use ttsr::harness::opencode::{Api, Server};
+    /// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// # let url = format!("http://{}", listener.local_addr()?);
+    /// # let heard = thread::spawn(move || {
+    /// #     let answers = ["true"];
+    /// #     answers.map(|answer| {
+    /// #         let (stream, _) = listener.accept().unwrap();
+    /// #         let mut request = BufReader::new(&stream);
+    /// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
+    /// #         while request.read_line(&mut line).unwrap() > 2 {
+    /// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
+    /// #                 length = bytes.trim().parse().unwrap();
+    /// #             }
+    /// #             heard += &line;
+    /// #             line.clear();
+    /// #         }
+    /// #         request.take(length).read_to_string(&mut heard).unwrap();
+    /// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
+    /// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+    /// #         heard
+    /// #     })
+    /// # });
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// // At `url` there is a server; `heard` is what it was asked.
+    /// let server = Server::new(&url, Api::Classic)?;
+    /// runtime.block_on(server.answer("que_1", &[vec!["red".into(), "blue".into()]]))?;
+    /// let heard = heard.join().unwrap();
+    /// assert!(heard[0].starts_with("POST /question/que_1/reply "));
+    /// assert!(heard[0].ends_with(r#"{"answers":[["red","blue"]]}"#));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn answer(&self, question: &str, answers: &[Vec<String>]) -> Result<(), Failure> {
         let path = format!("/question/{}/reply", segment(question)?);
         let body = json!({ "answers": answers });
         self.call(Method::POST, &path, Some(body)).await.map(drop)
     }
 
-    /// Tells the model that its question is not answered.
+    /// Tells the model that what it asked, by the id of the request, is not answered.
     ///
     /// # Errors
     /// If the server cannot be reached or says no.
+    ///
+    /// # Example: nobody answers
+    /// ```
+    /// use ttsr::harness::opencode::{Api, Server};
+    /// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
+    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// # let url = format!("http://{}", listener.local_addr()?);
+    /// # let heard = thread::spawn(move || {
+    /// #     let answers = ["true"];
+    /// #     answers.map(|answer| {
+    /// #         let (stream, _) = listener.accept().unwrap();
+    /// #         let mut request = BufReader::new(&stream);
+    /// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
+    /// #         while request.read_line(&mut line).unwrap() > 2 {
+    /// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
+    /// #                 length = bytes.trim().parse().unwrap();
+    /// #             }
+    /// #             heard += &line;
+    /// #             line.clear();
+    /// #         }
+    /// #         request.take(length).read_to_string(&mut heard).unwrap();
+    /// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
+    /// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+    /// #         heard
+    /// #     })
+    /// # });
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// // At `url` there is a server; `heard` is what it was asked.
+    /// let server = Server::new(&url, Api::Classic)?;
+    /// runtime.block_on(server.reject("que_1"))?;
+    /// assert!(heard.join().unwrap()[0].starts_with("POST /question/que_1/reject "));
+    /// let failure = runtime.block_on(server.reject("../session")).unwrap_err();
+    /// assert_eq!(failure.kind(), "request", "that is no id, and nothing was sent");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn reject(&self, question: &str) -> Result<(), Failure> {
         let path = format!("/question/{}/reject", segment(question)?);
         self.call(Method::POST, &path, None).await.map(drop)
@@ -349,6 +536,45 @@ fn segment(id: &str) -> Result<&str, Failure> {
 }
 
 /// The event stream of a server. Dropping it closes the connection.
+///
+/// # Example: what a server tells, until it goes
+/// ```
+/// use ttsr::harness::opencode::{Api, Server};
+/// use ttsr::wire::opencode::Notice;
+/// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
+/// # let listener = TcpListener::bind("127.0.0.1:0")?;
+/// # let url = format!("http://{}", listener.local_addr()?);
+/// # let heard = thread::spawn(move || {
+/// #     let answers = [r#"data: {"type":"session.idle","properties":{"sessionID":"ses_1"}}"#.to_owned() + "\n\n"];
+/// #     answers.map(|answer| {
+/// #         let (stream, _) = listener.accept().unwrap();
+/// #         let mut request = BufReader::new(&stream);
+/// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
+/// #         while request.read_line(&mut line).unwrap() > 2 {
+/// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
+/// #                 length = bytes.trim().parse().unwrap();
+/// #             }
+/// #             heard += &line;
+/// #             line.clear();
+/// #         }
+/// #         request.take(length).read_to_string(&mut heard).unwrap();
+/// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
+/// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+/// #         heard
+/// #     })
+/// # });
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// // At `url` a server tells one thing, and closes the stream.
+/// let server = Server::new(&url, Api::Classic)?;
+/// runtime.block_on(async {
+///     let mut events = server.events().await?; // before a prompt, so that nothing is missed
+///     assert_eq!(events.next().await?, Some(("ses_1".to_owned(), Notice::Idle)));
+///     assert_eq!(events.next().await?, None);
+///     Ok::<(), ttsr::harness::Failure>(())
+/// })?;
+/// assert!(heard.join().unwrap()[0].starts_with("GET /event "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Events {
     connection: Connection,
     body: Incoming,

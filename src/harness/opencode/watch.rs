@@ -104,6 +104,28 @@ pub struct Judged {
 }
 
 /// Something to be done on the server.
+///
+/// # Example: what a host sends
+/// ```
+/// use ttsr::harness::opencode::{Act, Api, Seen, Watch};
+/// use ttsr::wire::opencode::Feed;
+/// use ttsr::{Pack, Pattern, Rule};
+/// let mut rule = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
+/// rule.message = Some("Use `?`.".into());
+/// let mut watch = Watch::new(Pack::builder().rule(rule).build()?, Api::Classic);
+/// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"text","text":"x.unwrap()"}}}
+///
+/// "#;
+/// let mut seen = Vec::new();
+/// Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
+/// let Some(Seen::Act(act)) = seen.last() else { panic!("the rule is broken") };
+/// assert_eq!(act.session(), "s");
+/// match act {
+///     Act::Inject { prompt, .. } => assert!(prompt.is_aside && prompt.text.ends_with("Use `?`.")),
+///     act => panic!("the reply goes on: {act:?}"),
+/// }
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {

@@ -43,6 +43,14 @@ pub enum ChannelStatus {
 }
 
 /// Why a message did not go out.
+///
+/// # Example: why, in words
+/// ```
+/// use std::io::{Error, ErrorKind};
+/// use ttsr::harness::progress::ChannelError;
+/// let error = ChannelError::new(Error::from(ErrorKind::BrokenPipe));
+/// assert_eq!(error.to_string(), "broken pipe");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelError(String);
 
@@ -104,6 +112,62 @@ pub const WHATSAPP: Constraints = Constraints {
 pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), ChannelError>> + Send + 'a>>;
 
 /// A chat.
+///
+/// # Example: a channel that keeps what it was sent
+/// ```
+/// use std::future::ready;
+/// use ttsr::harness::progress::{
+///     ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, Sending,
+///     Typing,
+/// };
+/// #[derive(Default)]
+/// struct Kept {
+///     inbox: Option<Inbox>,
+///     sent: Vec<(String, String)>,
+/// }
+/// impl ChannelAdapter for Kept {
+///     fn id(&self) -> &str {
+///         "kept"
+///     }
+///     fn name(&self) -> &str {
+///         "Kept messages"
+///     }
+///     fn constraints(&self) -> Constraints {
+///         Constraints { typing: Typing::Unsupported, can_edit: false }
+///     }
+///     fn start(&mut self, inbox: Inbox) -> Result<(), ChannelError> {
+///         self.inbox = Some(inbox);
+///         Ok(())
+///     }
+///     fn stop(&mut self) {
+///         self.inbox = None;
+///     }
+///     fn status(&self) -> ChannelStatus {
+///         match self.inbox {
+///             Some(_) => ChannelStatus::Running,
+///             None => ChannelStatus::Stopped,
+///         }
+///     }
+///     fn send<'a>(&'a mut self, peer: &'a str, message: Outbound) -> Sending<'a> {
+///         if self.inbox.is_none() {
+///             return Box::pin(ready(Err(ChannelError::new("the channel is stopped"))));
+///         }
+///         self.sent.push((peer.to_owned(), message.text));
+///         Box::pin(ready(Ok(())))
+///     }
+/// }
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let mut channel = Kept::default();
+/// let hello = Outbound { text: "Hello.".into(), reply_to: None };
+/// assert!(runtime.block_on(channel.send("alice", hello.clone())).is_err());
+/// let (inbox, _messages) = tokio::sync::mpsc::unbounded_channel();
+/// channel.start(inbox)?;
+/// assert_eq!(channel.status(), ChannelStatus::Running);
+/// runtime.block_on(channel.send("alice", hello))?;
+/// assert_eq!(channel.sent, [("alice".into(), "Hello.".into())]);
+/// assert!(channel.send_typing("alice").is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait ChannelAdapter: Send {
     /// The channel's id, such as `telegram`.
     fn id(&self) -> &str;
@@ -114,19 +178,20 @@ pub trait ChannelAdapter: Send {
     /// What its kind lets one do.
     fn constraints(&self) -> Constraints;
 
-    /// Begins to put messages that arrive into the inbox.
+    /// Begins to put messages that arrive into the inbox. Does not wait for any.
     ///
     /// # Errors
-    /// If the channel cannot be reached.
+    /// If the channel cannot be reached, or cannot be started again.
     fn start(&mut self, inbox: Inbox) -> Result<(), ChannelError>;
 
-    /// Ends that.
+    /// Ends that: what arrives later is not put there.
     fn stop(&mut self);
 
     /// Whether it is there.
     fn status(&self) -> ChannelStatus;
 
-    /// Sends a message.
+    /// Sends a message to that user. Its future ends once the message is on its way, with an error if it could
+    /// not be sent.
     fn send<'a>(&'a mut self, peer: &'a str, message: Outbound) -> Sending<'a>;
 
     /// Shows that somebody writes; none where the channel cannot, which is silently skipped.

@@ -145,6 +145,15 @@ pub enum Do {
 }
 
 /// Why there is no reply.
+///
+/// # Example: what a user is told
+/// ```
+/// use ttsr::harness::progress::PromptError;
+/// let failed = PromptError::Failed("connection refused".into());
+/// assert_eq!(failed.to_string(), "connection refused", "for a log");
+/// assert_eq!(failed.text(), Some("Something went wrong while the agent was working."));
+/// assert_eq!(PromptError::Aborted.text(), None, "they know");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PromptError {

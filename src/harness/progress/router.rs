@@ -18,6 +18,63 @@ pub type AgentEvents = Pin<Box<dyn Stream<Item = AgentEvent> + Send>>;
 pub type Asking<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
 
 /// An agent behind a server of its own.
+///
+/// # Example: an agent that shouts
+/// ```
+/// use std::{future::ready, pin::Pin, task::{Context, Poll}};
+/// use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+/// use ttsr::harness::progress::{
+///     Agent, AgentEvent, AgentEvents, AgentPart, Asking, Console, Router, RouterSettings,
+///     prompt_streaming,
+/// };
+/// # struct Events(UnboundedReceiver<AgentEvent>);
+/// # impl futures_core::Stream for Events {
+/// #     type Item = AgentEvent;
+/// #     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<AgentEvent>> {
+/// #         self.0.poll_recv(cx)
+/// #     }
+/// # }
+/// /// Whom it tells what happens.
+/// #[derive(Default)]
+/// struct Shouter(Option<UnboundedSender<AgentEvent>>);
+/// impl Agent for Shouter {
+///     fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+///         let (told, events) = unbounded_channel();
+///         self.0 = Some(told);
+///         // A `Stream` of what is told.
+///         let events: AgentEvents = Box::pin(Events(events));
+///         Box::pin(ready(Ok(events)))
+///     }
+///     fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()> {
+///         let (session, content) = (session.to_owned(), AgentPart::Text(text.to_uppercase()));
+///         let (message, part) = ("msg_1".into(), "prt_1".into());
+///         let says = AgentEvent::Part { session: session.clone(), message, part, content };
+///         let told = self.0.as_ref().ok_or_else(|| "nobody listens".to_owned());
+///         let told = told.map(|told| {
+///             told.send(says).ok();
+///             told.send(AgentEvent::Idle { session }).ok();
+///         });
+///         Box::pin(ready(told))
+///     }
+///     fn abort<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+///         Box::pin(ready(Ok(())))
+///     }
+///     fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> Asking<'a, ()> {
+///         Box::pin(ready(Err("it asked nothing".into())))
+///     }
+///     fn reject<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+///         Box::pin(ready(Ok(())))
+///     }
+/// }
+/// let (mut agent, mut channel) = (Shouter::default(), Console::new(&b""[..], Vec::new()));
+/// let (_inbox, mut inbox) = unbounded_channel();
+/// let router = Router { agent: &mut agent, channel: &mut channel, peer: "console", inbox: &mut inbox };
+/// let prompting = prompt_streaming(router, "ses_1", "hello", RouterSettings::default());
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let (reply, _other) = runtime.block_on(prompting);
+/// assert_eq!(reply.as_deref(), Ok("HELLO"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Agent: Send {
     /// Opens the stream of events; ready once no event can be missed any more.
     fn subscribe(&mut self) -> Asking<'_, AgentEvents>;
@@ -53,6 +110,59 @@ pub struct Router<'a, A: ?Sized, C: ?Sized> {
 /// answer nor that stay unread: they are given back, in order.
 ///
 /// Typing is stopped and the events are closed in every case; where the future is dropped, the events.
+///
+/// # Example: the user has enough
+/// ```
+/// use ttsr::harness::progress::{
+///     Agent, AgentEvent, AgentEvents, Asking, Console, Inbound, PromptError, Router, RouterSettings,
+///     prompt_streaming,
+/// };
+/// # use std::{future::ready, pin::Pin, task::{Context, Poll}};
+/// # struct Never;
+/// # impl futures_core::Stream for Never {
+/// #     type Item = AgentEvent;
+/// #     fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<AgentEvent>> {
+/// #         Poll::Pending
+/// #     }
+/// # }
+/// # #[derive(Default)]
+/// # struct Silent {
+/// #     is_aborted: bool,
+/// # }
+/// # impl Agent for Silent {
+/// #     fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+/// #         let events: AgentEvents = Box::pin(Never);
+/// #         Box::pin(ready(Ok(events)))
+/// #     }
+/// #     fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> Asking<'a, ()> {
+/// #         Box::pin(ready(Ok(())))
+/// #     }
+/// #     fn abort<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+/// #         self.is_aborted = true;
+/// #         Box::pin(ready(Ok(())))
+/// #     }
+/// #     fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> Asking<'a, ()> {
+/// #         Box::pin(ready(Ok(())))
+/// #     }
+/// #     fn reject<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+/// #         Box::pin(ready(Ok(())))
+/// #     }
+/// # }
+/// // `Silent` is an agent that takes a prompt and never says anything.
+/// let (mut agent, mut channel) = (Silent::default(), Console::new(&b""[..], Vec::new()));
+/// let (users, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+/// let says = |text: &str| Inbound { peer: "console".into(), text: text.into(), id: None };
+/// users.send(says("And in blue."))?;
+/// users.send(says("/cancel"))?;
+/// let router = Router { agent: &mut agent, channel: &mut channel, peer: "console", inbox: &mut inbox };
+/// let prompting = prompt_streaming(router, "ses_1", "Paint it.", RouterSettings::default());
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let (reply, other) = runtime.block_on(prompting);
+/// assert_eq!(reply, Err(PromptError::Aborted));
+/// assert_eq!(other, [says("And in blue.")]);
+/// assert!(agent.is_aborted);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub async fn prompt_streaming<A, C>(
     router: Router<'_, A, C>,
     session: &str,

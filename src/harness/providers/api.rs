@@ -5,6 +5,15 @@ use hyper::header::{HeaderName, HeaderValue};
 use super::key::Key;
 
 /// An API that an [`Endpoint`](super::Endpoint) can speak.
+///
+/// # Example: what an API is known by
+/// ```
+/// use ttsr::harness::providers::Api;
+/// let api = Api::ALL.into_iter().find(|api| api.name() == "anthropic-messages").unwrap();
+/// assert_eq!(api, Api::AnthropicMessages);
+/// assert_eq!(api.base(), "https://api.anthropic.com/v1");
+/// assert_eq!(api.key_variable(), "ANTHROPIC_API_KEY");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Api {

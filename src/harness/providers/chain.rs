@@ -78,6 +78,25 @@ impl Chain {
     }
 
     /// How long a model is left alone that failed and did not say for how long. Default 5 s.
+    ///
+    /// # Example: a model that failed is not asked again at once
+    /// ```
+    /// use std::{future::poll_fn, time::Duration};
+    /// use ttsr::harness::providers::Chain;
+    /// use ttsr::harness::{Failure, Provider, Request, Script, Scripted};
+    /// let busy = Scripted::new([Script::default().fail(Failure::new("http", "busy").with_status(529))]);
+    /// let good = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+    /// let mut chain = Chain::new(busy.clone()).then("small-model", good.clone()).rest(Duration::from_secs(60));
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// for _ in 0..3 {
+    ///     let mut events = chain.send(&Request::new("large-model", Vec::new()));
+    ///     while let Some(event) = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx))) {
+    ///         event?;
+    ///     }
+    /// }
+    /// assert_eq!((busy.requests().len(), good.requests().len()), (1, 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn rest(self, rest: Duration) -> Chain {
         Chain { rest, ..self }

@@ -46,9 +46,9 @@ pub enum Notice {
     Retrying {
         /// Why.
         failure: Failure,
-        /// After how long.
+        /// How long is waited first.
         wait: Duration,
-        /// How often it was sent, this time included.
+        /// How often it was sent again, this time included.
         times: u32,
     },
     /// A [`Chain`](super::Chain) goes on to the next model.
@@ -228,12 +228,70 @@ impl Endpoint {
     }
 
     /// How often and how patiently a request is sent again.
+    ///
+    /// # Example: a server that is busy once
+    /// ```
+    /// use std::{future::poll_fn, time::Duration};
+    /// use ttsr::Event;
+    /// use ttsr::harness::providers::{Api, Endpoint, Retries};
+    /// use ttsr::harness::{Provider, Request};
+    /// # use std::io::{BufRead, BufReader, Read, Write};
+    /// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # let base = format!("http://{}/v1", listener.local_addr()?);
+    /// # std::thread::spawn(move || {
+    /// #     let reply = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    /// #     for (status, body) in [("503 Service Unavailable", ""), ("200 OK", reply)] {
+    /// #         let (stream, _) = listener.accept().unwrap();
+    /// #         let mut request = BufReader::new(&stream);
+    /// #         let (mut line, mut length) = (String::new(), 0);
+    /// #         while request.read_line(&mut line).unwrap() > 2 {
+    /// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
+    /// #                 length = bytes.trim().parse().unwrap();
+    /// #             }
+    /// #             line.clear();
+    /// #         }
+    /// #         request.read_exact(&mut vec![0; length]).unwrap();
+    /// #         let kind = "content-type: text/event-stream\r\nconnection: close";
+    /// #         write!(&stream, "HTTP/1.1 {status}\r\n{kind}\r\n\r\n{body}").unwrap();
+    /// #     }
+    /// # });
+    /// // At `base` a server says 503, and answers the next request.
+    /// let retries = Retries { first: Duration::from_millis(1), ..Retries::default() };
+    /// let mut endpoint = Endpoint::at(Api::OpenAiChat, &base)?.retries(retries);
+    /// let mut events = endpoint.send(&Request::new("a-model", Vec::new()));
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// let mut text = Vec::new();
+    /// while let Some(event) = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx))) {
+    ///     if let Event::Delta { bytes, .. } = event? {
+    ///         text.extend(bytes);
+    ///     }
+    /// }
+    /// assert_eq!(text, b"Hi");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn retries(self, retries: Retries) -> Endpoint {
         Endpoint { retries, ..self }
     }
 
     /// How long to wait for what.
+    ///
+    /// # Example: a server that says nothing
+    /// ```
+    /// use std::{future::poll_fn, time::Duration};
+    /// use ttsr::harness::providers::{Api, Endpoint, Patience, Retries};
+    /// use ttsr::harness::{Provider, Request};
+    /// let silent = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let patience = Patience { head: Duration::from_millis(20), ..Patience::default() };
+    /// let mut endpoint = Endpoint::at(Api::OpenAiChat, &format!("http://{}/v1", silent.local_addr()?))?
+    ///     .patience(patience)
+    ///     .retries(Retries::none());
+    /// let mut events = endpoint.send(&Request::new("a-model", Vec::new()));
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// let first = runtime.block_on(poll_fn(|cx| events.as_mut().poll_next(cx)));
+    /// assert!(matches!(first, Some(Err(failure)) if failure.kind() == "timeout"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn patience(self, patience: Patience) -> Endpoint {
         Endpoint { patience, ..self }
@@ -297,6 +355,17 @@ impl fmt::Debug for Endpoint {
 }
 
 /// Why an endpoint cannot be made.
+///
+/// # Example: what cannot be an endpoint
+/// ```
+/// use ttsr::harness::providers::{Api, Endpoint, EndpointErrorKind};
+/// let error = Endpoint::at(Api::OpenAiChat, "models.example/v1").unwrap_err();
+/// assert_eq!(error.kind(), EndpointErrorKind::Address);
+/// assert!(error.to_string().starts_with("base address `models.example/v1`: "), "{error}");
+/// let local = Endpoint::at(Api::OpenAiChat, "http://127.0.0.1:8080/v1")?;
+/// assert_eq!(local.key("two\nlines").unwrap_err().kind(), EndpointErrorKind::Key);
+/// # Ok::<(), ttsr::harness::providers::EndpointError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointError {
     kind: EndpointErrorKind,

@@ -13,11 +13,21 @@ use super::super::provider::Failure;
 /// What is sent again: a request that got no connection or no answer, one that was answered with the
 /// status 408, 409, 429 or 5xx, and one whose reply is an error from its first event. Once anything of
 /// a reply was given out nothing is sent again: that is for rules, hooks and hosts to decide.
+///
+/// # Example: more patience, and none
+/// ```
+/// use std::time::Duration;
+/// use ttsr::harness::providers::Retries;
+/// let patient = Retries { most: 5, longest: Duration::from_secs(60), ..Retries::default() };
+/// assert_eq!(patient.first, Duration::from_millis(500));
+/// assert_eq!(Retries::none(), Retries { most: 0, ..Retries::default() });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
     /// Most times that a request is sent again. Default 2.
     pub most: u32,
-    /// How long to wait before the first time; twice as long before each further one. Default 500 ms.
+    /// How long to wait before the first time; twice as long before each further one. By chance it is up to a
+    /// quarter less. A provider that says how long is taken at its word. Default 500 ms.
     pub first: Duration,
     /// Longest wait. A provider that asks for more is not asked again: its failure says when it may be.
     /// Default 20 s.

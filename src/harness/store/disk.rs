@@ -8,6 +8,63 @@ use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
 /// A disk with files on it.
+///
+/// # Example: a disk that is full after two writes
+/// ```
+/// use std::{io, path::Path};
+/// use ttsr::harness::Message;
+/// use ttsr::harness::store::{Disk, DiskFile, Entry, Options, RealDisk, Store, StoreErrorKind};
+/// #[derive(Debug)]
+/// struct Small;
+/// impl Disk for Small {
+///     fn open(&mut self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+///         Ok(Box::new(Filling { file: RealDisk.open(path)?, left: 2 }))
+///     }
+///     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+///         RealDisk.rename(from, to)
+///     }
+///     fn remove(&mut self, path: &Path) -> io::Result<()> {
+///         RealDisk.remove(path)
+///     }
+///     fn sync_folder(&mut self, of: &Path) -> io::Result<()> {
+///         RealDisk.sync_folder(of)
+///     }
+/// }
+/// struct Filling {
+///     file: Box<dyn DiskFile>,
+///     left: u32,
+/// }
+/// impl DiskFile for Filling {
+///     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+///         self.file.read(into)
+///     }
+///     fn rewind(&mut self) -> io::Result<()> {
+///         self.file.rewind()
+///     }
+///     fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+///         self.left = self.left.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+///         self.file.append(bytes)
+///     }
+///     fn cut(&mut self, length: u64) -> io::Result<()> {
+///         self.file.cut(length)
+///     }
+///     fn sync(&mut self) -> io::Result<()> {
+///         self.file.sync()
+///     }
+/// }
+/// let path = std::env::temp_dir().join(format!("ttsr-small-{}.ttsr", std::process::id()));
+/// # std::fs::remove_file(&path).ok();
+/// let options = Options { disk: Box::new(Small), ..Options::default() };
+/// let (mut store, _) = Store::open_with(&path, options)?; // writes the head of the file
+/// let says = |text: &str| vec![Entry::Message { message: Message::user(text) }];
+/// store.append(says("Hi."))?;
+/// assert_eq!(store.append(says("And?")).unwrap_err().kind(), StoreErrorKind::Full);
+/// drop(store);
+/// let (_store, found) = Store::open(&path)?;
+/// assert_eq!(found.messages(), [Message::user("Hi.")]);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Disk: Send + fmt::Debug {
     /// Opens a file for reading from its beginning and writing at its end, and locks it against everyone
     /// else who opens it here. Makes it if it is not there.
@@ -38,8 +95,25 @@ pub trait Disk: Send + fmt::Debug {
 }
 
 /// A file that is open and locked; dropping it unlocks it.
+///
+/// # Example: written, cut, read
+/// ```
+/// use ttsr::harness::store::{Disk, RealDisk};
+/// let path = std::env::temp_dir().join(format!("ttsr-file-{}", std::process::id()));
+/// # std::fs::remove_file(&path).ok();
+/// let mut file = RealDisk.open(&path)?;
+/// assert_eq!(file.append(b"one\ntwo")?, 7);
+/// file.cut(4)?;
+/// file.rewind()?;
+/// let mut read = [0; 16];
+/// assert_eq!(file.read(&mut read)?, 4);
+/// assert_eq!(&read[..4], b"one\n");
+/// assert_eq!(file.read(&mut read)?, 0, "that was all");
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait DiskFile: Send {
-    /// Reads on from where the last read ended. No bytes: the end.
+    /// Reads on from where the last read ended; says how many bytes. None: the end.
     ///
     /// # Errors
     /// What the disk says.
@@ -51,13 +125,14 @@ pub trait DiskFile: Send {
     /// What the disk says.
     fn rewind(&mut self) -> io::Result<()>;
 
-    /// Writes at the end; says how many of the bytes.
+    /// Writes at the end, wherever the last read ended; says how many of the bytes. Whoever calls it goes on
+    /// with the rest.
     ///
     /// # Errors
     /// What the disk says. Some of the bytes may be there all the same.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Cuts the file to that length.
+    /// Cuts the file to that length, in bytes.
     ///
     /// # Errors
     /// What the disk says.
@@ -71,6 +146,21 @@ pub trait DiskFile: Send {
 }
 
 /// The disk of this machine.
+///
+/// # Example: a file is open once
+/// ```
+/// use std::io::ErrorKind;
+/// use ttsr::harness::store::{Disk, RealDisk};
+/// let path = std::env::temp_dir().join(format!("ttsr-lock-{}", std::process::id()));
+/// # std::fs::remove_file(&path).ok();
+/// let file = RealDisk.open(&path)?;
+/// let locked = RealDisk.open(&path).err().unwrap();
+/// assert_eq!(locked.kind(), ErrorKind::WouldBlock);
+/// drop(file);
+/// assert!(RealDisk.open(&path).is_ok());
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 

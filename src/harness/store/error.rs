@@ -6,6 +6,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a session could not be kept or taken up.
+///
+/// # Example: a file that is something else
+/// ```
+/// use ttsr::harness::store::{Store, StoreErrorKind};
+/// let path = std::env::temp_dir().join(format!("ttsr-diary-{}.txt", std::process::id()));
+/// std::fs::write(&path, "Dear diary,\n")?;
+/// let error = Store::open(&path).unwrap_err();
+/// assert_eq!(error.kind(), StoreErrorKind::Foreign);
+/// assert_eq!(error.to_string(), format!("{}: not a session of ttsr", path.display()));
+/// assert_eq!(std::fs::read(&path)?, b"Dear diary,\n", "it was not touched");
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,

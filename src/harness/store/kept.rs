@@ -74,6 +74,29 @@ impl Kept {
 
     /// The session as it was when the last record was written, or a new one; and the rules whose state
     /// could not be kept. See [`Pack::restore`].
+    ///
+    /// # Example: other rules than before
+    /// ```
+    /// use ttsr::harness::store::{Entry, Store};
+    /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+    /// let path = std::env::temp_dir().join(format!("ttsr-rules-{}.ttsr", std::process::id()));
+    /// # std::fs::remove_file(&path).ok();
+    /// let pack = |text: &str| Pack::builder().rule(Rule::new("demo/it", vec![Pattern::literal(text)])).build();
+    /// let mut session = pack("foo")?.session();
+    /// let mut stream = session.stream();
+    /// assert_ne!(session.push(&mut stream, PartId(0), b"foo"), Verdict::Continue);
+    /// let (mut store, _) = Store::open(&path)?;
+    /// store.append(vec![Entry::Snapshot { snapshot: Box::new(session.snapshot()) }])?;
+    /// store.close()?;
+    ///
+    /// let (_store, found) = Store::open(&path)?;
+    /// let (_session, lost) = found.session(&pack("foo")?);
+    /// assert!(lost.is_empty());
+    /// let (_session, lost) = found.session(&pack("bar")?);
+    /// assert_eq!((&*lost[0].rule, lost[0].is_changed), ("demo/it", true));
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn session(&self, pack: &Pack) -> (Session, Vec<Lost>) {
         match &self.snapshot {

@@ -175,6 +175,26 @@ impl Recorder {
     }
 
     /// The file. What is not written by now is lost.
+    ///
+    /// # Example: a conversation is over
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::Message;
+    /// use ttsr::harness::store::{OnFailure, Recorder, Store};
+    /// let path = std::env::temp_dir().join(format!("ttsr-over-{}.ttsr", std::process::id()));
+    /// # std::fs::remove_file(&path).ok();
+    /// let (store, _) = Store::open(&path)?;
+    /// let mut recorder = Recorder::new(store, OnFailure::GoOn);
+    /// recorder.message(&Message::user("Bye."), &Pack::builder().build()?.session())?;
+    /// assert!(!recorder.is_degraded(), "all of it is written");
+    /// let mut store = recorder.into_store();
+    /// store.compact()?;
+    /// store.close()?;
+    /// let (_store, found) = Store::open(&path)?;
+    /// assert_eq!(found.messages(), [Message::user("Bye.")]);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn into_store(self) -> Store {
         self.store
