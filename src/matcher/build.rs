@@ -564,9 +564,12 @@ impl Builder {
     fn remember(&mut self, table: &Table, state: StateId, code: &[u8]) {
         let start = self.codes.len() as u32;
         if self.codes.capacity() - self.codes.len() < code.len() {
-            // Growing by a quarter keeps the budget honest.
+            // A quarter more, as long as rows can have as much of what the budget leaves.
+            let spent = self.rows.bytes(table) + self.set_bytes();
+            let left = self.budget.saturating_sub(spent);
+            let quarter = self.codes.len() / 4;
             self.codes
-                .reserve_exact(code.len().max(self.codes.len() / 4));
+                .reserve_exact(code.len().max(quarter.min(left / 2)));
         }
         self.codes.extend_from_slice(code);
         let key = Key {
