@@ -14,9 +14,9 @@ use crate::view::piece::Piece;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Scripts(u32);
 
-/// Names of scripts, as Unicode has them, lower case. The bit of a script is its place here. Japanese
-/// needs `han`, `hiragana` and `katakana`.
-const SCRIPTS: [&str; 20] = [
+/// What may be expected: scripts by their Unicode names, lower case, and languages of Latin script by their ISO 639
+/// codes. Japanese needs `han`, `hiragana` and `katakana`.
+pub(crate) const NAMES: [&str; 27] = [
     "latin",
     "cyrillic",
     "greek",
@@ -37,7 +37,20 @@ const SCRIPTS: [&str; 20] = [
     "khmer",
     "gujarati",
     "myanmar",
+    "en",
+    "de",
+    "fr",
+    "es",
+    "it",
+    "pt",
+    "nl",
 ];
+
+/// The bit of a script is its place here.
+const SCRIPTS: &[&str] = NAMES.split_at(20).0;
+
+/// The bit of a language is its place here.
+const LANGUAGES: &[&str] = NAMES.split_at(20).1;
 
 impl Scripts {
     pub(crate) const LATIN: Scripts = Scripts(1);
@@ -63,8 +76,6 @@ impl BitOr for Scripts {
 /// Languages of Latin script that are told apart, as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Languages(u8);
-
-const LANGUAGES: [&str; 7] = ["en", "de", "fr", "es", "it", "pt", "nl"];
 
 impl Languages {
     pub(crate) const ENGLISH: Languages = Languages(1);

@@ -735,7 +735,6 @@ fn circles_of_calls_are_seen_and_near_ones() {
     assert!(run(&other).iter().all(Option::is_none));
 }
 
-/// The names stand in the rule and in the detector, which does not know rules.
 #[test]
 fn each_name_that_a_rule_may_expect_is_a_script_or_a_language() {
     for name in crate::rule::Script::NAMES {

@@ -3,12 +3,13 @@
 //! Which hooks are called where is decided when they are registered, so a point nobody registered for
 //! costs one look at an empty list. Hooks get data, never the processor: they cannot call back into it.
 
+mod functions;
+mod registered;
 mod timed;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::call::{After, Before, Target, ToolCall};
@@ -17,6 +18,8 @@ use super::message::Message;
 use super::run::Cancel;
 use super::step::Aborted;
 use crate::{Channel, PartId};
+use functions::{OnAborted, OnDelta, OnToolAfter, OnToolBefore};
+use registered::{Place, Registered};
 use timed::Worker;
 
 /// Where a hook can be called.
@@ -430,19 +433,6 @@ pub struct Hooks {
     at: [Vec<usize>; Point::ALL.len()],
 }
 
-struct Registered {
-    name: String,
-    place: Place,
-    /// Not called again in this reply.
-    is_out: bool,
-}
-
-/// Where a hook runs.
-enum Place {
-    Here(Box<dyn Hook>),
-    Elsewhere(Worker),
-}
-
 impl Hooks {
     /// Registers a hook behind those that are there.
     pub fn register(&mut self, name: impl Into<String>, hook: impl Hook + 'static) {
@@ -762,121 +752,6 @@ impl fmt::Debug for Hooks {
 /// Hooks that failed, by name.
 pub(super) type Faults = Vec<(String, Fault)>;
 
-/// What a hook did to a delta.
-struct Seen {
-    rewritten: Option<Vec<u8>>,
-    is_abort: bool,
-}
-
-impl Seen {
-    fn new(delta: Delta<'_>) -> Seen {
-        Seen {
-            is_abort: delta.abort,
-            rewritten: match delta.bytes {
-                Cow::Owned(bytes) => Some(bytes),
-                Cow::Borrowed(_) => None,
-            },
-        }
-    }
-}
-
-impl Registered {
-    fn delta(&mut self, at: &At<'_>, bytes: &[u8]) -> Result<Seen, Fault> {
-        let said = match &mut self.place {
-            Place::Here(hook) => caught(|| {
-                let mut delta = Delta::new(bytes);
-                hook.delta(at, &mut delta);
-                Seen::new(delta)
-            }),
-            Place::Elsewhere(worker) => {
-                let (at, bytes) = (worker.at(at), bytes.to_vec());
-                worker.call_at(at, move |hook, at| {
-                    let mut delta = Delta::new(&bytes);
-                    hook.delta(at, &mut delta);
-                    Seen::new(delta)
-                })
-            }
-        };
-        self.is_out = is_out(&said);
-        said
-    }
-
-    fn text_complete(&mut self, at: &At<'_>, mut text: Vec<u8>) -> Result<Vec<u8>, Fault> {
-        let said = match &mut self.place {
-            Place::Here(hook) => caught(|| {
-                hook.text_complete(at, &mut text);
-                text
-            }),
-            Place::Elsewhere(worker) => {
-                let at = worker.at(at);
-                worker.call_at(at, move |hook, at| {
-                    hook.text_complete(at, &mut text);
-                    text
-                })
-            }
-        };
-        self.is_out = is_out(&said);
-        said
-    }
-
-    fn aborted(&mut self, aborted: &Aborted) -> Result<Answer, Fault> {
-        let answer = |hook: &mut dyn Hook, aborted: &Aborted| {
-            let mut answer = Answer::default();
-            hook.aborted(aborted, &mut answer);
-            answer
-        };
-        let said = match &mut self.place {
-            Place::Here(hook) => caught(|| answer(&mut **hook, aborted)),
-            Place::Elsewhere(worker) => {
-                let aborted = aborted.clone();
-                if worker.is_cancelled() {
-                    // It cannot bring the reply back, so nobody waits for what it says.
-                    worker.tell(move |hook| drop(answer(hook, &aborted)));
-                    return Ok(Answer::default());
-                }
-                worker.call(move |hook| answer(hook, &aborted))
-            }
-        };
-        self.is_out = is_out(&said);
-        said
-    }
-
-    /// Asks the hook with data of its own; nothing if it is out already.
-    fn ask<T: Send + 'static>(
-        &mut self,
-        ask: impl FnOnce(&mut dyn Hook) -> T + Send + 'static,
-    ) -> Option<Result<T, Fault>> {
-        if self.is_out {
-            return None;
-        }
-        let said = match &mut self.place {
-            Place::Here(hook) => caught(|| ask(&mut **hook)),
-            Place::Elsewhere(worker) => worker.call(ask),
-        };
-        self.is_out = is_out(&said);
-        Some(said)
-    }
-
-    /// Puts what it said in the place of what there was.
-    fn take<T>(&self, said: Option<Result<T, Fault>>, there: &mut T, faults: &mut Faults) {
-        match said {
-            Some(Ok(said)) => *there = said,
-            Some(Err(fault)) => faults.push((self.name.clone(), fault)),
-            None => {}
-        }
-    }
-}
-
-fn is_out<T>(said: &Result<T, Fault>) -> bool {
-    said.as_ref().is_err_and(|fault| fault.is_its_own())
-}
-
-/// What the hook holds may be broken after a panic, which is why it is not called again; nothing of ours
-/// is, for it was given copies or data that is dropped.
-fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Fault> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|_| Fault::Panicked)
-}
-
 /// What the hooks left of some bytes.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
@@ -891,52 +766,4 @@ pub(super) struct Passed {
 pub(super) struct Answered {
     pub(super) hook: String,
     pub(super) answer: Result<Answer, Fault>,
-}
-
-struct OnDelta<F>(F);
-
-impl<F: FnMut(&At<'_>, &mut Delta<'_>) + Send> Hook for OnDelta<F> {
-    fn points(&self) -> &[Point] {
-        &[Point::Delta]
-    }
-
-    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {
-        (self.0)(at, delta);
-    }
-}
-
-struct OnAborted<F>(F);
-
-impl<F: FnMut(&Aborted, &mut Answer) + Send> Hook for OnAborted<F> {
-    fn points(&self) -> &[Point] {
-        &[Point::Aborted]
-    }
-
-    fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {
-        (self.0)(aborted, answer);
-    }
-}
-
-struct OnToolBefore<F>(F);
-
-impl<F: FnMut(&ToolCall, &mut Before) + Send> Hook for OnToolBefore<F> {
-    fn points(&self) -> &[Point] {
-        &[Point::ToolBefore]
-    }
-
-    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
-        (self.0)(call, before);
-    }
-}
-
-struct OnToolAfter<F>(F);
-
-impl<F: FnMut(&ToolCall, &mut After) + Send> Hook for OnToolAfter<F> {
-    fn points(&self) -> &[Point] {
-        &[Point::ToolAfter]
-    }
-
-    fn tool_after(&mut self, call: &ToolCall, after: &mut After) {
-        (self.0)(call, after);
-    }
 }

@@ -3,7 +3,7 @@
 //! States are kept by the ten thousand and rarely looked at; differences of sorted numbers take a byte
 //! or two each where the numbers take four.
 
-use super::build::{Live, Outcome};
+use super::live::{Live, Outcome};
 use super::look::Before;
 
 /// Replaces `code` by the code of the outcome, whose lists are in order.

@@ -25,6 +25,7 @@ pub(crate) mod gap;
 mod generations;
 pub(crate) mod lanes;
 mod lazy;
+mod live;
 mod look;
 #[cfg(feature = "lookaround")]
 mod mended;

@@ -7,9 +7,10 @@
 use regex_syntax::hir::Hir;
 
 use super::alphabet::{Space, TooManyClasses};
-use super::build::{Builder, CUT, Live};
+use super::build::Builder;
 use super::decode::Symbol;
 use super::lazy::Lazy;
+use super::live::{CUT, Live};
 use super::nfa::Nfa;
 use super::table::{Config, SHORT, Table};
 use super::tree::Cuts;

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::build::{Builder, CUT, Live};
+use super::build::Builder;
 use super::crowd::{Crowd, Masks};
+use super::live::{CUT, Live};
 use super::look::Before;
 use super::nfa::Nfa;
 use super::table::{Short, StateId, Table};

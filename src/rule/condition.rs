@@ -397,35 +397,7 @@ pub struct Script {
 
 impl Script {
     /// What may be expected: scripts by their Unicode names, languages by their ISO 639 codes.
-    pub const NAMES: [&'static str; 27] = [
-        "latin",
-        "cyrillic",
-        "greek",
-        "han",
-        "hiragana",
-        "katakana",
-        "hangul",
-        "arabic",
-        "hebrew",
-        "devanagari",
-        "bengali",
-        "tamil",
-        "telugu",
-        "thai",
-        "georgian",
-        "armenian",
-        "ethiopic",
-        "khmer",
-        "gujarati",
-        "myanmar",
-        "en",
-        "de",
-        "fr",
-        "es",
-        "it",
-        "pt",
-        "nl",
-    ];
+    pub const NAMES: [&'static str; 27] = crate::detect::script::NAMES;
 }
 
 /// Names that nobody knows.

@@ -3,7 +3,8 @@
 
 use super::super::Event;
 use super::super::alphabet::Place;
-use super::super::build::{CUT, Missing};
+use super::super::build::Missing;
+use super::super::live::CUT;
 use super::super::look::Before;
 use super::super::sync::{Arc, Ordering};
 use super::super::table::StateId;

@@ -1,0 +1,267 @@
+//! What breaks a rule: one thing, in windows that can be met, within distances that can be kept.
+
+use regex_syntax::hir::{Hir, HirKind};
+
+use super::{Found, contradiction, no_effect, zero};
+use crate::limits::Limits;
+use crate::matcher::pattern;
+use crate::pack::check::condition::{path, triggers};
+use crate::pack::check::fault::Fault;
+use crate::pack::check::pattern::FORM;
+use crate::pack::diagnostic::code;
+use crate::pack::escape::quote;
+use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
+
+/// Exactly one thing breaks a rule.
+pub(super) fn trigger(condition: &Condition, found: &mut Vec<Found>) {
+    match triggers(condition)[..] {
+        [_] => {}
+        [] if condition.none.is_empty() => {
+            let message = "`match` holds nothing that could break the rule";
+            found.push((
+                "match",
+                Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
+            ));
+        }
+        [] => {
+            let message =
+                "`match` has `none` alone: it says what saves a text, not what breaks the rule";
+            found.push((
+                "match",
+                Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
+            ));
+        }
+        [first, second, ..] => found.push(contradiction(
+            path(second),
+            format!("`{second}` stands beside `{first}`: one thing breaks a rule"),
+            "write two rules, one for each; alternatives of patterns all go into `any`",
+        )),
+    }
+}
+
+/// Everything that makes no sense in what breaks the rule.
+pub(super) fn faults(rule: &Rule, limits: &Limits, found: &mut Vec<Found>) {
+    windows(&rule.condition, found);
+    distances(&rule.condition, found);
+    look_around(rule, limits, found);
+    any_only(&rule.condition, found);
+    capture(&rule.condition, limits, found);
+}
+
+fn windows(condition: &Condition, found: &mut Vec<Found>) {
+    for (list, name, patterns) in [
+        ("match.all", "all", &condition.all),
+        ("match.sequence", "sequence", &condition.sequence),
+    ] {
+        if patterns.len() == 1 {
+            let why = format!("`{name}` has one entry: that is `any`");
+            found.push(contradiction(
+                list,
+                why,
+                "write `match.any`, or add what must match besides",
+            ));
+        }
+    }
+    let Some(within) = condition.within else {
+        return;
+    };
+    let is_used =
+        !condition.all.is_empty() || !condition.sequence.is_empty() || !condition.none.is_empty();
+    if !is_used {
+        found.push(no_effect(
+            "match.within",
+            "nothing here is looked for in a window",
+            "it is for `all`, `sequence` and `none`; remove it",
+        ));
+    }
+    if within == Within::Message && !condition.none.is_empty() {
+        found.push(contradiction(
+            "match.within",
+            "`none` looks beside the match, in the same text; `message = true` spans texts",
+            "write `part = true`, or a number of lines or characters",
+        ));
+    }
+    if matches!(within, Within::Lines(0) | Within::Chars(0)) {
+        found.push(zero("match.within"));
+    }
+}
+
+/// Lines and characters are counted in the text that a pattern sees: patterns that see different texts are at no
+/// distance from each other.
+fn distances(condition: &Condition, found: &mut Vec<Found>) {
+    let is_spread = !condition.all.is_empty() || !condition.sequence.is_empty();
+    let within = match condition.within {
+        Some(within) => within,
+        None if is_spread || condition.none.is_empty() => return,
+        None => Within::Lines(1),
+    };
+    if !matches!(within, Within::Lines(_) | Within::Chars(_)) {
+        return;
+    }
+    let mut patterns = condition.patterns();
+    let Some(first) = patterns.next() else {
+        return;
+    };
+    let sees = |pattern: &Pattern| {
+        let mut regions: Vec<String> = pattern.region.iter().map(Region::name).collect();
+        regions.sort_unstable();
+        (regions, pattern.fold.clone())
+    };
+    let is_other = |other: &&Pattern| sees(other) != sees(first);
+    // Alternatives of `any` alone are at no distance that counts.
+    if let Some(other) = patterns.find(is_other)
+        && (is_spread || !condition.none.is_empty())
+    {
+        let why = format!(
+            "patterns {} and {} see different texts, so no number of lines or characters lies between them",
+            quote(&first.text),
+            quote(&other.text)
+        );
+        found.push(contradiction(
+            "match.within",
+            why,
+            "give all patterns of the rule the same `region` and `fold`, or write `match.within = { part = true }`",
+        ));
+    }
+}
+
+/// Patterns that look around are confirmed one by one, at their ends: nothing that needs whole matches goes with
+/// them.
+fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<Found>) {
+    let Some(why) = wants_whole_matches(rule) else {
+        return;
+    };
+    let mut patterns = rule.condition.patterns();
+    if let Some(written) =
+        patterns.find(|written| pattern::looks_around(&written.to_regex(), limits))
+    {
+        let message = format!(
+            "pattern {} looks around or refers back, which does not go with `{why}`",
+            quote(&written.text)
+        );
+        let help = "such patterns stand in `match.any` alone; `match.none` often says what look-around was for";
+        found.push((
+            "match",
+            Fault::new(&code::LOOK_AROUND, message).with_help(help),
+        ));
+    }
+}
+
+/// The key because of which it takes more than where a match ends, if there is one.
+fn wants_whole_matches(rule: &Rule) -> Option<&'static str> {
+    let condition = &rule.condition;
+    let reasons = [
+        (!condition.all.is_empty(), "all"),
+        (!condition.sequence.is_empty(), "sequence"),
+        (!condition.none.is_empty(), "none"),
+        (condition.first.is_some(), "first"),
+        (condition.last.is_some(), "last"),
+        (condition.line, "line"),
+        (condition.count.is_some(), "count"),
+        (condition.capture.is_some(), "capture"),
+        (rule.action == Action::Redact, "redact"),
+        (rule.hold, "hold"),
+    ];
+    reasons
+        .into_iter()
+        .find_map(|(is_there, why)| is_there.then_some(why))
+}
+
+/// What is said of the one match of `any`.
+fn any_only(condition: &Condition, found: &mut Vec<Found>) {
+    let given = [
+        (condition.first.is_some(), "match.first"),
+        (condition.last.is_some(), "match.last"),
+        (condition.line, "match.line"),
+        (condition.count.is_some(), "match.count"),
+        (condition.capture.is_some(), "match.capture"),
+    ];
+    if condition.any.is_empty() {
+        for (_, key) in given.into_iter().filter(|(is_there, _)| *is_there) {
+            found.push(no_effect(
+                key,
+                "it is about the matches of `any`, and there is no `any`",
+                "remove it, or write `any`",
+            ));
+        }
+    }
+    if condition.first.is_some() && condition.last.is_some() {
+        found.push(contradiction(
+            "match.last",
+            "`first` and `last` exclude each other but in texts shorter than both",
+            "keep one of the two, or write two rules",
+        ));
+    }
+    for (number, key) in [
+        (condition.first, "match.first"),
+        (condition.last, "match.last"),
+    ] {
+        if number == Some(0) {
+            found.push(zero(key));
+        }
+    }
+    if condition.count.is_some_and(|count| count.times == 0) {
+        found.push(zero("match.count"));
+    }
+}
+
+fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<Found>) {
+    let Some(Capture {
+        group,
+        entropy,
+        random,
+        not_in,
+    }) = &condition.capture
+    else {
+        return;
+    };
+    if entropy.is_none() && !random && not_in.is_empty() {
+        found.push(no_effect(
+            "match.capture",
+            "it asks for nothing",
+            "add `entropy = 3.5` or `not-in = [\"…\"]`",
+        ));
+    }
+    let Some(group) = group else {
+        return;
+    };
+    for written in &condition.any {
+        let groups = groups(written, limits);
+        if !groups.contains(group) {
+            let message = format!(
+                "pattern {} has no group {}",
+                quote(&written.text),
+                quote(group)
+            );
+            let help = format!("it has: {}", groups.join(", "));
+            found.push((
+                "match.capture",
+                Fault::new(&code::CAPTURE_GROUP, message).with_help(help),
+            ));
+        }
+    }
+}
+
+/// The numbers and names of the groups of a pattern.
+fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
+    let mut groups = vec!["0".to_owned()];
+    let Ok(hir) = pattern::parse(&written.to_regex(), limits) else {
+        return groups;
+    };
+    let mut left: Vec<&Hir> = vec![&hir];
+    while let Some(hir) = left.pop() {
+        match hir.kind() {
+            HirKind::Capture(capture) => {
+                groups.push(capture.index.to_string());
+                groups.extend(capture.name.as_ref().map(ToString::to_string));
+                left.push(&capture.sub);
+            }
+            HirKind::Repetition(repetition) => left.push(&repetition.sub),
+            HirKind::Concat(subs) | HirKind::Alternation(subs) => left.extend(subs),
+            _ => {}
+        }
+    }
+    groups.sort();
+    groups.dedup();
+    groups
+}

@@ -1,0 +1,158 @@
+//! What no pattern says: whether it can be found where the rule reads, and with these bounds.
+
+use super::{Found, contradiction, no_effect, reads_stream, zero};
+use crate::pack::check::ast;
+use crate::pack::check::condition::triggers;
+use crate::pack::check::fault::Fault;
+use crate::pack::diagnostic::code;
+use crate::pack::escape::quote;
+use crate::pack::nearest;
+use crate::rule::{Bound, Channel, DoomLoop, Named, Repetition, Rule, Script, UnknownName};
+
+/// Everything that makes no sense in a detector, and in what stands beside one.
+pub(super) fn faults(rule: &Rule, found: &mut Vec<Found>) {
+    let condition = &rule.condition;
+    let kind = triggers(condition)[0];
+    let is_pattern = ["any", "all", "sequence"].contains(&kind);
+    if !is_pattern && !condition.none.is_empty() {
+        let why = format!("`{kind}` is not a match that something could stand beside");
+        found.push(no_effect("match.none", &why, "remove it"));
+    }
+    if let Some(repetition) = &condition.repetition {
+        circles(repetition, rule, found);
+    }
+    if let Some(names) = &condition.unknown_name {
+        unknown_names(names, rule, found);
+    }
+    if let Some(limit) = &condition.limit {
+        bound(limit, rule, found);
+    }
+    if let Some(script) = &condition.script {
+        expected(script, found);
+    }
+    if let Some(ast) = &condition.ast {
+        let faults = ast::faults(ast).into_iter();
+        found.extend(faults.map(|fault| ("match.ast", fault)));
+    }
+    if let Some(doom) = &condition.doom_loop {
+        doom_loop(doom, rule, found);
+    }
+}
+
+fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<Found>) {
+    if !rule.args.is_empty() {
+        found.push(no_effect(
+            "args",
+            "unknown names are looked for in what an edit adds, whatever its arguments are called",
+            "remove it, and narrow the rule by `tools` and `paths`",
+        ));
+    }
+    let reads_calls = rule.on.contains(&Channel::ToolInput);
+    if names.is_of(Named::Tool) && !reads_calls {
+        found.push(no_effect(
+            "match.unknown-name.of",
+            "`tool` is about calls of tools, and the rule is not on `tool-input`",
+            "add `tool-input` to `on`",
+        ));
+    }
+    if names.is_of(Named::File) && reads_calls && rule.on.len() == 1 {
+        found.push(no_effect(
+            "match.unknown-name.of",
+            "`file` is about code spans of text, and the rule is on `tool-input` alone",
+            "add `text` to `on`",
+        ));
+    }
+}
+
+/// Scripts and languages that `script` takes for right.
+fn expected(script: &Script, found: &mut Vec<Found>) {
+    if script.expect.is_empty() {
+        found.push(contradiction(
+            "match.script",
+            "`script` expects nothing",
+            "write `match.script = { expect = [\"latin\"] }`",
+        ));
+    }
+    let unknown = |name: &&String| !Script::NAMES.contains(&name.as_str());
+    if let Some(name) = script.expect.iter().find(unknown) {
+        let message = format!("{} is not a value of `expect`", quote(name));
+        let fault = Fault::new(&code::BAD_VALUE, message);
+        let fault = fault.with_help(nearest::help(name, &Script::NAMES));
+        found.push(("match.script", fault));
+    }
+}
+
+/// Loops that `repetition` looks for.
+fn circles(repetition: &Repetition, rule: &Rule, found: &mut Vec<Found>) {
+    if repetition.turns.is_some() && rule.on == [Channel::ToolInput] {
+        found.push(no_effect(
+            "match.repetition",
+            "`turns` compares replies, and the rule reads tool input alone",
+            "`doom-loop` compares calls; or add \"text\" to `on`",
+        ));
+    }
+    if repetition.turns.is_some_and(|turns| turns < 2) {
+        found.push(contradiction(
+            "match.repetition",
+            "`repetition` over fewer than two `turns`",
+            "such as `{ turns = 3 }`",
+        ));
+    }
+    let (shortest, longest) = repetition.unit_chars;
+    if shortest == 0 || longest < shortest || repetition.times < 2 {
+        found.push(contradiction(
+            "match.repetition",
+            "`repetition` needs `1 <= shortest <= longest` and at least two times",
+            "such as `{ unit-chars = [20, 400], times = 4 }`",
+        ));
+    }
+}
+
+/// Calls that `doom-loop` looks for.
+fn doom_loop(doom: &DoomLoop, rule: &Rule, found: &mut Vec<Found>) {
+    if !rule.on.contains(&Channel::ToolInput) {
+        found.push(no_effect(
+            "match.doom-loop",
+            "`on` does not name `tool-input`",
+            "add \"tool-input\" to `on`",
+        ));
+    }
+    if doom.times < 2 {
+        found.push(contradiction(
+            "match.doom-loop",
+            "`doom-loop` needs at least two times",
+            "such as `{ times = 3 }`",
+        ));
+    }
+}
+
+fn bound(limit: &Bound, rule: &Rule, found: &mut Vec<Found>) {
+    let Bound {
+        bytes,
+        lines,
+        deltas,
+        tokens,
+        millis,
+        stall_millis,
+    } = *limit;
+    let all = [bytes, lines, deltas, tokens, millis, stall_millis];
+    if all.iter().all(Option::is_none) {
+        found.push(contradiction(
+            "match.limit",
+            "`limit` bounds nothing",
+            "write `match.limit = { bytes = 100000 }`",
+        ));
+    }
+    if all.contains(&Some(0)) {
+        found.push(zero("match.limit"));
+    }
+    let needs_stream = deltas.or(millis).or(stall_millis).is_some();
+    if needs_stream && !reads_stream(rule) {
+        let why = "no channel in `on` arrives in deltas";
+        found.push(no_effect(
+            "match.limit",
+            why,
+            "name `text`, `reasoning` or `tool-input` in `on`",
+        ));
+    }
+}
