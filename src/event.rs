@@ -6,6 +6,32 @@
 use crate::{Channel, PartId};
 
 /// One event of one reply.
+///
+/// # Example: the events of a reply, read by rules
+/// ```
+/// use ttsr::{Channel, Event, Pack, PartId, Pattern, Rule};
+/// let part = PartId(0);
+/// let reply = [
+///     Event::PartStart { part, name: "0".into(), channel: Channel::Text, tool: None, call: None },
+///     Event::Delta { part, bytes: b"to".to_vec() },
+///     Event::Delta { part, bytes: b"do".to_vec() },
+///     Event::PartEnd { part },
+///     Event::Finish { reason: "stop".into() },
+/// ];
+/// let rule = Rule::new("demo/no-todo", vec![Pattern::word("todo")]);
+/// let mut stream = Pack::builder().rule(rule).build()?.stream();
+/// let mut hits = 0;
+/// for event in &reply {
+///     match event {
+///         Event::PartStart { part, channel, .. } => stream.open(*part, *channel),
+///         Event::Delta { part, bytes } => hits += stream.push(*part, bytes).len(),
+///         Event::PartEnd { part } => hits += stream.close(*part).len(),
+///         _ => {}
+///     }
+/// }
+/// assert_eq!(hits, 1, "the word is over where the part is");
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

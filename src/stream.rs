@@ -398,18 +398,21 @@ impl Stream {
     ///
     /// # Example
     /// ```
-    /// use ttsr::{Channel, Pack, PartId, Stream};
-    /// let pack = Pack::builtin("std/secrets")?;
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule, Stream};
+    /// let rule = Rule::new("demo/no-rm", vec![Pattern::literal("rm -rf")]);
+    /// let pack = Pack::builder().rule(rule).build()?;
     /// let mut streams = [pack.stream(), pack.stream()];
     /// for stream in &mut streams {
     ///     stream.open(PartId(0), Channel::Text);
     /// }
-    /// let deltas = ["nothing here", "-----BEGIN RSA PRIVATE"];
+    /// let deltas = ["nothing here", "rm -rf /"];
     /// let deltas = streams.iter_mut().zip(deltas);
+    /// let mut found = Vec::new();
     /// Stream::push_many(
     ///     deltas.map(|(stream, delta)| (stream, PartId(0), delta.as_bytes())),
-    ///     |place, hits| println!("stream {place}: {} hits", hits.len()),
+    ///     |place, hits| found.push((place, hits.len())),
     /// );
+    /// assert_eq!(found, [(1, 1)]);
     /// assert_eq!(streams[0].delivered(PartId(0)), 12);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```

@@ -32,7 +32,22 @@ impl RuleId {
 /// A rule's condition became true. Ids and offsets only; text is asked for with
 /// [`Stream::excerpt`](crate::Stream::excerpt).
 ///
-/// Both offsets count bytes of the part *as delivered*, also where the rule saw decoded text.
+/// Both offsets count bytes of the part *as delivered*, also where the rule saw decoded text. A rule hits
+/// at most once in a part: what breaks it there again is not told.
+///
+/// # Example: where it is in what was delivered
+/// ```
+/// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+/// let rule = Rule::new("demo/no-rm", vec![Pattern::literal("rm -rf")]);
+/// let pack = Pack::builder().rule(rule).build()?;
+/// let mut stream = pack.stream();
+/// stream.open(PartId(0), Channel::ToolInput);
+/// let hit = stream.push(PartId(0), br#"{"command": "rm \u002drf /"}"#)[0];
+/// assert_eq!((hit.end, hit.decided), (24, 24), "the escape is six bytes");
+/// assert_eq!(stream.matched(&hit), "rm -rf");
+/// assert_eq!(pack.rules()[hit.rule.index()].id, "demo/no-rm");
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[must_use]
 pub struct Hit {
@@ -194,6 +209,24 @@ impl Decision {
 }
 
 /// What to do after a delta: nothing, or one decision.
+///
+/// # Example: what is shown of a reply
+/// ```
+/// use ttsr::{Action, Pack, PartId, Pattern, Rule, Verdict};
+/// let mut rule = Rule::new("demo/no-any", vec![Pattern::literal(": any")]);
+/// rule.action = Action::Abort;
+/// let mut session = Pack::builder().rule(rule).build()?.session();
+/// let mut stream = session.stream();
+/// let mut shown = Vec::new();
+/// for delta in ["let x", ": any", " = 1;"] {
+///     match session.push(&mut stream, PartId(0), delta.as_bytes()) {
+///         Verdict::Act(decision) if decision.action.cuts() => break,
+///         _ => shown.push(delta),
+///     }
+/// }
+/// assert_eq!(shown, ["let x"]);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Verdict {

@@ -215,6 +215,17 @@ impl<T: Tools + ?Sized> Tools for Box<T> {
 }
 
 /// No tools at all.
+///
+/// # Example: a tool that there is not
+/// ```
+/// use ttsr::harness::{NoTools, ToolCall, Tools};
+/// assert!(NoTools.tools().is_empty());
+/// let call = ToolCall { tool: "read".into(), ..ToolCall::default() };
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let after = runtime.block_on(NoTools.call(&call));
+/// assert_eq!((after.is_error, &*after.output), (true, "there is no tool `read`"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTools;
 

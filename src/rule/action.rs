@@ -149,6 +149,24 @@ pub enum Partial {
 }
 
 /// How a rule's retries go.
+///
+/// # Example: once more, and no more
+/// ```
+/// use ttsr::{Action, Pack, PartId, Pattern, Retry, Rule, Verdict};
+/// let mut rule = Rule::new("demo/no-any", vec![Pattern::literal(": any")]);
+/// rule.action = Action::Retry;
+/// rule.retry = Retry { max: 1, then: Some(Action::Abort), ..Retry::default() };
+/// let mut session = Pack::builder().rule(rule).build()?.session();
+/// session.begin_turn();
+/// let mut attempt = || {
+///     let mut stream = session.stream();
+///     let verdict = session.push(&mut stream, PartId(0), b"let x: any");
+///     let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
+///     decision.action
+/// };
+/// assert_eq!([attempt(), attempt()], [Action::Retry, Action::Abort]);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     /// Most retries of the rule in one turn. Default 2.
@@ -173,6 +191,22 @@ impl Default for Retry {
 }
 
 /// How often a rule may act, and when it may again. A bound that is not given does not bind.
+///
+/// # Example: every second turn at most
+/// ```
+/// use ttsr::{Action, Pack, PartId, Pattern, Repeat, Rule, Verdict};
+/// let mut rule = Rule::new("demo/no-todo", vec![Pattern::literal("TODO")]);
+/// rule.action = Action::Warn;
+/// rule.repeat = Some(Repeat { cooldown_turns: Some(2), ..Repeat::default() });
+/// let mut session = Pack::builder().rule(rule).build()?.session();
+/// let acts = [(); 4].map(|()| {
+///     session.begin_turn();
+///     let mut stream = session.stream();
+///     session.push(&mut stream, PartId(0), b"// TODO") != Verdict::Continue
+/// });
+/// assert_eq!(acts, [true, false, true, false]);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Repeat {
     /// Turns that must begin after it acted before it acts again.
