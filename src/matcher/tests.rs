@@ -6,6 +6,8 @@ pub(super) mod shape;
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 
+use super::decode::Decoder;
+use super::forced;
 use super::forced::{
     EVERY_GAP, Firsts, PLANS, SMALL_TILE, ends, every_end, every_end_with, expected, firsts,
     matcher_of, matcher_of_ends, oracle, parsed, plan, random_cuts, random_patterns, rare_pattern,
@@ -346,6 +348,69 @@ fn a_plain_pattern_is_certain_at_its_last_byte_and_a_boundary_one_character_late
     assert_eq!(decided(r"needle\b", "a needle— in"), (8, 11));
     assert_eq!(decided(r"needle\b", "a needle"), (8, 8));
     assert_eq!(decided("sk_[a-z]{2,9}", "sk_abcdef"), (5, 5));
+}
+
+/// What may follow a text: nothing, any byte, and enough of characters of every kind.
+fn continuations() -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    all.push(Vec::new());
+    for text in [
+        "\r\n", "é", "€", "ж", "😀", "\u{212A}", "\u{301}", "\u{2028}",
+    ] {
+        let bytes = text.as_bytes();
+        // The text may end inside a character.
+        all.extend((0..bytes.len()).map(|from| bytes[from..].to_vec()));
+    }
+    all
+}
+
+#[test]
+fn a_hit_is_told_at_the_first_byte_where_it_is_certain_or_with_the_character_it_is_in() {
+    let continuations = continuations();
+    let mut random = Random::new(0xCE27);
+    let mut told = 0;
+    for group in 0..scale(1_000) {
+        let (patterns, hirs) = random_patterns(&mut random, 1);
+        let plan = PLANS[group % PLANS.len()];
+        let matcher = matcher_of(&hirs, [0, 3000, 1 << 20][group % 3], plan);
+        let vm = oracle(&patterns[0]);
+        let mut cache = vm.create_cache();
+        for _ in 0..5 {
+            let text = text_for(&mut random, &hirs);
+            let Some((end, decided)) = first_before_the_end(&matcher, &text) else {
+                continue;
+            };
+            told += 1;
+            let mut is_certain = |seen: &[u8]| {
+                let mut ends = continuations.iter().map(|more| {
+                    forced::first_end_with(&vm, &mut cache, &[seen, more.as_slice()].concat())
+                });
+                ends.all(|found| found == Some(end))
+            };
+            let shown = (&patterns[0], text.escape_ascii().to_string(), end, decided);
+            assert!(is_certain(&text[..decided]), "too early: {shown:?}");
+            let before = &text[..decided - 1];
+            let mut decoder = Decoder::default();
+            before
+                .iter()
+                .for_each(|&byte| decoder.push(byte, |_, _| {}));
+            // Of several assertions one may hold whatever comes: each is decided by itself, by the next character.
+            let is_exact = hirs[0].properties().look_set().len() < 2;
+            let is_late = is_exact && !decoder.is_pending() && is_certain(before);
+            assert!(!is_late, "too late: {shown:?}");
+        }
+    }
+    assert!(told > 0);
+}
+
+/// The first hit, unless it takes the end of the text to be certain.
+fn first_before_the_end(matcher: &Matcher, text: &[u8]) -> Option<(usize, usize)> {
+    let (mut cursor, mut first) = (matcher.start(), None);
+    matcher.push(&mut cursor, text, |event| {
+        let decided = event.at + 1;
+        first.get_or_insert((decided - event.back, decided));
+    });
+    first
 }
 
 #[test]
