@@ -88,7 +88,7 @@ pub enum GuardedItem {
 ///
 /// An event that brought a decision that [cuts](crate::Action::cuts) is not handed on: the inner stream
 /// is dropped before the decision is given, and the stream ends with it. When the inner stream ends,
-/// the parts that are still open are closed, which can decide. Decisions that the policy
+/// the reply is [finished](Session::finish), which can decide. Decisions that the policy
 /// [suppressed](Decision::is_suppressed) are not given.
 ///
 /// # Example: a warning, and the reply goes on
@@ -228,15 +228,12 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// Closes what the inner stream left open.
+    /// The reply is over: what it left open is closed, and what rules wanted all of it for is decided.
     fn end(&mut self) {
         self.inner = None;
-        let open: Vec<PartId> = self.stream.open_parts().collect();
-        for part in open {
-            if !self.stream.is_cut() {
-                let _ = self.session.close(&mut self.stream, part);
-                self.queue();
-            }
+        if !self.stream.is_cut() {
+            let _ = self.session.finish(&mut self.stream);
+            self.queue();
         }
     }
 

@@ -941,6 +941,33 @@ fn every_command_of_the_guide_and_the_readme_writes_what_is_shown() {
     }
 }
 
+/// Each block of the reference with examples of rules: a whole rule file, or a rule without its head.
+#[cfg(all(feature = "ast", feature = "unicode", feature = "lookaround"))]
+#[test]
+fn every_example_of_the_reference_hits() {
+    let folder = scratch("reference");
+    let document = include_str!("../docs/rules.md");
+    let blocks = document.split("```toml\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("```").next().unwrap());
+    let mut tried = 0;
+    for (number, block) in blocks.enumerate() {
+        if !block.contains("examples") {
+            continue;
+        }
+        let head = match block.contains("schema = 1") {
+            true => "",
+            false => "schema = 1\n[pack]\nname = \"t\"\n",
+        };
+        let path = folder.join(format!("block-{number}.toml"));
+        fs::write(&path, format!("{head}{block}")).unwrap();
+        let output = ttsr(["test"]).arg(&path).output().unwrap();
+        let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{block}\n{told}");
+        tried += 1;
+    }
+    assert!(tried >= 20, "{tried} blocks with examples");
+}
+
 #[test]
 fn what_is_measured_is_written_into_cases_and_nothing_else_changes() {
     let path = scratch("update").join("cases.toml");

@@ -8,7 +8,7 @@
 #[path = "../src/testing/random.rs"]
 mod random;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use ttsr::{Channel, Counters, Decision, Hit, Limits, Pack, PartId, Session, Stream};
@@ -473,8 +473,9 @@ struct Outcome {
 
 fn outcome(pack: &Pack, steps: &[Step]) -> Outcome {
     let mut stream = pack.stream();
-    let mut hits = Vec::new();
+    let (mut hits, mut left) = (Vec::new(), Left::default());
     for step in steps {
+        let known = hits.len();
         let mut add = |new: &[Hit]| hits.extend_from_slice(new);
         match step {
             Step::Open(part, channel) => stream.open(*part, *channel),
@@ -482,8 +483,11 @@ fn outcome(pack: &Pack, steps: &[Step]) -> Outcome {
             Step::Push(part, bytes) => add(&stream.push(*part, bytes)),
             Step::Close(part) => add(&stream.close(*part)),
         }
+        left.check(&mut stream, &hits[known..], steps);
     }
+    let known = hits.len();
     hits.extend_from_slice(&stream.finish());
+    left.check(&mut stream, &hits[known..], steps);
     let redactions = stream.redactions().iter();
     Outcome {
         hits: hits.iter().map(|hit| told(&stream, hit)).collect(),
@@ -492,6 +496,45 @@ fn outcome(pack: &Pack, steps: &[Step]) -> Outcome {
             .collect(),
         counters: stream.counters(),
         decisions: decisions(pack.session(), steps),
+    }
+}
+
+/// What has left, of a host that lets go of text as soon as it may.
+#[derive(Default)]
+struct Left {
+    bytes: BTreeMap<PartId, u64>,
+    redacted: BTreeSet<(PartId, u32, u64, u64)>,
+}
+
+impl Left {
+    /// Nothing of what is to be redacted or held may have left before that was told; then more leaves.
+    fn check(&mut self, stream: &mut Stream, hits: &[Hit], steps: &[Step]) {
+        let left = |part| self.bytes.get(&part).copied().unwrap_or_default();
+        for redaction in stream.redactions() {
+            let (part, start, end) = (redaction.part, redaction.start, redaction.end);
+            let rule = redaction.rule.index() as u32;
+            let is_new = self.redacted.insert((part, rule, start, end));
+            let has_left = is_new && start < left(part);
+            let rule = stream.pack().rule(redaction.rule);
+            assert!(
+                !has_left,
+                "{redaction:?} has left: {}\n{rule:?}",
+                shown(steps)
+            );
+        }
+        for hit in hits {
+            let rule = stream.pack().rule(hit.rule);
+            let start = stream.start(hit).filter(|_| rule.holds());
+            let has_left = start.is_some_and(|start| start < left(hit.part));
+            assert!(!has_left, "{hit:?} has left: {}\n{rule:?}", shown(steps));
+        }
+        for step in steps {
+            if let Step::Open(part, _) = step {
+                let now = stream.releasable(*part);
+                let before = self.bytes.insert(*part, now).unwrap_or_default();
+                assert!(before <= now, "{before} bytes had left, and {now} may");
+            }
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Leak {
     token_start: u64,
     /// The byte before it, and the two before that.
     last: [u8; 3],
+    /// Where the last byte ends.
+    end: u64,
     stands: Stands,
     row: Option<Row>,
     is_found: bool,
@@ -78,6 +80,7 @@ impl Leak {
             token: Vec::with_capacity(TOKEN),
             token_start: 0,
             last: [b'\n'; 3],
+            end: 0,
             stands: Stands::default(),
             row: None,
             is_found: false,
@@ -95,6 +98,23 @@ impl Leak {
     /// Says whether the pieces from here on are code.
     pub(crate) fn code(&mut self, code: bool) {
         self.code = code;
+    }
+
+    /// Where what may yet become a leak begins.
+    pub(crate) fn pending_from(&self) -> Option<u64> {
+        if self.is_found {
+            return None;
+        }
+        let token = (!self.token.is_empty()).then_some(self.token_start);
+        // A call begins before the byte by which it is noticed, the `=` of `to=`.
+        let to = match self.last {
+            [before, b't', b'o'] if !before.is_ascii_alphanumeric() => Some(2),
+            [_, before, b't'] if !before.is_ascii_alphanumeric() => Some(1),
+            _ => None,
+        };
+        let to = to.map(|bytes| self.end.saturating_sub(bytes));
+        let row = self.row.map(|row| row.start);
+        [token, to, row].into_iter().flatten().min()
     }
 
     /// Takes a byte that stands at `start`; returns where the leak begins if this one makes it one.
@@ -205,6 +225,7 @@ impl Leak {
 
 impl Detector for Leak {
     fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+        self.end = piece.end(piece.bytes.len() - 1);
         let mut from = 0;
         while !self.is_found && from < piece.bytes.len() {
             if self.token.is_empty() && self.row.is_none() {

@@ -298,3 +298,41 @@ fn a_guarded_stream_moves_freely() {
     unpin::<Guarded<std::marker::PhantomPinned>>();
     send::<Guarded<u8>>();
 }
+
+#[test]
+fn what_takes_the_whole_reply_is_decided_at_its_end_and_counts_for_the_next() {
+    let rules = "schema = 1\n[pack]\nname = 't'\n\
+                 [rule.unsigned]\ndescription = 'd'\non = ['text']\n\
+                 match = { any = [{ literal = 'Mend' }], none = [{ literal = 'Signed' }], within = { part = true } }\n\
+                 [rule.twice]\ndescription = 'd'\non = ['text']\n\
+                 match = { any = [{ literal = 'Sorry' }], count = 2, per = 'session' }\n";
+    let mut session = Pack::from_toml(rules)
+        .unwrap_or_else(|error| panic!("{error}"))
+        .session();
+    for (text, want) in [
+        ("Mend it. Sorry", vec!["t/unsigned"]),
+        ("Mend it. Sorry. Signed", vec!["t/twice"]),
+    ] {
+        session.begin_turn();
+        let reply = Reply {
+            events: vec![delta(0, text)].into_iter(),
+            is_pending: false,
+            dropped: Rc::default(),
+        };
+        let mut guarded = reply.guarded(session);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut told = Vec::new();
+        loop {
+            match Pin::new(&mut guarded).poll_next(&mut context) {
+                Poll::Ready(Some(GuardedItem::Decision(decision))) => {
+                    let rule = decision.hit().expect("a rule was broken").rule;
+                    told.push(guarded.stream().pack().rule(rule).id.clone());
+                }
+                Poll::Ready(None) => break,
+                _ => {}
+            }
+        }
+        assert_eq!(told, want, "{text}");
+        session = guarded.into_session();
+    }
+}

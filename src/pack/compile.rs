@@ -73,6 +73,8 @@ pub(crate) struct ChannelRules {
 pub(crate) struct Watched {
     pub(crate) rule: RuleId,
     pub(crate) what: What,
+    /// Whether text waits for it.
+    pub(crate) holds: bool,
 }
 
 /// The rules that see the same text.
@@ -310,7 +312,11 @@ impl ChannelRules {
             #[cfg(feature = "ast")]
             add_shapes(&mut shapes, id, &rule.condition);
             let what = What::of(&rule.condition).into_iter();
-            watches.extend(what.map(|what| Watched { rule: id, what }));
+            watches.extend(what.map(|what| Watched {
+                rule: id,
+                what,
+                holds: rule.holds(),
+            }));
             let roles = match &compounds[index] {
                 None => Roles::Plain,
                 Some(_) => Roles::Whole,

@@ -130,6 +130,67 @@ fn code_is_released_up_to_what_may_be_a_match() {
 }
 
 #[test]
+fn text_that_a_rule_on_code_never_sees_does_not_wait() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\nhold = true\n\
+         match.any = [{ literal = 'secret', region = 'code' }]",
+    );
+    let mut stream = pack.stream();
+    for (delta, released) in [
+        ("A line.\n", 8),
+        ("Another, with `code`.\n", 30),
+        ("```\nsec", 34),
+        ("ond\n```\nDone, ", 51),
+        ("all of it.\n", 62),
+    ] {
+        let _ = stream.push(PART, delta.as_bytes());
+        assert_eq!(stream.releasable(PART), released, "{delta:?}");
+    }
+}
+
+#[test]
+#[cfg(feature = "unicode")]
+fn what_a_fold_keeps_back_is_not_released() {
+    for (folds, text, released) in [
+        ("'nfkc'", "x e\u{301}", &[0, 1, 2, 2, 2][..]),
+        ("'case'", "x \u{C9}", &[1, 2, 2, 4]),
+        ("'invisible'", "x s\u{200B}e", &[1, 2, 2, 2, 2, 2, 2]),
+    ] {
+        for region in ["", ", region = 'prose'"] {
+            let pack = rules(&format!(
+                "[rule.r]\ndescription = 'd'\non = ['text']\naction = 'redact'\n\
+                 match.any = [{{ literal = 'sec', fold = {folds}{region} }}, \
+                 {{ literal = '\u{e9}', fold = {folds}{region} }}]",
+            ));
+            let mut stream = pack.stream();
+            let mut now = Vec::new();
+            for byte in text.bytes() {
+                let _ = stream.push(PART, &[byte]);
+                now.push(stream.releasable(PART));
+            }
+            assert_eq!(now, released, "{folds}{region}");
+        }
+    }
+}
+
+#[test]
+fn what_may_become_a_leaked_token_waits_where_a_rule_holds() {
+    let pack = rules("[rule.r]\ndescription = 'd'\non = ['text']\nhold = true\nmatch.leak = true");
+    let mut stream = pack.stream();
+    for (delta, hits, released) in [
+        ("A < b. ", 0, 2),
+        ("<|im", 0, 7),
+        ("agine ", 0, 7),
+        ("that>. t", 0, 24),
+        ("o=func", 0, 24),
+        ("tions.x", 1, 38),
+    ] {
+        assert_eq!(stream.push(PART, delta.as_bytes()).len(), hits, "{delta:?}");
+        assert_eq!(stream.releasable(PART), released, "{delta:?}");
+    }
+}
+
+#[test]
 fn a_call_that_is_too_long_is_like_no_other() {
     let text = "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
                 match.doom-loop = { times = 2 }";

@@ -137,6 +137,12 @@ impl Fold {
         self.overlong
     }
 
+    /// Where in the part the text begins that waits for the rest of a character, or for the next one.
+    pub(crate) fn pending_from(&self) -> Option<u64> {
+        let first = self.waiting.piece_at(0).or(self.partial.piece_at(0));
+        first.map(|piece| piece.start(0))
+    }
+
     /// Folds the next piece of the haystack.
     pub(crate) fn push(&mut self, piece: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
         let mut at = 0;

@@ -29,6 +29,8 @@ pub(super) struct Views {
     /// Detectors, in the order of [`ChannelRules::watches`].
     watches: Box<[Watch]>,
     markdown: Option<Markdown>,
+    /// Where what Markdown has handed on ends, whoever sees it.
+    handed: u64,
     edits: Option<Edits>,
     shell: Option<Shell>,
     /// Where rules tell comments and strings from other code.
@@ -81,6 +83,7 @@ impl Views {
             markdown: rules
                 .wants(Source::Markdown, is_tool_input)
                 .then(Markdown::new),
+            handed: 0,
             edits: rules
                 .wants(Source::Edits, is_tool_input)
                 .then(|| Edits::new(EditLimits::default())),
@@ -209,17 +212,30 @@ impl Views {
     /// Where the text begins that a rule that holds has not decided.
     pub(super) fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
         let held = self.readers.iter().zip(&rules.views);
-        held.filter(|(_, view)| view.spans.iter().any(|spans| spans.holds))
-            .map(|(reader, view)| {
-                // A view may hold back what it has not handed on, and edits do not come in order.
-                let handed = match view.sight.source {
-                    Some(Source::Edits | Source::Shell) => 0,
-                    _ => reader.end,
-                };
-                let undecided = reader.reader.undecided_from(view);
-                undecided.unwrap_or(handed).min(handed)
-            })
-            .min()
+        let held = held.filter(|(_, view)| view.spans.iter().any(|spans| spans.holds));
+        let read = held.map(|(reader, view)| {
+            let handed = match view.sight.source {
+                None => reader.end,
+                Some(source) => self.handed_by(source),
+            };
+            reader.undecided_from(view).unwrap_or(handed).min(handed)
+        });
+        let held = self.watches.iter().filter(|watch| watch.holds);
+        let watched = held.map(|watch| {
+            // What no view holds back was read.
+            let handed = watch.source.map_or(u64::MAX, |it| self.handed_by(it));
+            watch.undecided_from().unwrap_or(handed).min(handed)
+        });
+        read.chain(watched).min()
+    }
+
+    /// Up to where in the part the view holds nothing back.
+    fn handed_by(&self, source: Source) -> u64 {
+        match source {
+            Source::Markdown => self.handed,
+            // What edits and commands have does not come in order.
+            Source::Edits | Source::Shell => 0,
+        }
     }
 
     pub(super) fn count(&self, counters: &mut Counters) {
@@ -268,6 +284,7 @@ impl Views {
             #[cfg(feature = "ast")]
             trees: &mut self.trees,
             file: &mut self.file,
+            handed: &mut self.handed,
             arg: None,
             source: Source::Markdown,
             judge,
@@ -340,6 +357,13 @@ impl Sighted {
         self.end = piece.end(piece.bytes.len() - 1);
     }
 
+    /// Where the text begins that a rule that holds has not decided.
+    fn undecided_from(&self, view: &ViewRules) -> Option<u64> {
+        let folding = self.fold.as_ref().and_then(Fold::pending_from);
+        let reading = self.reader.undecided_from(view);
+        folding.into_iter().chain(reading).min()
+    }
+
     /// Ends the haystack, if one is open.
     fn finish<'r>(
         &mut self,
@@ -368,6 +392,8 @@ struct Split<'v, 'j> {
     #[cfg(feature = "ast")]
     trees: &'v mut Option<Trees>,
     file: &'v mut Option<Arc<str>>,
+    /// Where what Markdown has handed on ends.
+    handed: &'v mut u64,
     /// The argument that it stands in, where it is one.
     arg: Option<&'v ArgPath>,
     source: Source,
@@ -427,6 +453,9 @@ impl Sink for Split<'_, '_> {
 
     #[inline]
     fn take(&mut self, piece: Piece<'_>) {
+        if self.source == Source::Markdown {
+            *self.handed = piece.end(piece.bytes.len() - 1);
+        }
         #[cfg(feature = "ast")]
         self.with_trees(|trees, judge| trees.take(judge, piece));
         let arg = self.arg;

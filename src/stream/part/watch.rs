@@ -20,6 +20,8 @@ use crate::view::piece::{Language, Piece, Regions, Tag};
 #[derive(Debug)]
 pub(super) struct Watch {
     rule: RuleId,
+    /// Whether text waits for it.
+    pub(super) holds: bool,
     /// The view that it reads behind; none: values as they are.
     pub(super) source: Option<Source>,
     machine: Machine,
@@ -66,6 +68,7 @@ impl Watch {
         };
         let mut watch = Watch {
             rule: watched.rule,
+            holds: watched.holds,
             source: watched.what.source(is_tool_input),
             machine,
             trail: Trail::default(),
@@ -78,6 +81,15 @@ impl Watch {
             watch.code(true);
         }
         Some(watch)
+    }
+
+    /// Where the text begins that may yet be what it looks for, if it holds such text.
+    pub(super) fn undecided_from(&self) -> Option<u64> {
+        match &self.machine {
+            Machine::Leak(leak) => leak.pending_from(),
+            // Rules that look for these were refused `hold`: there is no text that could be held.
+            _ => None,
+        }
     }
 
     /// What comes from here on is of that kind.

@@ -69,10 +69,12 @@ fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<Found>) {
     if written.arg.is_some() {
         unreachable("has `arg`", "add \"tool-input\" to `on`, or remove `arg`");
     }
-    if written.region.contains(&Region::File) {
+    let of_calls = [Region::File, Region::Added, Region::Removed, Region::Shell];
+    if let Some(region) = of_calls.iter().find(|it| written.region.contains(it)) {
+        let name = region.name();
         unreachable(
-            "looks in files",
-            "add \"tool-input\" to `on`, or leave out the region `file`",
+            &format!("looks in `{name}`, which only tool calls have"),
+            &format!("add \"tool-input\" to `on`, or leave out the region `{name}`"),
         );
     }
 }
