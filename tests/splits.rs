@@ -674,6 +674,30 @@ fn stretches_to_redact_are_in_order_whatever_the_cut() {
     assert_eq!(outcome(&pack, &cut(&steps, || true)), whole);
 }
 
+/// What this test found, made small.
+#[test]
+fn the_start_of_a_match_is_looked_for_in_text_that_hangs_together_whatever_the_cut() {
+    let pack = Pack::from_toml(
+        "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['text']\n\
+         match.any = [{ regex = 'foo(?s:.)*bar' }]\n",
+    );
+    let pack = pack.unwrap_or_else(|error| panic!("{error}"));
+    let long = format!("{}bar", "x".repeat(300));
+    let steps = part(Channel::Text, &["foo ", &long]);
+    let whole = outcome(&pack, &steps);
+    let told: Vec<_> = whole
+        .hits
+        .iter()
+        .map(|told| (told.hit.end, told.start))
+        .collect();
+    assert_eq!(told, [(307, None)], "it begins too far back to be known");
+    assert_eq!(outcome(&pack, &cut(&steps, || true)), whole);
+    assert_eq!(
+        outcome(&pack, &part(Channel::Text, &[&format!("foo {long}")])),
+        whole
+    );
+}
+
 #[test]
 fn rules_of_every_key_hit_the_same_whatever_the_cut() {
     let packs = scale(PACKS);

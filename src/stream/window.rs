@@ -64,11 +64,12 @@ impl Window {
         }
     }
 
-    /// The kept bytes followed by `more`, and whether they begin the haystack.
+    /// The last [`WINDOW`] bytes of those kept and `more` behind them, and whether they begin the haystack. They are the
+    /// same however many of them are in `more`.
     pub(super) fn with(&self, more: &[u8]) -> (Vec<u8>, bool) {
-        let from = self.len.saturating_sub(WINDOW);
-        let all = [&self.bytes()[from..], more].concat();
-        (all, self.dropped == 0 && from == 0)
+        let tail = &more[more.len().saturating_sub(WINDOW)..];
+        let (kept, is_all) = self.last(WINDOW - tail.len());
+        ([kept, tail].concat(), is_all && tail.len() == more.len())
     }
 
     /// At most `most` of the kept bytes, the last ones, and whether they are the whole haystack.
@@ -122,6 +123,20 @@ mod tests {
                 );
                 assert_eq!(whole, seen <= WINDOW, "pieces of {piece}");
                 assert!(window.bytes().len() <= ROOM);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_a_text_does_not_depend_on_where_it_is_cut() {
+        let text: Vec<u8> = (0..600u32).map(|n| (n * 7 % 251) as u8).collect();
+        for end in [0, 1, 100, WINDOW - 1, WINDOW, WINDOW + 1, 400, 600] {
+            for cut in 0..=end {
+                let mut window = Window::default();
+                window.push(&text[..cut]);
+                let (kept, whole) = window.with(&text[cut..end]);
+                let last = &text[end.saturating_sub(WINDOW)..end];
+                assert_eq!((&kept[..], whole), (last, end <= WINDOW), "{cut} of {end}");
             }
         }
     }

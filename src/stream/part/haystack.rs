@@ -225,7 +225,6 @@ pub(super) struct Near {
 impl Near {
     /// `more` follows the window; the match ends `back` bytes before its end.
     pub(super) fn new(window: &Window, more: &[u8], back: usize) -> Near {
-        let more = &more[more.len().saturating_sub(WINDOW)..];
         let (bytes, begins_haystack) = window.with(more);
         let end = bytes.len().saturating_sub(back);
         Near {
