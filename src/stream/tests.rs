@@ -142,6 +142,7 @@ fn text_that_a_rule_on_code_never_sees_does_not_wait() {
         ("```\nsec", 34),
         ("ond\n```\nDone, ", 51),
         ("all of it.\n", 62),
+        ("``", 62),
     ] {
         let _ = stream.push(PART, delta.as_bytes());
         assert_eq!(stream.releasable(PART), released, "{delta:?}");
