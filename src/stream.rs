@@ -593,8 +593,9 @@ impl Stream {
         &self.found.redactions
     }
 
-    /// Where the match of a hit begins, in bytes of the part as delivered, where that is known: in text
-    /// always but for matches longer than the window, in tool input for rules that ask for whole matches.
+    /// Where the match of a hit begins, in bytes of the part as delivered, where that is known: for rules that ask for
+    /// whole matches, hold or redact; and for others in text, but for patterns with `region` or `fold` and for matches
+    /// that begin more than 256 bytes back.
     ///
     /// # Example: what matched, and where
     /// ```

@@ -258,7 +258,7 @@ const LOOP: &str = "look into the other file, look into the other file, look int
     look into the other file, look into the other file, look into the other file, look into the other file, ";
 const FOREIGN: &str = "Это не то, что надо было сказать сегодня вечером на этой улице. ";
 
-const PIECES: [&str; 56] = [
+const PIECES: [&str; 58] = [
     "foo",
     "foo",
     "bar",
@@ -310,6 +310,8 @@ const PIECES: [&str; 56] = [
     "<|im_end|>",
     "use foo::bar;\n",
     "`a/b.rs`",
+    "`x/y.py`",
+    "\n```rust\nuse nobody::x;\n```\n",
     "ab ab ab ab ",
     LOOP,
     FOREIGN,

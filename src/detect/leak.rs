@@ -33,7 +33,7 @@ impl Default for LeakLimits {
     }
 }
 
-/// Finds the first leak of a haystack.
+/// Finds the leaks of a haystack. Of a row with enough tokens each further one is a leak of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Leak {
     limits: LeakLimits,
@@ -47,7 +47,6 @@ pub(crate) struct Leak {
     end: u64,
     stands: Stands,
     row: Option<Row>,
-    is_found: bool,
 }
 
 /// How what may become a token stands in the text.
@@ -64,6 +63,8 @@ struct Row {
     count: usize,
     gap: usize,
     is_quoted: bool,
+    /// Whether its tokens so far were told.
+    is_told: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,6 @@ impl Leak {
             end: 0,
             stands: Stands::default(),
             row: None,
-            is_found: false,
         }
     }
 
@@ -102,9 +102,6 @@ impl Leak {
 
     /// Where what may yet become a leak begins.
     pub(crate) fn pending_from(&self) -> Option<u64> {
-        if self.is_found {
-            return None;
-        }
         let token = (!self.token.is_empty()).then_some(self.token_start);
         // A call begins before the byte by which it is noticed, the `=` of `to=`.
         let to = match self.last {
@@ -113,7 +110,7 @@ impl Leak {
             _ => None,
         };
         let to = to.map(|bytes| self.end.saturating_sub(bytes));
-        let row = self.row.map(|row| row.start);
+        let row = self.row.filter(|row| !row.is_told).map(|row| row.start);
         [token, to, row].into_iter().flatten().min()
     }
 
@@ -209,7 +206,11 @@ impl Leak {
             count: 0,
             gap: 0,
             is_quoted: self.stands.is_quoted,
+            is_told: false,
         });
+        if row.is_told {
+            row.start = self.token_start;
+        }
         row.count += 1;
         row.gap = 0;
         row.is_quoted |= self.stands.is_quoted;
@@ -219,7 +220,8 @@ impl Leak {
             self.limits.plain
         };
         let needed = least + usize::from(token == Token::Likely);
-        (row.count >= needed).then_some(row.start)
+        row.is_told = row.count >= needed;
+        row.is_told.then_some(row.start)
     }
 }
 
@@ -227,7 +229,7 @@ impl Detector for Leak {
     fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
         self.end = piece.end(piece.bytes.len() - 1);
         let mut from = 0;
-        while !self.is_found && from < piece.bytes.len() {
+        while from < piece.bytes.len() {
             if self.token.is_empty() && self.row.is_none() {
                 from += self.skip(&piece.bytes[from..]);
             }
@@ -235,7 +237,6 @@ impl Detector for Leak {
                 return;
             };
             if let Some(start) = self.step(byte, piece.start(from)) {
-                self.is_found = true;
                 let decided = piece.decided(from);
                 found(Found {
                     start,

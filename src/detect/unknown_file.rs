@@ -40,6 +40,12 @@ impl UnknownFile {
         }
     }
 
+    /// Where what may yet be found begins: the code span.
+    pub(crate) fn pending_from(&self) -> Option<u64> {
+        let first = self.span.piece_at(0).filter(|_| !self.is_long);
+        first.map(|piece| piece.start(0))
+    }
+
     fn is_unknown(&self, path: &str) -> bool {
         let besides = self.besides.as_ref();
         !self.known.holds_file(path) && !besides.is_some_and(|known| known.holds_file(path))

@@ -86,6 +86,8 @@ pub(crate) struct UnknownName {
     besides: Option<Arc<KnownNames>>,
     kind: Option<Kind>,
     line: Held,
+    /// Whether the line was read as far as lines are.
+    is_long: bool,
     /// Inside `import (` of Go, or a section of dependencies of a manifest.
     in_block: bool,
     /// Modules declared here, and names found already.
@@ -100,6 +102,7 @@ impl UnknownName {
             besides: None,
             kind: language.and_then(Kind::of),
             line: Held::default(),
+            is_long: false,
             in_block: false,
             own: BTreeSet::new(),
         }
@@ -113,6 +116,11 @@ impl UnknownName {
     /// These names are known as well.
     pub(crate) fn besides(self, besides: Option<Arc<KnownNames>>) -> UnknownName {
         UnknownName { besides, ..self }
+    }
+
+    /// Where what may yet be found begins: the line.
+    pub(crate) fn pending_from(&self) -> Option<u64> {
+        self.line.piece_at(0).map(|piece| piece.start(0))
     }
 
     fn end_line(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
@@ -252,24 +260,35 @@ impl Detector for UnknownName {
         while from < piece.bytes.len() {
             let newline = memchr::memchr(b'\n', &piece.bytes[from..]).map(|at| from + at);
             let to = newline.unwrap_or(piece.bytes.len());
-            self.keep(piece.slice(from..to));
+            self.keep(piece.slice(from..to), found);
             let Some(at) = newline else { return };
-            self.end_line(piece.decided(at), found);
+            if !std::mem::take(&mut self.is_long) {
+                self.end_line(piece.decided(at), found);
+            }
             from = at + 1;
         }
     }
 
     fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
-        self.end_line(decided, found);
+        if !std::mem::take(&mut self.is_long) {
+            self.end_line(decided, found);
+        }
     }
 }
 
 impl UnknownName {
-    fn keep(&mut self, piece: Piece<'_>) {
-        let room = LINE
-            .saturating_sub(self.line.bytes().len())
-            .min(piece.bytes.len());
+    fn keep(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+        if self.is_long {
+            return;
+        }
+        let room = LINE - self.line.bytes().len();
+        if piece.bytes.len() < room {
+            return self.line.push(piece);
+        }
+        // No more of it is read, so nothing needs to wait for its end.
         self.line.push(piece.slice(0..room));
+        self.is_long = true;
+        self.end_line(piece.decided(room - 1), found);
     }
 }
 

@@ -192,6 +192,50 @@ fn what_may_become_a_leaked_token_waits_where_a_rule_holds() {
 }
 
 #[test]
+fn every_leaked_token_is_taken_out_and_the_rule_hits_once() {
+    let pack =
+        rules("[rule.r]\ndescription = 'd'\non = ['text']\naction = 'redact'\nmatch.leak = true");
+    let mut stream = pack.stream();
+    let text = b"Hi<|im_end|> <|im_start|>user and then some more of it, <|im_end|>\n";
+    let hits: Vec<_> = stream.push(PART, text).iter().map(|hit| hit.end).collect();
+    assert_eq!(hits, [12]);
+    let redacted = stream.redactions().iter();
+    let redacted: Vec<_> = redacted.map(|it| (it.start, it.end)).collect();
+    assert_eq!(redacted, [(2, 12), (13, 25), (56, 66)]);
+}
+
+#[test]
+fn a_name_that_nobody_knows_waits_where_it_is_taken_out() {
+    for (of, text, redacted, waits) in [
+        ("file", "See `src/b.rs` there.\n", [(5, 13)], 5..13),
+        (
+            "package",
+            "```rust\nuse foo::bar;\nx();\n```\n",
+            [(12, 15)],
+            8..21,
+        ),
+    ] {
+        let pack = rules(&format!(
+            "[rule.r]\ndescription = 'd'\non = ['text']\naction = 'redact'\n\
+             match.unknown-name = {{ of = ['{of}'], known = ['a.rs'] }}"
+        ));
+        let mut stream = pack.stream();
+        for (at, byte) in text.bytes().enumerate() {
+            let _ = stream.push(PART, &[byte]);
+            let released = stream.releasable(PART) as usize;
+            if waits.contains(&at) {
+                assert!(released <= waits.start, "{of}: {released} bytes at {at}");
+            }
+        }
+        let _ = stream.close(PART);
+        let found = stream.redactions().iter();
+        let found: Vec<_> = found.map(|it| (it.start, it.end)).collect();
+        assert_eq!(found, redacted, "{of}");
+        assert_eq!(stream.releasable(PART), text.len() as u64, "{of}");
+    }
+}
+
+#[test]
 fn a_call_that_is_too_long_is_like_no_other() {
     let text = "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
                 match.doom-loop = { times = 2 }";

@@ -110,7 +110,8 @@ impl Judge<'_> {
         let start = near.match_start().or_else(|| near.start_of(span()?));
         let mut quote = near.quote(hit, start);
         quote.file = self.file.clone();
-        if arg.is_none() && self.view.sight.source.is_none() {
+        let is_as_delivered = self.view.sight.source.is_none() && self.view.sight.folds.is_empty();
+        if arg.is_none() && is_as_delivered {
             quote.start = start.map(|start| end - near.before_end(start) as u64);
         }
         self.offer(quote);
@@ -129,14 +130,20 @@ impl Judge<'_> {
         found: crate::detect::Found,
         near: Option<Near>,
     ) {
-        if !self.is_in_scope(rule, arg) {
+        let decided = found.decided.max(found.end);
+        let wants_all = self.pack.compound(rule).is_some_and(|it| it.wants_all());
+        let counts = match wants_all {
+            true => self.is_in_scope(rule, arg),
+            false => self.is_open(rule, arg, found.end, decided),
+        };
+        if !counts {
             return;
         }
         let hit = Hit {
             rule,
             part: self.part,
             end: found.end,
-            decided: found.decided.max(found.end),
+            decided,
             arg: self.found.arg_of(arg),
         };
         let quote = near.map(|near| near.quote(hit, near.match_start()));

@@ -87,8 +87,10 @@ impl Watch {
     pub(super) fn undecided_from(&self) -> Option<u64> {
         match &self.machine {
             Machine::Leak(leak) => leak.pending_from(),
-            // Rules that look for these were refused `hold`: there is no text that could be held.
-            _ => None,
+            Machine::Names(_, names) => names.pending_from(),
+            Machine::Files(_, files) => files.pending_from(),
+            // Rules that look for these were refused `hold` and `redact`: there is no text that could be held.
+            Machine::Repetition(_) | Machine::Alike(_) | Machine::Script(_) => None,
         }
     }
 

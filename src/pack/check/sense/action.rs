@@ -102,7 +102,7 @@ fn options(rule: &Rule, found: &mut Vec<Found>) {
     needs(rule, found);
     let has_candidates = triggers(&rule.condition)
         .iter()
-        .any(|kind| ["any", "all", "sequence", "leak"].contains(kind));
+        .any(|kind| ["any", "all", "sequence", "leak", "unknown-name"].contains(kind));
     if rule.hold && !reads_stream(rule) {
         found.push(no_effect(
             "hold",
