@@ -97,7 +97,7 @@ fn d58_look_around_is_named_where_it_stands() {
         (r"(a)\1", r"\1"),
     ] {
         let text = with_rules(&rule("a", &format!("{{ regex = '{regex}' }}"), ""));
-        let error = &errors(&text)[0];
+        let error = &super::errors(&text)[0];
         assert_eq!(error.code(), "look-around");
         assert!(error.message().contains(written), "{}", error.message());
         let line = text.lines().nth(error.line() as usize - 1).unwrap();
