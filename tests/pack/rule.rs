@@ -240,6 +240,9 @@ fn rules_made_in_code_that_mean_nothing_are_refused() {
         }),
     ];
     for (expected, spoil) in rows {
+        if !cfg!(feature = "ast") && expected.contains("`ast`") {
+            continue;
+        }
         let mut rule = Rule::new("team/a", vec![Pattern::literal("x")]);
         spoil(&mut rule);
         assert_eq!(refusals(rule), expected);
