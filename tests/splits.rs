@@ -475,7 +475,7 @@ struct Outcome {
 
 fn outcome(pack: &Pack, steps: &[Step]) -> Outcome {
     let mut stream = pack.stream();
-    let (mut hits, mut left) = (Vec::new(), Left::default());
+    let (mut hits, mut left) = (Vec::new(), Left::of(steps));
     for step in steps {
         let known = hits.len();
         let mut add = |new: &[Hit]| hits.extend_from_slice(new);
@@ -509,6 +509,17 @@ struct Left {
 }
 
 impl Left {
+    fn of(steps: &[Step]) -> Left {
+        let opened = steps.iter().filter_map(|step| match step {
+            Step::Open(part, _) => Some((*part, 0)),
+            _ => None,
+        });
+        Left {
+            bytes: opened.collect(),
+            ..Left::default()
+        }
+    }
+
     /// Nothing of what is to be redacted or held may have left before that was told; then more leaves.
     fn check(&mut self, stream: &mut Stream, hits: &[Hit], steps: &[Step]) {
         let left = |part| self.bytes.get(&part).copied().unwrap_or_default();
@@ -530,12 +541,10 @@ impl Left {
             let has_left = start.is_some_and(|start| start < left(hit.part));
             assert!(!has_left, "{hit:?} has left: {}\n{rule:?}", shown(steps));
         }
-        for step in steps {
-            if let Step::Open(part, _) = step {
-                let now = stream.releasable(*part);
-                let before = self.bytes.insert(*part, now).unwrap_or_default();
-                assert!(before <= now, "{before} bytes had left, and {now} may");
-            }
+        for (part, left) in &mut self.bytes {
+            let now = stream.releasable(*part);
+            assert!(*left <= now, "{left} bytes had left, and {now} may");
+            *left = now;
         }
     }
 }

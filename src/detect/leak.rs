@@ -227,7 +227,10 @@ impl Leak {
 
 impl Detector for Leak {
     fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
-        self.end = piece.end(piece.bytes.len() - 1);
+        let Some(last) = piece.bytes.len().checked_sub(1) else {
+            return;
+        };
+        self.end = piece.end(last);
         let mut from = 0;
         while from < piece.bytes.len() {
             if self.token.is_empty() && self.row.is_none() {

@@ -205,6 +205,49 @@ fn every_leaked_token_is_taken_out_and_the_rule_hits_once() {
 }
 
 #[test]
+fn a_line_too_long_to_be_read_whole_is_decided_where_reading_ends() {
+    let pack = rules(
+        "[rule.r]\ndescription = 'd'\non = ['text']\naction = 'redact'\nmatch.unknown-name = {}",
+    );
+    let text = format!("```rust\nuse foo::bar; // {}", "x".repeat(3000));
+    let mut stream = pack.stream();
+    let mut ends = Vec::new();
+    for byte in text.bytes() {
+        let hits = stream.push(PART, &[byte]);
+        ends.extend(hits.iter().map(|hit| (hit.end, hit.decided)));
+    }
+    assert_eq!(ends, [(15, 8 + 1024)]);
+    assert_eq!(stream.releasable(PART), text.len() as u64);
+    let whole = pack.stream().push(PART, text.as_bytes())[0];
+    assert_eq!((whole.end, whole.decided), ends[0]);
+}
+
+#[test]
+fn empty_deltas_change_nothing_where_tokens_leak() {
+    let pack = rules("[rule.r]\ndescription = 'd'\non = ['text', 'tool-input']\nmatch.leak = true");
+    for channel in [Channel::Text, Channel::ToolInput] {
+        let mut stream = pack.stream();
+        stream.open(PART, channel);
+        let mut hits = 0;
+        for delta in [
+            "",
+            "{\"a\":\"",
+            "",
+            "\"",
+            ",\"b\":\"\",\"c\":\"<|im_start|>",
+            "",
+            "<|im_end|>",
+            "\"}",
+            "",
+        ] {
+            hits += stream.push(PART, delta.as_bytes()).len();
+        }
+        hits += stream.close(PART).len();
+        assert_eq!(hits, 1, "{channel:?}");
+    }
+}
+
+#[test]
 fn a_name_that_nobody_knows_waits_where_it_is_taken_out() {
     for (of, text, redacted, waits) in [
         ("file", "See `src/b.rs` there.\n", [(5, 13)], 5..13),
