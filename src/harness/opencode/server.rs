@@ -92,28 +92,8 @@ impl Prompt {
 /// # Example: ask, and stop
 /// ```
 /// use ttsr::harness::opencode::{Api, Prompt, Server};
-/// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
-/// # let listener = TcpListener::bind("127.0.0.1:0")?;
-/// # let url = format!("http://{}", listener.local_addr()?);
-/// # let heard = thread::spawn(move || {
-/// #     let answers = [r#"{"id":"ses_1"}"#, "true", "true"];
-/// #     answers.map(|answer| {
-/// #         let (stream, _) = listener.accept().unwrap();
-/// #         let mut request = BufReader::new(&stream);
-/// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
-/// #         while request.read_line(&mut line).unwrap() > 2 {
-/// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
-/// #                 length = bytes.trim().parse().unwrap();
-/// #             }
-/// #             heard += &line;
-/// #             line.clear();
-/// #         }
-/// #         request.take(length).read_to_string(&mut heard).unwrap();
-/// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
-/// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
-/// #         heard
-/// #     })
-/// # });
+/// # mod listener { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/listener.rs")); }
+/// # let (url, heard) = listener::answering([r#"{"id":"ses_1"}"#, "true", "true"])?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 /// // At `url` there is a server; `heard` is what it was asked.
 /// let server = Server::new(&url, Api::Classic)?;
@@ -167,28 +147,8 @@ impl Server {
     /// # Example: who is there
     /// ```
     /// use ttsr::harness::opencode::{Api, Server};
-    /// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
-    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// # let url = format!("http://{}", listener.local_addr()?);
-    /// # let heard = thread::spawn(move || {
-    /// #     let answers = ["true"];
-    /// #     answers.map(|answer| {
-    /// #         let (stream, _) = listener.accept().unwrap();
-    /// #         let mut request = BufReader::new(&stream);
-    /// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
-    /// #         while request.read_line(&mut line).unwrap() > 2 {
-    /// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
-    /// #                 length = bytes.trim().parse().unwrap();
-    /// #             }
-    /// #             heard += &line;
-    /// #             line.clear();
-    /// #         }
-    /// #         request.take(length).read_to_string(&mut heard).unwrap();
-    /// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
-    /// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
-    /// #         heard
-    /// #     })
-    /// # });
+    /// # mod listener { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/listener.rs")); }
+    /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// // At `url` there is a server; `heard` is what it was asked.
     /// let server = Server::new(&url, Api::Classic)?.with_password("opencode", "secret");
@@ -300,28 +260,8 @@ impl Server {
     /// # Example: it was never said
     /// ```
     /// use ttsr::harness::opencode::{Api, Server};
-    /// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
-    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// # let url = format!("http://{}", listener.local_addr()?);
-    /// # let heard = thread::spawn(move || {
-    /// #     let answers = ["true"];
-    /// #     answers.map(|answer| {
-    /// #         let (stream, _) = listener.accept().unwrap();
-    /// #         let mut request = BufReader::new(&stream);
-    /// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
-    /// #         while request.read_line(&mut line).unwrap() > 2 {
-    /// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
-    /// #                 length = bytes.trim().parse().unwrap();
-    /// #             }
-    /// #             heard += &line;
-    /// #             line.clear();
-    /// #         }
-    /// #         request.take(length).read_to_string(&mut heard).unwrap();
-    /// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
-    /// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
-    /// #         heard
-    /// #     })
-    /// # });
+    /// # mod listener { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/listener.rs")); }
+    /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// // At `url` there is a server; `heard` is what it was asked.
     /// let server = Server::new(&url, Api::Classic)?;
@@ -354,28 +294,8 @@ impl Server {
     /// # Example: two answers to one question
     /// ```
     /// use ttsr::harness::opencode::{Api, Server};
-    /// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
-    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// # let url = format!("http://{}", listener.local_addr()?);
-    /// # let heard = thread::spawn(move || {
-    /// #     let answers = ["true"];
-    /// #     answers.map(|answer| {
-    /// #         let (stream, _) = listener.accept().unwrap();
-    /// #         let mut request = BufReader::new(&stream);
-    /// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
-    /// #         while request.read_line(&mut line).unwrap() > 2 {
-    /// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
-    /// #                 length = bytes.trim().parse().unwrap();
-    /// #             }
-    /// #             heard += &line;
-    /// #             line.clear();
-    /// #         }
-    /// #         request.take(length).read_to_string(&mut heard).unwrap();
-    /// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
-    /// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
-    /// #         heard
-    /// #     })
-    /// # });
+    /// # mod listener { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/listener.rs")); }
+    /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// // At `url` there is a server; `heard` is what it was asked.
     /// let server = Server::new(&url, Api::Classic)?;
@@ -399,28 +319,8 @@ impl Server {
     /// # Example: nobody answers
     /// ```
     /// use ttsr::harness::opencode::{Api, Server};
-    /// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
-    /// # let listener = TcpListener::bind("127.0.0.1:0")?;
-    /// # let url = format!("http://{}", listener.local_addr()?);
-    /// # let heard = thread::spawn(move || {
-    /// #     let answers = ["true"];
-    /// #     answers.map(|answer| {
-    /// #         let (stream, _) = listener.accept().unwrap();
-    /// #         let mut request = BufReader::new(&stream);
-    /// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
-    /// #         while request.read_line(&mut line).unwrap() > 2 {
-    /// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
-    /// #                 length = bytes.trim().parse().unwrap();
-    /// #             }
-    /// #             heard += &line;
-    /// #             line.clear();
-    /// #         }
-    /// #         request.take(length).read_to_string(&mut heard).unwrap();
-    /// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
-    /// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
-    /// #         heard
-    /// #     })
-    /// # });
+    /// # mod listener { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/listener.rs")); }
+    /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// // At `url` there is a server; `heard` is what it was asked.
     /// let server = Server::new(&url, Api::Classic)?;
@@ -541,28 +441,8 @@ fn segment(id: &str) -> Result<&str, Failure> {
 /// ```
 /// use ttsr::harness::opencode::{Api, Server};
 /// use ttsr::wire::opencode::Notice;
-/// # use std::{io::{BufRead, BufReader, Read, Write}, net::TcpListener, thread};
-/// # let listener = TcpListener::bind("127.0.0.1:0")?;
-/// # let url = format!("http://{}", listener.local_addr()?);
-/// # let heard = thread::spawn(move || {
-/// #     let answers = [r#"data: {"type":"session.idle","properties":{"sessionID":"ses_1"}}"#.to_owned() + "\n\n"];
-/// #     answers.map(|answer| {
-/// #         let (stream, _) = listener.accept().unwrap();
-/// #         let mut request = BufReader::new(&stream);
-/// #         let (mut heard, mut line, mut length) = (String::new(), String::new(), 0);
-/// #         while request.read_line(&mut line).unwrap() > 2 {
-/// #             if let Some(bytes) = line.strip_prefix("content-length: ") {
-/// #                 length = bytes.trim().parse().unwrap();
-/// #             }
-/// #             heard += &line;
-/// #             line.clear();
-/// #         }
-/// #         request.take(length).read_to_string(&mut heard).unwrap();
-/// #         let head = "HTTP/1.1 200 OK\r\nconnection: close";
-/// #         write!(&stream, "{head}\r\ncontent-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
-/// #         heard
-/// #     })
-/// # });
+/// # mod listener { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing/listener.rs")); }
+/// # let (url, heard) = listener::answering(["data: {\"type\":\"session.idle\",\"properties\":{\"sessionID\":\"ses_1\"}}\n\n"])?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 /// // At `url` a server tells one thing, and closes the stream.
 /// let server = Server::new(&url, Api::Classic)?;
