@@ -12,6 +12,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::decode::Symbol;
+use super::hash;
 
 /// Ranges of code points, both ends included.
 pub(crate) type Ranges = Vec<(u32, u32)>;
@@ -203,7 +204,7 @@ impl Alphabet {
         if classes.len() > CLASSES || pieces.len().saturating_mul(sets.len()) > MEMBERSHIPS {
             return Err(TooManyClasses);
         }
-        let (column_of_piece, columns, decode_column) = number(space, &pieces);
+        let (column_of_piece, columns, decode_column) = number(&pieces);
         let mut flags = vec![Flags::default(); columns];
         let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); sets.len()];
         for_each_piece(&pieces, sets, |set, piece| {
@@ -388,15 +389,12 @@ fn split(end: u32, sets: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<Piece> {
         .iter()
         .chain(flag_sets.iter().map(|(_, ranges)| ranges));
     for (index, ranges) in all.enumerate() {
-        let hash = hash(index as u128 + 1);
+        let hash = hash::wide(index as u64);
         for &(start, last) in ranges {
             changes.push((start, hash));
             changes.push((last + 1, hash.wrapping_neg()));
         }
     }
-    // ASCII and the rest never share a class: their columns differ in width.
-    changes.push((0, hash(0)));
-    changes.push((128, hash(0).wrapping_neg()));
     changes.sort_unstable_by_key(|change| change.0);
     let mut pieces: Vec<Piece> = Vec::new();
     let mut signature = 0u128;
@@ -413,17 +411,11 @@ fn split(end: u32, sets: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<Piece> {
     pieces
 }
 
-fn hash(value: u128) -> u128 {
-    let mixed = value.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
-    let mixed = (mixed ^ mixed >> 67).wrapping_mul(0xDA94_2042_E4DD_58B5_D134_2543_DE82_EF95);
-    (mixed ^ mixed >> 61).wrapping_mul(0x2545_F491_4F6C_DD1D_9E37_79B9_7F4A_7C15) ^ mixed >> 71
-}
-
 /// Bytes by falling frequency in text and code, so that hot columns share cache lines.
 pub(super) const BY_FREQUENCY: &[u8] = b" etaonirsldcu\nmpfhg_.\",b():y;=v-w/k*'0x>1<,TCSE{}&[]A#2RIN`qjDLPMOzFU!3B45\t8HV6G9W7|\\+?$@YKX%QJZ~^\r";
 
 /// A column for each piece; the number of columns; and the column of bytes that need decoding.
-fn number(space: Space, pieces: &[Piece]) -> (Vec<u16>, usize, usize) {
+fn number(pieces: &[Piece]) -> (Vec<u16>, usize, usize) {
     let mut of: HashMap<u128, u16> = HashMap::new();
     let mut next = STAY as u16 + 1;
     let mut give = |signature: u128, next: &mut u16| {
@@ -438,13 +430,7 @@ fn number(space: Space, pieces: &[Piece]) -> (Vec<u16>, usize, usize) {
     }
     let decode_column = next as usize;
     next += 1;
-    if space == Space::Chars {
-        // Invalid input is rare and asked about least: its columns go last.
-        pieces
-            .iter()
-            .filter(|p| p.start >= 128 && p.start < RAW)
-            .for_each(|p| give(p.signature, &mut next));
-    }
+    // Invalid input is rare and asked about least: its code points are the last, and so are its columns.
     pieces.iter().for_each(|p| give(p.signature, &mut next));
     let columns = pieces.iter().map(|p| of[&p.signature]).collect();
     (columns, next as usize, decode_column)

@@ -662,6 +662,17 @@ mod tests {
                 "",
             ),
             (r"a(?=b)\Z", Fault::Unsupported(r"`\Z`"), ""),
+            (
+                r"(a)\k<1+0>(?=b)",
+                Fault::Unsupported("a back-reference with a recursion level"),
+                "",
+            ),
+            (
+                "a(*FAIL)(?=b)",
+                Fault::Unsupported("a backtracking verb"),
+                "",
+            ),
+            ("a(?~cd)(?=b)", Fault::Unsupported("an absent operator"), ""),
         ];
         for (text, want, place) in cases {
             match around(text) {
@@ -671,6 +682,25 @@ mod tests {
                 other => panic!("{text}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn four_nodes_for_each_state_and_each_byte_are_built_and_no_more() {
+        let mut walk = Walk {
+            text: "0123456789",
+            groups: Vec::new(),
+            looks: Vec::new(),
+            open: Vec::new(),
+            depth: 0,
+            nodes: 0,
+            limit: 90,
+        };
+        assert!(walk.spend(4 * 100 + 3).is_ok());
+        let Err(Refused::TooBig { states, limit }) = walk.spend(1) else {
+            panic!("{} nodes were built", walk.nodes);
+        };
+        assert_eq!((states, limit), (404, 90));
+        assert!(walk.spend(usize::MAX).is_err(), "not counted past the end");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! What they stand for and how one follows from another is `live`'s to know.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use super::code;
 use super::crowd::{Crowd, Masks};
+use super::hash::{self, Identity};
 use super::live::{Base, Live, Outcome, Step};
 use super::look::Before;
 use super::nfa::Nfa;
@@ -320,7 +321,7 @@ impl Builder {
         let key = *self.key(table, narrow);
         self.keys.push(key);
         self.widened += 1;
-        let hash = code::hash(self.code_of(table, narrow));
+        let hash = hash::of_bytes(self.code_of(table, narrow));
         self.by_hash.insert(hash, full);
         table.widen(narrow, full);
         Some(full)
@@ -463,7 +464,7 @@ impl Builder {
     }
 
     fn intern_code(&mut self, table: &Table, code: &[u8]) -> Option<StateId> {
-        let hash = code::hash(code);
+        let hash = hash::of_bytes(code);
         if let Some(&known) = self.by_hash.get(&hash) {
             // Another state with the same hash is never met, and stepped outside the table if it is.
             return (self.code_of(table, known) == code).then_some(known);
@@ -516,24 +517,6 @@ impl Builder {
     }
 }
 
-/// A hasher for keys that are hashes already.
-#[derive(Debug, Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::alphabet::Space;
@@ -558,18 +541,73 @@ mod tests {
         builder.step_live(&nfa, &live, column);
         let mut code = Vec::new();
         code::encode(&builder.step.outcome, &mut code);
-        builder.by_hash.insert(code::hash(&code), dead);
+        builder.by_hash.insert(hash::of_bytes(&code), dead);
         let states = builder.states();
         let missing = Missing::Step(start, column);
         assert_eq!(builder.build(&nfa, &table, missing, 0), None);
         assert_eq!(builder.states(), states);
         assert!(!builder.is_full(), "there is room, but not for this one");
         // What has a hash of its own is built.
-        builder.by_hash.remove(&code::hash(&code));
+        builder.by_hash.remove(&hash::of_bytes(&code));
         let state = builder.build(&nfa, &table, missing, 0).expect("room");
         assert_eq!(builder.build(&nfa, &table, missing, 0), Some(state));
         assert_eq!(builder.states(), states + 1);
         assert_eq!(table.step(start, column), state);
         assert!(!builder.live(&table, state).is_base());
+    }
+
+    /// A builder whose table holds so many states; nobody asks which.
+    fn of_states(states: usize, budget: usize) -> Builder {
+        let nfa = Nfa::new(Space::Chars, &parsed(&["abc"]), None).expect("few classes");
+        let table = Table::new(&nfa.alphabet, Config::BARE);
+        let mut builder = Builder::new(&nfa, &table, budget);
+        builder.keys = vec![Key { start: 0, len: 0 }; states];
+        builder
+    }
+
+    #[test]
+    fn a_full_table_is_worn_when_building_it_anew_would_have_been_cheaper() {
+        // Filled by ordinary text, by a hostile one, and by so few states that there is no telling.
+        let cases = [
+            (FEWEST + 1, false, (FEWEST + 1) / 16),
+            (FEWEST + 1, true, STEPS_PER_STATE * (FEWEST + 1)),
+            (FEWEST, false, STEPS_PER_STATE * FEWEST),
+        ];
+        for (states, is_hostile, least) in cases {
+            let mut builder = of_states(states, 0);
+            builder.is_hostile = is_hostile;
+            let steps = match states > FEWEST && !is_hostile {
+                true => least,
+                false => least + builder.step.states(),
+            };
+            builder.past = steps + 1;
+            assert!(!builder.is_worn(), "there is room");
+            builder.is_full = true;
+            assert!(builder.is_worn(), "{states} {is_hostile}");
+            builder.past = steps;
+            assert!(!builder.is_worn(), "{states} {is_hostile}");
+        }
+    }
+
+    #[test]
+    fn states_are_built_no_more_where_each_is_stepped_once() {
+        let build = |builder: &mut Builder, times: u32, symbols: u32| {
+            let built: Vec<bool> = (0..times).map(|_| builder.probe(symbols)).collect();
+            let (last, before) = built.split_last().expect("once at least");
+            assert!(before.iter().all(|&is_built| is_built));
+            *last
+        };
+        let mut builder = of_states(FEWEST + 1, usize::MAX);
+        assert!(build(&mut builder, PROBED, SYMBOLS_PER_STATE));
+        assert!(!build(&mut builder, PROBED, SYMBOLS_PER_STATE - 1));
+        assert!(!build(&mut builder, PROBED_AGAIN, SYMBOLS_PER_STATE - 1));
+        assert!(build(&mut builder, PROBED_AGAIN, SYMBOLS_PER_STATE));
+        // In vain again, it is asked as seldom as at first.
+        assert!(!build(&mut builder, PROBED, 0));
+        // There is no telling while states are few, and what they stand for is little beside the budget.
+        assert!(build(&mut of_states(FEWEST, usize::MAX), PROBED, 0));
+        let set_bytes = of_states(FEWEST, 0).set_bytes();
+        assert!(build(&mut of_states(FEWEST, 8 * set_bytes), PROBED, 0));
+        assert!(!build(&mut of_states(FEWEST, 8 * set_bytes - 1), PROBED, 0));
     }
 }

@@ -169,6 +169,27 @@ mod tests {
     }
 
     #[test]
+    fn the_evidence_of_a_class_is_how_seldom_printable_text_is_in_it() {
+        // A hundred times the binary logarithm of 95 divided by the number of characters.
+        for (class, want) in [
+            ("[a-d]", 456),
+            ("[a-dé-ü]", 456),
+            ("(?-u:[a-d\\xFF])", 456),
+            ("(?-u:[ -~])", 0),
+            ("[\\x00- ~-\u{100}]", UNIT),
+            ("(?-u:[\\x00- ~-\\xFF])", UNIT),
+            ("[é-ü]", UNIT),
+            (".", 0),
+        ] {
+            let parser = regex_syntax::ParserBuilder::new()
+                .utf8(false)
+                .build()
+                .parse(class);
+            assert_eq!(evidence(&parser.unwrap()), want, "{class}");
+        }
+    }
+
+    #[test]
     fn evidence_is_that_of_the_least_telling_way() {
         assert_eq!(evidence(&parse("abc")), 1500);
         assert_eq!(evidence(&parse("(?:abc|d)")), 500);

@@ -92,3 +92,25 @@ impl<T> Generations<T> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_is_the_latest_until_the_next_begins() {
+        let generations = Generations::new("first");
+        let mut mine = generations.current();
+        let first = Arc::clone(&mine);
+        assert!(generations.is_latest(&first));
+        generations.move_on(&mut mine, || "second");
+        assert_eq!((**mine, mine.number()), ("second", 1));
+        assert!(generations.is_latest(&mine) && !generations.is_latest(&first));
+        // The first is still held, so that a third would be one too many.
+        generations.move_on(&mut mine, || unreachable!("two are in use"));
+        assert_eq!(mine.number(), 1);
+        drop(first);
+        generations.move_on(&mut mine, || "third");
+        assert_eq!((**mine, mine.number()), ("third", 2));
+    }
+}

@@ -5,9 +5,9 @@
 //! beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it through the `table` that
 //! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `tails`), while
 //! `build` adds the states that are met, each known by its `code`, and `generations` says when a full table
-//! is replaced. `decode` turns bytes into symbols. `span` finds where a match began. `around` and `confirm`
-//! are for patterns with look-around (feature `lookaround`): the automaton finds where they may end, and
-//! `confirm` decides.
+//! is replaced; `hash` tells states, classes and samples apart. `decode` turns bytes into symbols. `span`
+//! finds where a match began. `around` and `confirm` are for patterns with look-around (feature
+//! `lookaround`): the automaton finds where they may end, and `confirm` decides.
 
 mod alphabet;
 #[cfg(feature = "lookaround")]
@@ -23,6 +23,7 @@ mod filter;
 mod forced;
 pub(crate) mod gap;
 mod generations;
+mod hash;
 pub(crate) mod lanes;
 mod lazy;
 mod live;

@@ -419,3 +419,118 @@ impl Part {
         parts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::hash;
+    use super::*;
+
+    /// What is in progress at each of so many symbols, where it goes through so many states in turn.
+    fn traced(symbols: u32, pattern: u64, states: u32) -> Vec<(u32, u64)> {
+        let state = |at: u32| hash::of_number(pattern << 32 | u64::from(at % states));
+        (0..symbols).map(|at| (at, state(at))).collect()
+    }
+
+    fn spreading(symbols: u32, patterns: Vec<Vec<(u32, u64)>>, common: &[usize]) -> Spreading {
+        let groups = (0..patterns.len()).collect();
+        let before = vec![0; symbols as usize];
+        Spreading::new(Trace { before, patterns }, common, groups)
+    }
+
+    #[test]
+    fn patterns_that_share_a_tail_directly_or_not_are_one_group() {
+        let behind = [vec![2, 4], vec![5], vec![1, 4], vec![0, 7, 8]];
+        assert_eq!(groups(&behind, 9), [0, 1, 1, 3, 1, 5, 6, 0, 0]);
+    }
+
+    #[test]
+    fn one_more_automaton_is_worth_less_than_twice_the_states() {
+        assert_eq!(cost(1, 0), 5.0);
+        assert_eq!(cost(1, MANY), 5.0);
+        assert_eq!(cost(1, 2 * MANY), 19.0);
+        assert_eq!(cost(3, 8 * MANY), 57.0);
+    }
+
+    #[test]
+    fn different_sums_are_counted() {
+        let mut spreading = spreading(0, Vec::new(), &[]);
+        let mut distinct = |sums: &[u64], entries: &[(u32, u64)]| spreading.distinct(sums, entries);
+        assert_eq!(distinct(&[], &[]), 0);
+        assert_eq!(distinct(&[1 << 32, 5 << 32, 1 << 32], &[]), 2);
+        assert_eq!(distinct(&[1 << 32, 1 << 32], &[(1, 2 << 32)]), 2);
+        // All of these look for the same slot.
+        let same_slot: Vec<u64> = (1..50).map(|value| value << 33).collect();
+        assert_eq!(distinct(&same_slot, &[]), 49);
+        assert_eq!(distinct(&[same_slot.clone(), same_slot].concat(), &[]), 49);
+    }
+
+    #[test]
+    fn what_makes_the_most_states_for_the_longest_time_is_placed_first() {
+        // Symbols where something is in progress, and different states of all there are: 40 * 2, 20 * 21, 1 * 2.
+        let patterns = vec![traced(40, 0, 1), traced(20, 1, 20), traced(1, 2, 1)];
+        let spreading = spreading(60, patterns, &[]);
+        let order: Vec<usize> = spreading.moved.iter().map(|moved| moved.0).collect();
+        assert_eq!(order, [1, 0, 2]);
+    }
+
+    #[test]
+    fn patterns_whose_states_multiply_are_parted_and_others_stay() {
+        // Each pair of the first three has 9,900 states or more together.
+        let never = Vec::new;
+        let symbols = 12_000;
+        let patterns = vec![
+            traced(symbols, 0, 100),
+            traced(symbols, 1, 101),
+            never(),
+            traced(symbols, 2, 103),
+            never(),
+        ];
+        let unions = spreading(symbols, patterns.clone(), &[]).best();
+        assert_eq!(unions.len(), 3, "{unions:?}");
+        for pair in [[0, 1], [0, 3], [1, 3]] {
+            let is_together = |members: &&Vec<usize>| pair.iter().all(|at| members.contains(at));
+            assert_eq!(unions.iter().find(is_together), None);
+        }
+        // What is elsewhere already is in none of them.
+        let unions = spreading(symbols, patterns, &[1, 4]).best();
+        let mut members: Vec<usize> = unions.iter().flatten().copied().collect();
+        members.sort_unstable();
+        assert_eq!((unions.len(), members), (2, vec![0, 2, 3]));
+        // One automaton of few states costs the least.
+        let few = vec![traced(100, 0, 10), traced(100, 1, 9)];
+        assert_eq!(spreading(100, few, &[]).best(), [[0, 1]]);
+    }
+
+    #[test]
+    fn patterns_in_turn_are_told_once_where_nobody_wants_every_end() {
+        let simplified: Vec<Simplified> = (0..9)
+            .map(|pattern| Simplified {
+                hir: Hir::literal(*b"word"),
+                wants_every_end: pattern == 2,
+            })
+            .collect();
+        let part = |patterns: Vec<u32>| Part {
+            whole: vec![false; patterns.len()],
+            patterns,
+            ..Part::default()
+        };
+        let parts = part((0..9).collect()).in_turn(4, &simplified);
+        let told: Vec<(Vec<u32>, bool)> = parts
+            .into_iter()
+            .map(|part| (part.patterns, part.is_once))
+            .collect();
+        let want = [
+            (vec![0, 4, 8], false),
+            (vec![1, 5], true),
+            (vec![2, 6], false),
+            (vec![3, 7], true),
+        ];
+        assert_eq!(told, want);
+        // An automaton that tells each pattern once has room for so many.
+        for (more, is_once) in [(0, true), (1, false)] {
+            let patterns = vec![3; 2 * (MOST_ONCE + more)];
+            let parts = part(patterns).in_turn(2, &simplified);
+            assert_eq!(parts[1].is_once, is_once, "{more}");
+        }
+    }
+}

@@ -9,6 +9,7 @@ use regex_syntax::hir::Hir;
 use super::alphabet::{Space, TooManyClasses};
 use super::build::Builder;
 use super::decode::Symbol;
+use super::hash;
 use super::lazy::Lazy;
 use super::live::{CUT, Live};
 use super::nfa::Nfa;
@@ -97,7 +98,9 @@ impl Trace {
                     let outcome = &mut builder.step.outcome;
                     std::mem::swap(&mut search, &mut outcome.live);
                     let at = trace.before.len() as u32;
-                    trace.before.push(hash(1 << 40 | search.before as u64));
+                    trace
+                        .before
+                        .push(hash::of_number(1 << 40 | search.before as u64));
                     let states = search.states.iter();
                     states.for_each(|&state| trace.note(owners[state as usize], at, state.into()));
                     for (list, tag) in [(&outcome.now, 1), (&outcome.late, 2)] {
@@ -117,7 +120,7 @@ impl Trace {
 
     fn note(&mut self, pattern: u32, at: u32, what: u64) {
         let entries = &mut self.patterns[pattern as usize];
-        let hash = hash(what);
+        let hash = hash::of_number(what);
         match entries.last_mut() {
             Some(last) if last.0 == at => last.1 = last.1.wrapping_add(hash),
             _ => entries.push((at, hash)),
@@ -125,9 +128,45 @@ impl Trace {
     }
 }
 
-/// Mixes so well that sums of different sets differ.
-pub(super) fn hash(value: u64) -> u64 {
-    let mixed = (value + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed ^ mixed >> 32
+#[cfg(test)]
+mod tests {
+    use super::super::forced::parsed;
+    use super::*;
+
+    #[test]
+    fn what_hits_half_of_the_windows_is_common() {
+        let trial = Trial {
+            states: 0,
+            hits: vec![4, 3],
+            windows: 8,
+        };
+        assert!(trial.is_common(0) && !trial.is_common(1));
+    }
+
+    #[test]
+    fn a_trace_says_once_a_symbol_what_is_in_progress_there() {
+        // Several states of the first are in progress at once, and the last never begins.
+        let patterns = parsed(&["[a-z]{3}X", "fn", "\u{1F980}\u{1F980}"]);
+        let trace = Trace::new(Space::Chars, &patterns, None).expect("few classes");
+        assert_eq!(trace.before.len(), TEXT.chars().count());
+        let [letters, word, never] = &trace.patterns[..] else {
+            panic!("{} patterns", trace.patterns.len());
+        };
+        assert!(never.is_empty());
+        for entries in [letters, word] {
+            assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "each symbol once");
+        }
+        let is_letter = |&(_, char): &(usize, char)| char.is_ascii_lowercase();
+        let letters_of_text = TEXT.chars().enumerate().filter(is_letter).count();
+        assert_eq!(letters.len(), letters_of_text);
+        // One letter, two letters, and three or more of them.
+        let kinds = |entries: &[(u32, u64)]| {
+            let mut kinds: Vec<u64> = entries.iter().map(|entry| entry.1).collect();
+            kinds.sort_unstable();
+            kinds.dedup();
+            kinds.len()
+        };
+        assert_eq!(kinds(letters), 3);
+        assert_eq!(kinds(word), 2, "behind the `f`, and where it hits");
+    }
 }

@@ -9,6 +9,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::alphabet::Space;
 use super::gap::{Evidence, Gaps, UNIT, evidence};
+use super::hash;
 
 /// The tree of several patterns; node 0 is its root, and every node comes before what it leads to.
 #[derive(Debug)]
@@ -174,44 +175,41 @@ fn flatten(space: Space, hir: &Hir, out: &mut Vec<Step>) {
 /// Equal steps have equal fingerprints; different ones mostly do not.
 fn fingerprint(step: &Step) -> u64 {
     match step {
-        Step::Unit(code) => u64::from(*code),
-        Step::Any(hir) => of_hir(hir) | 1 << 63,
-        Step::Cutting(hir, before) => of_hir(hir).rotate_left(9) ^ u64::from(*before) | 1 << 63,
-        Step::Cut => 1 << 62,
+        Step::Unit(code) => (*code).into(),
+        Step::Any(hir) => hash::with(1, of_hir(hir)),
+        Step::Cutting(hir, before) => hash::with(of_hir(hir), (*before).into()),
+        Step::Cut => u64::MAX,
     }
 }
 
 fn of_hir(hir: &Hir) -> u64 {
-    let mix =
-        |hash: u64, value: u64| (hash.rotate_left(7) ^ value).wrapping_mul(0x517C_C1B7_2722_0A95);
-    let all = |tag: u64, subs: &[Hir]| subs.iter().map(of_hir).fold(tag, mix);
-    let bounds = |start: Option<u64>, end: Option<u64>| mix(start.unwrap_or(0), end.unwrap_or(0));
+    let all = |tag: u64, subs: &[Hir]| subs.iter().map(of_hir).fold(tag, hash::with);
+    // Of classes their ends and how many ranges they have: all of `\w` would be seven hundred.
+    let class = |tag: u64, first: Option<u32>, last: Option<u32>, ranges: usize| {
+        let ends = [first, last].map(|end| end.map_or(0, u64::from));
+        ends.into_iter().fold(tag + ranges as u64, hash::with)
+    };
     match hir.kind() {
         HirKind::Empty => 1,
-        HirKind::Literal(literal) => literal
-            .0
-            .iter()
-            .fold(2, |hash, &byte| mix(hash, byte.into())),
-        HirKind::Class(Class::Unicode(class)) => {
-            let ranges = class.ranges();
-            let first = ranges.first().map(|range| u64::from(range.start()));
-            mix(
-                bounds(first, ranges.last().map(|range| range.end().into())),
-                ranges.len() as u64,
-            )
+        HirKind::Literal(literal) => hash::of_bytes(&literal.0),
+        HirKind::Class(Class::Unicode(unicode)) => {
+            let ranges = unicode.ranges();
+            let first = ranges.first().map(|range| range.start().into());
+            let last = ranges.last().map(|range| range.end().into());
+            class(2, first, last, ranges.len())
         }
-        HirKind::Class(Class::Bytes(class)) => {
-            let ranges = class.ranges();
-            let first = ranges.first().map(|range| u64::from(range.start()));
-            mix(
-                bounds(first, ranges.last().map(|range| range.end().into())),
-                !(ranges.len() as u64),
-            )
+        HirKind::Class(Class::Bytes(bytes)) => {
+            let ranges = bytes.ranges();
+            let first = ranges.first().map(|range| range.start().into());
+            let last = ranges.last().map(|range| range.end().into());
+            class(1 << 32, first, last, ranges.len())
         }
-        HirKind::Look(look) => mix(3, look.as_repr().into()),
+        HirKind::Look(look) => hash::with(3, look.as_repr().into()),
         HirKind::Repetition(repetition) => {
-            let counts = bounds(Some(repetition.min.into()), repetition.max.map(u64::from));
-            mix(counts, of_hir(&repetition.sub))
+            let max = repetition.max.map_or(u64::MAX, u64::from);
+            [u64::from(repetition.min), max]
+                .into_iter()
+                .fold(of_hir(&repetition.sub), hash::with)
         }
         HirKind::Capture(capture) => of_hir(&capture.sub),
         HirKind::Concat(subs) => all(4, subs),

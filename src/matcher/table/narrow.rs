@@ -355,4 +355,14 @@ mod tests {
         assert!(rows.add(&table, new(1)).is_none());
         assert!(last.expect("there was room") < rows.free + CELLS);
     }
+
+    #[test]
+    fn no_count_is_greater_than_the_greatest_number_of_a_cell() {
+        let narrow = Narrow {
+            behind: 0,
+            entries: ENTRIES,
+        };
+        assert_eq!(narrow.most(), times(ENTRIES + 1) as usize);
+        assert_eq!(narrow.most(), 4 * LINE + 1);
+    }
 }

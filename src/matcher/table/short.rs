@@ -125,11 +125,15 @@ pub(super) fn push_portable(
 
 #[cfg(target_arch = "x86_64")]
 pub(super) fn has_avx512() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512vbmi")
-        && is_x86_feature_detected!("bmi2")
+    [
+        is_x86_feature_detected!("avx512f"),
+        is_x86_feature_detected!("avx512bw"),
+        is_x86_feature_detected!("avx512vl"),
+        is_x86_feature_detected!("avx512vbmi"),
+        is_x86_feature_detected!("bmi2"),
+    ]
+    .into_iter()
+    .all(|is_there| is_there)
 }
 
 /// As [`columns_portable`], all columns at once, from a masked load.

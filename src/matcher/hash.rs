@@ -1,0 +1,140 @@
+//! Hashes: the same on every machine and in every run, so that layouts and tables are, too.
+
+use std::hash::Hasher;
+
+/// 2^64 divided by the golden ratio.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Of a number, mixed so well that sums of different sets differ: what SplitMix64 gives first with that seed
+/// (<https://prng.di.unimi.it/splitmix64.c>).
+pub(super) fn of_number(value: u64) -> u64 {
+    let mixed = value.wrapping_add(GOLDEN);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
+}
+
+/// The same where sums stand for sets with no other proof, so that they must never meet.
+pub(super) fn wide(value: u64) -> u128 {
+    let [high, low] = [2 * value, 2 * value + 1].map(|half| u128::from(of_number(half)));
+    high << 64 | low
+}
+
+/// Of a list to which `value` comes: the halves of a product, as in wyhash (<https://github.com/wangyi-fudan/wyhash>).
+#[inline(always)]
+pub(super) fn with(hash: u64, value: u64) -> u64 {
+    let product = u128::from(hash ^ value ^ 0x2545_F491_4F6C_DD1D) * u128::from(GOLDEN);
+    product as u64 ^ (product >> 64) as u64
+}
+
+pub(super) fn of_bytes(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    // A list is no other one with zeros behind it.
+    let length = (bytes.len() as u64).wrapping_mul(GOLDEN);
+    let hash = words
+        .iter()
+        .fold(length, |hash, word| with(hash, u64::from_le_bytes(*word)));
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    with(hash, u64::from_le_bytes(last))
+}
+
+/// A hasher for keys that are hashes already.
+#[derive(Debug, Default)]
+pub(super) struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = with(self.0, of_bytes(bytes));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// Every bit of the result turns about as often as not when one bit of the value does.
+    fn assert_mixes(bits: u32, hash: impl Fn(u64) -> u128) {
+        const VALUES: u64 = 2_000;
+        // What is hashed are small numbers, alone or with a mark in the upper half.
+        let values = (0..VALUES).map(|value| value | (value % 3) << 32);
+        for flipped in (0..12).chain(32..34) {
+            let mut turned = vec![0u64; bits as usize];
+            for value in values.clone() {
+                let change = hash(value) ^ hash(value ^ 1 << flipped);
+                for (bit, turned) in turned.iter_mut().enumerate() {
+                    *turned += (change >> bit) as u64 & 1;
+                }
+            }
+            for (bit, &turned) in turned.iter().enumerate() {
+                // Half of them; a fair coin is more than a tenth away once in a billion billion times.
+                let share = turned as f64 / VALUES as f64;
+                assert!(
+                    (0.3..0.7).contains(&share),
+                    "{flipped} turns {bit}: {share}"
+                );
+            }
+        }
+        let different: HashSet<u128> = (0..100_000).map(&hash).collect();
+        assert_eq!(different.len(), 100_000);
+    }
+
+    #[test]
+    fn numbers_are_mixed() {
+        assert_mixes(64, |value| of_number(value).into());
+        assert_mixes(128, wide);
+    }
+
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        // <https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64>
+        assert_eq!(of_number(1_234_567), 6_457_827_717_110_365_317);
+        let second = 1_234_567u64.wrapping_add(GOLDEN);
+        assert_eq!(of_number(second), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn lists_that_differ_anywhere_have_different_hashes() {
+        let mut lists: Vec<Vec<u8>> = vec![Vec::new()];
+        for length in 1..40 {
+            lists.push(vec![0; length]);
+            for at in 0..length {
+                for value in 1..=255 {
+                    let mut list = vec![0; length];
+                    list[at] = value;
+                    lists.push(list);
+                }
+            }
+        }
+        let different: HashSet<u64> = lists.iter().map(|list| of_bytes(list)).collect();
+        assert_eq!(different.len(), lists.len());
+        // Half of them have a bit, whichever it is: tables are indexed by some of the bits alone.
+        for bit in 0..64 {
+            let set = lists.iter().filter(|list| of_bytes(list) >> bit & 1 == 1);
+            let share = set.count() as f64 / lists.len() as f64;
+            assert!((0.45..0.55).contains(&share), "bit {bit}: {share}");
+        }
+        assert_ne!(
+            with(with(0, 1), 2),
+            with(with(0, 2), 1),
+            "their order counts"
+        );
+    }
+
+    #[test]
+    fn a_key_is_its_hash() {
+        let mut hasher = Identity::default();
+        hasher.write_u64(7);
+        assert_eq!(hasher.finish(), 7);
+        hasher.write(b"ab");
+        assert_eq!(hasher.finish(), with(7, of_bytes(b"ab")));
+    }
+}
