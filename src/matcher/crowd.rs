@@ -135,3 +135,31 @@ impl Crowd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::alphabet::Space;
+    use super::super::forced::parsed;
+    use super::*;
+
+    #[test]
+    fn a_crowd_looks_ahead_while_one_of_its_states_is_an_assertion() {
+        let patterns = parsed(&["[a-c]{70}x", r"a\b", "q{3}"]);
+        let nfa = Nfa::new(Space::Chars, &patterns, None).expect("few classes");
+        let masks = Masks::new(&nfa);
+        let mut crowd = Crowd::default();
+        assert!(!crowd.looks(&masks));
+        crowd.set(&masks, 0..nfa.states.len() as u32);
+        assert!(crowd.looks(&masks));
+        let is_look = |&state: &u32| matches!(nfa.states[state as usize], State::Look { .. });
+        let (looks, others): (Vec<u32>, Vec<u32>) = (0..nfa.states.len() as u32).partition(is_look);
+        assert_eq!(looks.len(), 1);
+        let mut holds = vec![0; nfa.states.len().div_ceil(64)];
+        holds[looks[0] as usize / 64] = 1 << (looks[0] % 64);
+        crowd.remove(&holds);
+        assert!(!crowd.looks(&masks));
+        assert_eq!(crowd.states().collect::<Vec<u32>>(), others);
+        crowd.set(&masks, others);
+        assert!(!crowd.looks(&masks));
+    }
+}

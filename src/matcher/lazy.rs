@@ -427,6 +427,15 @@ impl Lazy {
     }
 
     #[cfg(test)]
+    pub(super) fn forced(&self) -> ([Tile; 2], usize, Option<Level>) {
+        (
+            self.tiles,
+            self.filtered,
+            self.filter.as_ref().map(|filter| filter.level),
+        )
+    }
+
+    #[cfg(test)]
     pub(crate) fn has_filter(&self) -> bool {
         self.filter.is_some()
     }

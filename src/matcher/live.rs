@@ -337,3 +337,27 @@ impl Outcome {
         self.live.states.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::alphabet::Space;
+    use super::super::forced::parsed;
+    use super::*;
+
+    #[test]
+    fn a_new_search_holds_its_states_and_no_others() {
+        // More states than a word has bits, and beginnings on both sides of it.
+        let patterns = parsed(&["[a-c]{70}x", "^y", r"\bz", "q{3}"]);
+        let nfa = Nfa::new(Space::Chars, &patterns, None).expect("few classes");
+        assert!(nfa.states.len() > 64);
+        let mut step = Step::new(nfa.states.len());
+        for before in Before::ALL {
+            let base = step.base(&nfa, before);
+            let held = (0..nfa.states.len() as u32).filter(|&state| base.holds(state));
+            let mut states = base.states.to_vec();
+            states.sort_unstable();
+            assert_eq!(held.collect::<Vec<u32>>(), states, "{before:?}");
+            assert!(states.len() >= 2 && states.len() < nfa.states.len());
+        }
+    }
+}

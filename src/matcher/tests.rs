@@ -956,6 +956,32 @@ fn patterns_that_multiply() -> Vec<String> {
     common.into_iter().chain(busy).chain(rare).collect()
 }
 
+/// Or tests that compare what is forced would compare nothing.
+#[test]
+fn what_is_forced_is_what_is_done() {
+    let patterns = patterns_that_multiply();
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    let mut matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(None, 3, None));
+    let forced = |matcher: &Matcher| -> Vec<_> {
+        let unions = [&matcher.first].into_iter().chain(&matcher.more);
+        unions.map(|union| union.lazy.forced()).collect()
+    };
+    assert_eq!(forced(&matcher).len(), 3);
+    matcher.set_tile(SMALL_TILE);
+    matcher.set_filtered(7, Level::Portable);
+    for (tiles, filtered, level) in forced(&matcher) {
+        assert_eq!((tiles, filtered), ([SMALL_TILE; 2], 7));
+        assert!(matches!(level, None | Some(Level::Portable)));
+    }
+    let mut matcher = matcher_of(&parsed(&["needle~Q"]), 1 << 20, Plan::USUAL);
+    matcher.set_filtered(9, Level::Portable);
+    if let (_, 9, Some(level)) = forced(&matcher)[0] {
+        assert_eq!(level, Level::Portable);
+    } else {
+        assert!(Level::best() == Level::Portable, "no filter was made");
+    }
+}
+
 #[test]
 fn patterns_whose_states_multiply_are_spread_and_hit_the_same() {
     let patterns = patterns_that_multiply();

@@ -253,6 +253,66 @@ mod tests {
     }
 
     #[test]
+    fn groups_and_what_is_empty_part_nothing() {
+        let parse = |text: &&str| regex_syntax::parse(text).unwrap();
+        let plain = ["from", "for", ""].map(|text| parse(&text));
+        let grouped = ["(f(?:ro)m)", "(f(o)(r)|)", "()"].map(|text| parse(&text));
+        let plain = Tree::new(Space::Chars, &plain, None);
+        let grouped = Tree::new(Space::Chars, &grouped, None);
+        assert_eq!((plain.nodes.len(), grouped.nodes.len()), (7, 7));
+        assert_eq!(
+            (&*plain.nodes[0].ends, &*grouped.nodes[0].ends),
+            (&[2][..], &[1, 2][..])
+        );
+    }
+
+    #[test]
+    fn steps_that_differ_mostly_have_different_fingerprints() {
+        let texts = [
+            "[ab]",
+            "[abd]",
+            "[a-d]",
+            "[a-dé]",
+            "(?-u:[ab])",
+            "(?-u:[a-d])",
+            r"\w",
+            r"\d",
+            r"\b",
+            r"\B",
+            "^",
+            "$",
+            "[ab]*",
+            "[ab]+",
+            "[ab]?",
+            "[ab]{2}",
+            "[ab]{3}",
+            "[ab]{2,3}",
+            "[ab]{3,}",
+            "[ac]{3,}",
+            "(?:ab|cd)",
+            "(?:cd|ab)",
+            "(?:ab|[cd]e)",
+            "(?:a[bc]){2}",
+            "(?:[bc]a){2}",
+            "(?:aa){2}",
+            "(?:aaa){2}",
+        ];
+        let hirs = texts.map(|text| regex_syntax::parse(text).unwrap());
+        let any = hirs.iter().cloned().map(Step::Any);
+        let cutting = hirs
+            .iter()
+            .flat_map(|hir| [0, UNIT, 2 * UNIT].map(|before| Step::Cutting(hir.clone(), before)));
+        let units = (0..200).map(Step::Unit).chain([Step::Cut]);
+        let steps: Vec<Step> = any.chain(cutting).chain(units).collect();
+        let mut fingerprints: Vec<u64> = steps.iter().map(fingerprint).collect();
+        fingerprints.sort_unstable();
+        fingerprints.dedup();
+        assert_eq!(fingerprints.len(), steps.len());
+        let captured = regex_syntax::parse("([ab])").unwrap();
+        assert_eq!(of_hir(&captured), of_hir(&hirs[0]));
+    }
+
+    #[test]
     fn a_long_literal_is_no_deep_recursion() {
         let pattern = Hir::literal("a".repeat(1 << 16).into_bytes());
         assert_eq!(

@@ -52,7 +52,6 @@ fn sets() -> Vec<Set> {
         set("few", few.clone()),
         set("thirty words", words(30)),
         set("many words", words(300)),
-        set("as many words as are tried", words(128)),
         set("words and classes", words_and_classes(160)),
         set("beginnings", beginnings()),
         set(
