@@ -91,6 +91,11 @@ mod tests {
     fn numbers_are_mixed() {
         assert_mixes(64, |value| of_number(value).into());
         assert_mixes(128, wide);
+        // A sum is as wide as it looks: no half is that of another number, or the other half.
+        let halves = (0..1000)
+            .map(wide)
+            .flat_map(|hash| [(hash >> 64) as u64, hash as u64]);
+        assert_eq!(halves.collect::<HashSet<u64>>().len(), 2000);
     }
 
     #[test]
