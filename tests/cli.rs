@@ -1075,3 +1075,24 @@ fn inputs_of_any_size_are_read_in_pieces() {
         assert!(grew < read / 4, "{}: {grew} bytes more for {read}", args[0]);
     }
 }
+
+/// Shells of build servers limit it, and where memory is not promised twice it counts as if it were used.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_gigabyte_of_address_space_is_enough() {
+    for args in ["demo", "check packs/demo.toml", "test packs/demo.toml"] {
+        let limited = format!("ulimit -v 1000000 && exec \"$0\" {args}");
+        let output = Command::new("sh")
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_ttsr")])
+            .current_dir(folder())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{args}: {}\n{}",
+            output.status,
+            text(&output.stderr)
+        );
+    }
+}

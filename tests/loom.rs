@@ -598,7 +598,7 @@ mod book {
         fn move_on(&mut self) -> bool {
             self.at.users.fetch_sub(1, SeqCst);
             let (ledger, mut has_made) = (&self.ledger, false);
-            self.generations.move_on(&mut self.at, || {
+            self.generations.move_on(&mut self.at, |_| {
                 has_made = true;
                 let used = |users: &&Shared<AtomicUsize>| users.load(SeqCst) > 0;
                 let used = ledger.lock().unwrap().iter().filter(used).count();

@@ -145,7 +145,12 @@ impl Builder {
         self.codes.capacity() + self.keys() * KEY_BYTES
     }
 
-    /// Whether the budget is spent.
+    /// Bytes that rows and what they stand for may take.
+    pub(super) fn budget(&self) -> usize {
+        self.budget
+    }
+
+    /// Whether that is spent.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }

@@ -73,13 +73,14 @@ impl<T> Generations<T> {
     }
 
     /// Moves whoever has no use for a generation any more to the current one. If it holds that already, a new
-    /// one begins, unless the one before is still held: then it stays where it is.
-    pub(crate) fn move_on(&self, from: &mut Arc<Generation<T>>, make: impl FnOnce() -> T) {
+    /// one begins, which is made for its number, unless the one before is still held: then it stays where it is.
+    pub(crate) fn move_on(&self, from: &mut Arc<Generation<T>>, make: impl FnOnce(u32) -> T) {
         let mut held = self.lock();
         let is_current = Arc::ptr_eq(&held.current, from);
         if is_current && held.previous.strong_count() == 0 {
             let number = from.number.wrapping_add(1);
-            let next = Arc::new(Generation { number, of: make() });
+            let of = make(number);
+            let next = Arc::new(Generation { number, of });
             held.previous = Arc::downgrade(&held.current);
             held.current = next;
             self.latest.store(number, Ordering::Relaxed);
@@ -103,14 +104,14 @@ mod tests {
         let mut mine = generations.current();
         let first = Arc::clone(&mine);
         assert!(generations.is_latest(&first));
-        generations.move_on(&mut mine, || "second");
+        generations.move_on(&mut mine, |number| ["first", "second"][number as usize]);
         assert_eq!((**mine, mine.number()), ("second", 1));
         assert!(generations.is_latest(&mine) && !generations.is_latest(&first));
         // The first is still held, so that a third would be one too many.
-        generations.move_on(&mut mine, || unreachable!("two are in use"));
+        generations.move_on(&mut mine, |_| unreachable!("two are in use"));
         assert_eq!(mine.number(), 1);
         drop(first);
-        generations.move_on(&mut mine, || "third");
+        generations.move_on(&mut mine, |_| "third");
         assert_eq!((**mine, mine.number()), ("third", 2));
     }
 }

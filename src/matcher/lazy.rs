@@ -221,7 +221,7 @@ pub struct AutomatonSize {
     pub set_bytes: usize,
     /// Whether the budget is spent, so that new states are stepped instead of built.
     pub is_full: bool,
-    /// How often a spent table was replaced. While streams still use the one before, that is kept
+    /// How often a full table was replaced, by a larger one up to the budget. While streams still use the one before, that is kept
     /// besides: never more than two.
     pub generation: u32,
 }
@@ -230,9 +230,9 @@ pub struct AutomatonSize {
 const FILTERED: usize = 32;
 
 impl Lazy {
-    /// The automaton of `nfa`; each generation has such a table.
+    /// The automaton of `nfa`, whose tables grow from one generation to the next until they are as said.
     pub(crate) fn new(nfa: Nfa, config: Config) -> Lazy {
-        Lazy::on_trial(nfa, config).filtered()
+        Lazy::with_first(nfa, config, config.of_generation(0)).filtered()
     }
 
     /// The same with a filter for long deltas, where patterns and processor allow one.
@@ -253,9 +253,17 @@ impl Lazy {
         self.config == config
     }
 
-    /// The same without a filter, for short deltas only.
-    pub(crate) fn on_trial(nfa: Nfa, config: Config) -> Lazy {
-        let first = Built::new(&nfa, config);
+    /// The same without a filter, for short deltas only, with room for that much in the first table.
+    pub(crate) fn on_trial(nfa: Nfa, config: Config, room: usize) -> Lazy {
+        let first = Config {
+            budget: config.budget.min(room),
+            ..config
+        };
+        Lazy::with_first(nfa, config, first)
+    }
+
+    fn with_first(nfa: Nfa, config: Config, first: Config) -> Lazy {
+        let first = Built::new(&nfa, first);
         let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
         Lazy {
             behind: (0..nfa.alphabet.len()).map(behind).collect(),
@@ -467,7 +475,7 @@ impl Lazy {
             states: builder.states(),
             table_bytes: builder.table_bytes(&generation.table),
             set_bytes: builder.set_bytes(),
-            is_full: builder.is_full(),
+            is_full: builder.is_full() && builder.budget() >= self.config.budget,
             generation: generation.number(),
         }
     }

@@ -181,7 +181,7 @@ impl Part {
             return Ok(());
         }
         let config = plan.config(1, table_bytes.max(TRIAL_BYTES));
-        let lazy = Lazy::on_trial(self.nfa(simplified)?, config);
+        let lazy = Lazy::on_trial(self.nfa(simplified)?, config, TRIAL_BYTES);
         let trial = Trial::new(&lazy, self.patterns.len());
         if trial.states <= MANY {
             self.tried = Some(lazy);

@@ -70,7 +70,20 @@ pub(crate) struct Config {
     pub(crate) narrow: Narrow,
 }
 
+/// Room of the first table. Most packs never need more, and room is address space, three times as much: where that is
+/// limited, or counts as memory, a dozen automata with 64 MiB each asked for more than there was.
+const FIRST_ROOM: usize = 16 << 20;
+
 impl Config {
+    /// For the table that replaces so many others, each with four times the room of the one before, up to the budget.
+    pub(crate) fn of_generation(self, number: u32) -> Config {
+        let room = FIRST_ROOM.saturating_mul(4usize.saturating_pow(number));
+        Config {
+            budget: self.budget.min(room),
+            ..self
+        }
+    }
+
     /// For a table that is hardly used.
     pub(crate) const BARE: Config = Config {
         budget: 0,

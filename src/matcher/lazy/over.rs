@@ -55,8 +55,8 @@ impl Lazy {
     }
 
     /// Moves a cursor that has left its table to another generation, if there is or can be one.
-    fn move_on(&self, cursor: &mut Cursor) {
-        let make = || Built::new(&self.nfa, self.config);
+    pub(super) fn move_on(&self, cursor: &mut Cursor) {
+        let make = |number| Built::new(&self.nfa, self.config.of_generation(number));
         self.generations.move_on(&mut cursor.generation, make);
     }
 

@@ -103,3 +103,28 @@ fn a_table_that_was_tried_is_taken_only_as_it_was() {
     };
     assert!(!lazy.has(other));
 }
+
+#[test]
+fn tables_grow_up_to_the_budget() {
+    for (budget, want) in [
+        (200 << 20, [16 << 20, 64 << 20, 200 << 20, 200 << 20]),
+        (64 << 20, [16 << 20, 64 << 20, 64 << 20, 64 << 20]),
+        (1 << 20, [1 << 20; 4]),
+        (0, [0; 4]),
+    ] {
+        let lazy = lazy(&["abc"], budget);
+        let mut cursor = lazy.start();
+        let rooms = std::array::from_fn(|_| {
+            let room = cursor.generation.lock().budget();
+            lazy.move_on(&mut cursor);
+            room
+        });
+        assert_eq!(rooms, want);
+        assert_eq!(lazy.config.of_generation(u32::MAX).budget, budget);
+    }
+    // A sample is tried in one table, whatever comes of it.
+    let Lazy { nfa, config, .. } = lazy(&["abc"], 64 << 20);
+    let tried = Lazy::on_trial(nfa, config, 32 << 20);
+    assert_eq!(tried.generations.current().lock().budget(), 32 << 20);
+    assert!(tried.has(config));
+}
