@@ -50,7 +50,9 @@ pub struct Limits {
     pub confirm_bytes: usize,
     /// Longest match, in bytes of its haystack, of a rule that wants whole matches: one that counts,
     /// redacts, holds, or whose patterns must or must not stand together. A longer one is cut there, and
-    /// counted. Default 64 KiB.
+    /// counted. Such rules are read together, those that hold or redact by themselves: while one has a match in
+    /// progress, what another has found waits to be certain, and where one is cut, a match of another that
+    /// is in progress there is, too. Default 64 KiB.
     pub stretch_bytes: usize,
     /// Most steps of one such check. What is not decided by then is a hit of a critical rule, and is
     /// counted as unconfirmed for any other. Default 100,000.
