@@ -37,7 +37,8 @@ pub struct Limits {
     /// use that, both are there. There is an automaton for each channel and each way that rules see it (as
     /// it is, a fold, a region), and one more each for rules that hold or redact and for those that want
     /// whole matches. Default 64 MiB, of which only what is used is resident. A table begins with room for
-    /// 16 MiB of it (32 MiB for 128 rules and more), and address space is taken for three times its room.
+    /// 16 MiB of it (32 MiB where an automaton has 128 patterns and more), and address space is taken for three
+    /// times its room.
     pub table_bytes: usize,
     /// Most parts of one stream. Default 10,000.
     pub parts: usize,

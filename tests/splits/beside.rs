@@ -11,7 +11,7 @@ use super::told::{Outcome, Reading, Told, outcome};
 const PACKS: usize = 1_000;
 const REPLIES: usize = 4;
 
-/// What rules tell, without what is numbered by pack. `of` says whether a rule and a part are meant.
+/// What rules tell, without what is numbered by pack and in no order. `of` says whether a rule and a part are meant.
 fn told(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Vec<String> {
     let hits = outcome.hits.iter().map(|told| {
         let (hit, id) = (told.hit, pack.rule(told.hit.rule).id.as_str());
@@ -27,17 +27,35 @@ fn told(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Ve
         (of(id, one.part), line)
     });
     let lines = hits.chain(redactions);
-    lines
+    let mut lines: Vec<String> = lines
         .filter_map(|(is_meant, line)| is_meant.then_some(line))
-        .collect()
+        .collect();
+    lines.sort_unstable();
+    lines
 }
 
 /// When each of these hits was certain, and what was shown of it then.
-fn when(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Vec<(u64, String)> {
+fn when(pack: &Pack, outcome: &Outcome, of: impl Fn(&str, PartId) -> bool) -> Vec<When> {
     let is_meant = |told: &&Told| of(&pack.rule(told.hit.rule).id, told.hit.part);
     let hits = outcome.hits.iter().filter(is_meant);
-    hits.map(|told| (told.hit.decided, told.excerpt.clone()))
-        .collect()
+    let mut all: Vec<When> = hits
+        .map(|told| When {
+            part: told.hit.part,
+            end: told.hit.end,
+            decided: told.hit.decided,
+            excerpt: told.excerpt.clone(),
+        })
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct When {
+    part: PartId,
+    end: u64,
+    decided: u64,
+    excerpt: String,
 }
 
 /// Rules that want whole matches are read together: what one of them finds is certain when no match of any is in
@@ -75,7 +93,7 @@ fn a_rule_tells_the_same_whatever_rules_stand_beside_it() {
                 } else if when_alone != when_beside {
                     let mut both = when_alone.iter().zip(&when_beside);
                     assert!(
-                        both.all(|(alone, beside)| alone.0 <= beside.0),
+                        both.all(|(alone, beside)| alone.decided <= beside.decided),
                         "{}",
                         context()
                     );
