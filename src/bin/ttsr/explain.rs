@@ -163,13 +163,16 @@ impl PlaceArgs {
                 channel.name()
             ));
         }
-        if let Some(tool) = &self.tool
+        let channel = self.channel();
+        let has_tool =
+            channel.is_none_or(|on| matches!(on, Channel::ToolInput | Channel::ToolOutput));
+        if let Some(tool) = self.tool.as_ref().filter(|_| has_tool)
             && !rule.tools.is_empty()
             && !self.admits(rule, Dimension::Tools)?
         {
             because.push(format!("`{tool}` is none of its tools {:?}", rule.tools));
         }
-        let is_call = self.channel() == Some(Channel::ToolInput);
+        let is_call = channel == Some(Channel::ToolInput);
         match &self.path {
             _ if rule.paths.is_empty() => {}
             Some(path) if !self.admits(rule, Dimension::Paths)? => {

@@ -12,7 +12,7 @@ use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::nearest;
 use crate::rule::{Channel, Rule};
-use crate::view::path::{PathScope, ToolScope};
+use crate::view::path::{PathScope, ToolScope, split_exclusion};
 
 /// Longest glob, in bytes. It bounds the number of its alternates, too.
 const GLOB_BYTES: usize = 4096;
@@ -162,14 +162,13 @@ pub(super) fn unreachable(key: &str) -> Fault {
 
 /// What is wrong with one entry of the scope `key`, if something is.
 pub(super) fn fault(key: &str, entry: &str) -> Option<Fault> {
-    match key {
-        "paths" => match entry.strip_prefix('!') {
-            Some(glob) => glob_fault(glob, paths).map(|fault| shifted(fault, 1)),
-            None => glob_fault(entry, paths),
-        },
-        "args" | "arg" => arg_fault(entry),
-        _ => glob_fault(entry, tools),
-    }
+    let build = match key {
+        "args" | "arg" => return arg_fault(entry),
+        "paths" => paths,
+        _ => tools,
+    };
+    let (excludes, glob) = split_exclusion(entry);
+    glob_fault(glob, build).map(|fault| shifted(fault, usize::from(excludes)))
 }
 
 fn shifted(fault: Fault, by: usize) -> Fault {
@@ -277,7 +276,14 @@ mod tests {
                 Some("glob"),
                 "!{glob}"
             );
-            assert_eq!(code_of("tools", glob), Some("glob"), "{glob}");
+            for key in ["tools", "agents", "models", "providers"] {
+                assert_eq!(code_of(key, glob), Some("glob"), "{key} {glob}");
+                assert_eq!(
+                    code_of(key, &format!("!{glob}")),
+                    Some("glob"),
+                    "{key} !{glob}"
+                );
+            }
         }
     }
 
@@ -299,6 +305,7 @@ mod tests {
         assert_eq!(code_of("paths", "!**/tests/**"), None);
         assert_eq!(code_of("paths", &"?".repeat(GLOB_BYTES)), None);
         assert_eq!(code_of("tools", "str_replace*"), None);
+        assert_eq!(code_of("tools", "!mcp__*"), None);
     }
 
     #[test]

@@ -1,0 +1,94 @@
+//! Scopes on tools and files, as `scan`, `explain`, `replay` and `check` apply them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::{stdout, ttsr};
+
+/// A folder of a test's own, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ttsr-scopes-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path.canonicalize().unwrap())
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs the command and returns what it writes to standard output.
+fn run(args: &[&str]) -> String {
+    let output = ttsr(args.iter().copied()).output().unwrap();
+    stdout(&output).to_owned()
+}
+
+/// The ids of the rules in the JSON lines that `select` accepts, sorted.
+fn ids(lines: &str, select: fn(&serde_json::Value) -> bool) -> Vec<String> {
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let selected = lines.filter(select);
+    let mut ids: Vec<String> = selected
+        .map(|line: serde_json::Value| line["rule"].as_str().unwrap().to_owned())
+        .collect();
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+fn is_hit(line: &serde_json::Value) -> bool {
+    line["event"] == "hit"
+}
+
+#[test]
+fn what_scan_hits_is_what_explain_calls_live() {
+    let folder = Folder::new("live");
+    let mut rules = "schema = 1\n[pack]\nname = \"p\"\n".to_owned();
+    let channels = [
+        "text",
+        "reasoning",
+        "tool-input",
+        "tool-output",
+        "user-input",
+        "error",
+    ];
+    for (number, tools) in ["['bash']", "['!bash']", "['*', '!re*']", "['read', 'b*']"]
+        .iter()
+        .enumerate()
+    {
+        rules += &format!(
+            "[rule.r{number}]\ndescription = 'd'\naction = 'observe'\non = {channels:?}\n\
+             tools = {tools}\nmatch.any = [{{ literal = 'xx' }}]\nexamples.match = ['xx']\n"
+        );
+    }
+    let pack = folder.write("pack.toml", &rules);
+    let text = folder.write("text.txt", "an xx");
+    let mut seen = 0;
+    for channel in channels {
+        for tool in ["bash", "Bash", "read", "edit"] {
+            let place = ["--channel", channel, "--tool", tool, "--format", "json"];
+            let scan = ["scan", "--pack", &pack, &text];
+            let hit = ids(&run(&[&scan[..], &place].concat()), is_hit);
+            let explain = ["explain", "--pack", &pack];
+            let live = run(&[&explain[..], &place].concat());
+            let live = ids(&live, |line| line["live"] == true);
+            assert_eq!(hit, live, "{channel} {tool}");
+            seen += hit.len();
+        }
+    }
+    assert!(seen > 40, "{seen}");
+}
