@@ -92,3 +92,28 @@ fn what_scan_hits_is_what_explain_calls_live() {
     }
     assert!(seen > 40, "{seen}");
 }
+
+#[test]
+fn an_allow_ends_on_its_last_day_by_the_systems_clock_or_the_day_that_is_given() {
+    let folder = Folder::new("until");
+    let rules = "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\n\
+                 match.any = [{ literal = 'xx' }]\nexamples.match = ['xx']\n\
+                 [[allow]]\nrules = ['p/r']\ntext = ['xx']\nreason = 'r'\nuntil = 2001-01-31\n";
+    let pack = folder.write("pack.toml", rules);
+    let text = folder.write("text.txt", "an xx");
+    let scan = ["scan", "--format", "json", "--pack", &pack, &text];
+    let check = ["check", "--format", "json", &pack];
+    for (day, has_ended) in [
+        (&[][..], true),
+        (&["--today", "2001-02-01"], true),
+        (&["--today", "2001-01-31"], false),
+        (&["--today=2000-12-31"], false),
+    ] {
+        let hits = ids(&run(&[&scan[..], day].concat()), is_hit);
+        assert_eq!(hits.len(), usize::from(has_ended), "{day:?}");
+        let told = run(&[&check[..], day].concat());
+        assert_eq!(told.contains("expired-allow"), has_ended, "{day:?} {told}");
+    }
+    let output = ttsr(["check", &pack, "--today", "tomorrow"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}

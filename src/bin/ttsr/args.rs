@@ -1,6 +1,7 @@
 //! Arguments that several commands share.
 
 use clap::{Args, ValueEnum};
+use ttsr::{Date, PackBuilder};
 
 /// How findings are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -50,4 +51,37 @@ pub(crate) struct PackArgs {
     /// A built-in name wins over a path of the same spelling: write `./name` for the path.
     #[arg(long = "pack", value_name = "PACK")]
     pub(crate) packs: Vec<String>,
+    #[command(flatten)]
+    pub(crate) today: TodayArg,
+}
+
+impl PackArgs {
+    /// The arguments of a command that names its packs otherwise.
+    pub(crate) fn of(packs: Vec<String>) -> PackArgs {
+        PackArgs {
+            packs,
+            today: TodayArg::default(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TodayArg {
+    /// The day that `until` of an `[[allow]]` is compared with, such as 2027-01-31 [default: today, in UTC]
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    today: Option<Date>,
+}
+
+impl TodayArg {
+    /// Sets the day of the load.
+    pub(crate) fn apply(&self, builder: PackBuilder) -> PackBuilder {
+        match self.today {
+            Some(today) => builder.today(today),
+            None => builder,
+        }
+    }
+}
+
+fn day(text: &str) -> Result<Date, String> {
+    Date::parse(text).ok_or_else(|| "a day is written as 2027-01-31".to_owned())
 }

@@ -30,7 +30,9 @@ pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
     if let Some(hint) = args.packs.iter().find_map(|name| mistyped(name)) {
         return Err(Stop::Because(hint));
     }
-    let pack = builder
+    let pack = args
+        .today
+        .apply(builder)
         .build()
         .map_err(|error| Stop::Because(reasons(&error)))?;
     let warnings = pack.warnings().len() as u64;

@@ -52,9 +52,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&PackArgs {
-        packs: options.paths.clone(),
-    })?;
+    let pack = packs::load(&PackArgs::of(options.paths.clone()))?;
     let mut run = Run {
         pack: &pack,
         chunks: &options.chunks,

@@ -26,6 +26,9 @@ const ENTRIES: usize = 1024;
 /// Most entries of all scopes of one file after lists are filled in: lists multiply.
 const ENTRIES_PER_FILE: usize = 1 << 20;
 
+/// Work of an entry, in steps of [`Limits::load_steps`](crate::Limits::load_steps): its glob is compiled.
+const ENTRY_STEPS: usize = 1024;
+
 /// Whether `glob` can be a whole scope of that kind, as streams build it.
 type Build = fn(&[String]) -> Result<(), Error>;
 
@@ -72,6 +75,7 @@ impl Walk<'_> {
                 break;
             }
             for entry in listed {
+                self.spend(ENTRY_STEPS);
                 if let Some(fault) = fault(key, entry.value) {
                     self.fault_in(fault, &entry);
                 }
