@@ -89,7 +89,24 @@ impl PackBuilder {
         PackBuilder { limits, ..self }
     }
 
-    /// The folder that absolute paths of tool calls are taken relative to.
+    /// The workspace: paths of tool calls below this folder match `paths` as relative to it, those outside as
+    /// absolute, and relative paths are taken as relative to it. It must be absolute, and is compared as text; no
+    /// folder is looked at. Default: none, so that absolute paths match as absolute.
+    ///
+    /// # Example: the same file by two names
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/infra", vec![Pattern::literal("destroy")]);
+    /// rule.paths = vec!["infra/**".into()];
+    /// let pack = Pack::builder().rule(rule).root("/repo").build()?;
+    /// for path in ["infra/main.tf", "/repo/infra/main.tf"] {
+    ///     let mut stream = pack.stream();
+    ///     stream.open(PartId(0), Channel::ToolInput);
+    ///     let input = format!(r#"{{"path": "{path}", "content": "destroy"}}"#);
+    ///     assert_eq!(stream.push(PartId(0), input.as_bytes()).len(), 1);
+    /// }
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn root(self, root: impl Into<PathBuf>) -> PackBuilder {
         PackBuilder {
             root: Some(root.into()),

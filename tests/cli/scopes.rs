@@ -114,6 +114,98 @@ fn an_allow_ends_on_its_last_day_by_the_systems_clock_or_the_day_that_is_given()
         let told = run(&[&check[..], day].concat());
         assert_eq!(told.contains("expired-allow"), has_ended, "{day:?} {told}");
     }
-    let output = ttsr(["check", &pack, "--today", "tomorrow"]).output().unwrap();
+    let output = ttsr(["check", &pack, "--today", "tomorrow"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// Paths as models write them, and whether `infra/**` and `/etc/**` are about them, in the workspace that a command
+/// is told of, or finds.
+#[test]
+fn absolute_paths_are_relative_to_the_workspace_in_every_command() {
+    let folder = Folder::new("root");
+    let rules = "schema = 1\n[pack]\nname = 'p'\n\
+         [rule.infra]\ndescription = 'd'\non = ['tool-input']\npaths = ['infra/**']\n\
+         match.any = [{ literal = 'xx' }]\nexamples.match = ['xx']\n\
+         [rule.etc]\ndescription = 'd'\non = ['tool-input']\npaths = ['/etc/**']\n\
+         match.any = [{ literal = 'xx' }]\nexamples.match = ['xx']\n";
+    let pack = folder.write("pack.toml", rules);
+    folder.write("repo/.git", "gitdir: elsewhere\n");
+    folder.write("repo/sub/x", "");
+    folder.write("plain/x", "");
+    let at = |path: &str| folder.0.join(path).to_str().unwrap().to_owned();
+    let (repo, plain) = (at("repo"), at("plain"));
+    let root = format!("--root={repo}");
+    // Where the command runs, what it is told, and the root that this comes to.
+    let places = [
+        ("repo", None, &*repo),
+        ("repo/sub", None, &repo),
+        ("plain", None, &plain),
+        ("plain", Some(root.as_str()), &repo),
+        ("plain", Some("--root=../repo"), &repo),
+        (
+            "repo/sub",
+            Some("--root=/work/elsewhere"),
+            "/work/elsewhere",
+        ),
+    ];
+    for (place, told, root) in places {
+        let files = [
+            (format!("{root}/infra/main.tf"), vec!["p/infra"]),
+            ("infra/main.tf".to_owned(), vec!["p/infra"]),
+            (format!("{root}/x/../infra/a"), vec!["p/infra"]),
+            (format!("{root}2/infra/main.tf"), vec![]),
+            ("/etc/passwd".to_owned(), vec!["p/etc"]),
+            (format!("{root}/etc/passwd"), vec!["p/etc"]),
+            ("/elsewhere/infra/a".to_owned(), vec![]),
+        ];
+        for (file, expected) in files {
+            let input = serde_json::json!({ "path": file, "content": "xx" }).to_string();
+            let call = folder.write("call.json", &input);
+            let delta = serde_json::json!({
+                "t": 1, "ch": "tool-input", "part": "0", "tool": "write", "d": input,
+            });
+            let recording = folder.write("recording.ndjson", &format!("{delta}\n"));
+            let commands = [
+                vec!["scan", "--tool", "write", "--format", "json", &call],
+                vec![
+                    "scan", "--path", &file, "--tool", "write", "--format", "json", &call,
+                ],
+                vec!["replay", "--format", "json", &recording],
+                vec![
+                    "explain", "--tool", "write", "--path", &file, "--format", "json",
+                ],
+                vec![
+                    "run",
+                    "--provider",
+                    "scripted",
+                    "--script",
+                    &recording,
+                    "--format",
+                    "json",
+                    "x",
+                ],
+            ];
+            for mut args in commands {
+                args.splice(1..1, ["--pack", &pack]);
+                args.splice(1..1, told);
+                let mut command = ttsr(args.iter().copied());
+                let output = command.current_dir(at(place)).output().unwrap();
+                let shown = stdout(&output);
+                let found = match args[0] {
+                    "explain" => ids(shown, |line| line["live"] == true),
+                    "run" => ids(shown, |line| line["rule"].is_string()),
+                    _ => ids(shown, is_hit),
+                };
+                assert_eq!(found, expected, "{args:?} in {place}: {shown}");
+            }
+        }
+    }
+    for command in ["scan", "explain", "replay", "watch", "run"] {
+        assert!(
+            run(&[command, "--help"]).contains("--root <DIR>"),
+            "{command}"
+        );
+    }
 }
