@@ -31,6 +31,8 @@ mod rule;
 pub(super) mod scope;
 mod sense;
 mod syntax;
+#[cfg(test)]
+mod tests;
 
 use draft::{Draft, Layer, PatternText, Place};
 use fault::Fault;

@@ -223,25 +223,19 @@ impl Walk<'_> {
                 self.missing(key, "`allow`", help, span.clone());
             }
         }
-        let rules = self.filled_strings(table, "rules");
-        let rules = rules.into_iter().flat_map(|texts| texts.items);
-        let rules: Vec<Text<'_>> = rules.collect();
-        for text in &rules {
-            if compose::id_glob(text.value).is_none() || text.value.is_empty() {
-                let message = format!("glob {} cannot be read", quote(text.value));
-                self.fault(Fault::new(&code::GLOB, message), text.span.clone());
+        let rules = self.listed(table, "rules", header).unwrap_or_default();
+        for (text, span) in &rules {
+            if !text.trim().is_empty() && compose::id_glob(text).is_none() {
+                let message = format!("glob {} cannot be read", quote(text));
+                self.fault(Fault::new(&code::GLOB, message), span.clone());
             }
         }
-        let text = self.filled_strings(table, "text");
-        if let Some(texts) = &text {
-            self.blanks(texts, "text");
-        }
-        let text = text.into_iter().flat_map(|texts| texts.items);
+        let text = self.listed(table, "text", header).unwrap_or_default();
         let allow = Allow {
             rules: Vec::new(),
             tools: self.scope(table, "tools", header).unwrap_or_default(),
             paths: self.scope(table, "paths", header).unwrap_or_default(),
-            text: text.map(|text| text.value.to_owned()).collect(),
+            text: text.into_iter().map(|(text, _)| text).collect(),
             reason: self.optional(table, "reason").unwrap_or_default(),
             until: self.date(table, "until"),
         };
@@ -257,7 +251,7 @@ impl Walk<'_> {
             self.fault(fault, span.clone());
         }
         let rules = rules.into_iter();
-        let rules = rules.map(|text| (text.value.to_owned(), self.place(text.span)));
+        let rules = rules.map(|(text, span)| (text, self.place(span)));
         Some(Written {
             allow,
             rules: rules.collect(),
