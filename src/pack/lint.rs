@@ -35,6 +35,7 @@ pub(super) fn of_rule(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
         held_text(rule, limits),
         no_literal(rule, limits),
         boundary(rule),
+        counts_deltas(rule),
     ];
     let found = found.into_iter().flatten();
     found
@@ -232,6 +233,15 @@ fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
             .within(Some(0..written.text.len()));
         (About::Text(&written.text), fault)
     })
+}
+
+/// The one condition besides time that is not decided by the bytes of the reply.
+fn counts_deltas(rule: &Rule) -> Found<'_> {
+    rule.condition.limit?.deltas?;
+    let message = "`deltas` counts the pieces in which the reply arrives: cut another way, the same reply may pass it or not";
+    let fault = Fault::new(&code::DEPENDS_ON_CUTS, message)
+        .with_help("bound `tokens` or `bytes` where the same reply is to come to the same");
+    Some((About::Key("match.limit.deltas"), fault))
 }
 
 /// `\\b` beside a sign: what it asks for is seldom there.

@@ -685,22 +685,22 @@ const LIMIT: Keys = &[
     Key::new(
         "match.limit.bytes",
         Shape::Whole(1, i64::MAX),
-        "Most bytes of a part.",
+        "Most bytes of a part; of tool input, of the arguments that `args` names, decoded.",
     ),
     Key::new(
         "match.limit.lines",
         Shape::Whole(1, i64::MAX),
-        "Most lines of a part.",
+        "Most lines of a part; of tool input, of the arguments that `args` names, decoded.",
     ),
     Key::new(
         "match.limit.deltas",
         Shape::Whole(1, i64::MAX),
-        "Most deltas of a part.",
+        "Most deltas of a part: depends on how the reply is cut.",
     ),
     Key::new(
         "match.limit.tokens",
         Shape::Whole(1, i64::MAX),
-        "Most tokens of a part, estimated unless the host counts them.",
+        "Most tokens of a part, estimated unless the host counts them; of tool input, of the arguments that `args` names, decoded.",
     ),
     Key::new(
         "match.limit.seconds",
