@@ -12,6 +12,7 @@ use super::check::fault::Fault;
 use super::diagnostic::code;
 use super::escape::quote;
 use super::message::{self, MessageValues};
+use super::tools::KnownTools;
 use crate::limits::Limits;
 use crate::matcher::pattern;
 use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
@@ -24,7 +25,11 @@ mod held;
 const STATES: usize = 1000;
 
 /// What is odd in one rule.
-pub(super) fn of_rule(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
+pub(super) fn of_rule(
+    draft: &Draft,
+    limits: &Limits,
+    known: Option<&KnownTools>,
+) -> Vec<(Place, Fault)> {
     let rule = &draft.rule;
     let found = [
         no_negative(rule),
@@ -37,7 +42,10 @@ pub(super) fn of_rule(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
         boundary(rule),
         counts_deltas(rule),
     ];
-    let found = found.into_iter().flatten();
+    let tools = known.map(|known| known.warnings(rule));
+    let tools = tools.into_iter().flatten();
+    let tools = tools.map(|(key, fault)| (About::Key(key), fault));
+    let found = found.into_iter().flatten().chain(tools);
     found
         .map(|(about, fault)| (about.place(draft, &fault), fault))
         .collect()

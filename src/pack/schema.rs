@@ -249,6 +249,11 @@ pub(super) const PACK: Keys = &[
         Shape::ListOf(granted),
         "Every action above `warn` that its rules may take.",
     ),
+    Key::new(
+        "tools",
+        Shape::Texts,
+        "Globs on tools of your own, or `@list`, so that `check` does not take them for misspelt ones.",
+    ),
 ];
 
 /// `[defaults]`.

@@ -52,6 +52,7 @@ impl Walk<'_> {
                 .lists
                 .insert((*name).to_owned(), entries.collect());
         }
+        self.facts.tools = self.own_tools(root, &header);
         self.defaults(root, &mut header);
         self.rules(root, &header);
         self.overrides(root, &header);
@@ -117,6 +118,15 @@ impl Walk<'_> {
             self.missing("name", "`[pack]`", help, value.span());
         }
         self.pack_name(pack).unwrap_or_default()
+    }
+
+    /// The tools that the pack names as its own.
+    fn own_tools(&mut self, root: &DeTable<'_>, header: &Header<'_>) -> Vec<String> {
+        let pack = root.get("pack").and_then(|pack| pack.get_ref().as_table());
+        let Some(pack) = pack else {
+            return Vec::new();
+        };
+        self.scope(pack, "tools", header).unwrap_or_default()
     }
 
     fn pack_name<'v>(&mut self, pack: &'v DeTable<'_>) -> Option<&'v str> {

@@ -95,6 +95,8 @@ codes! {
     UNBOUNDED_WINDOW "unbounded-window" Warning Invalid "text that is held back without a bound"
     HELD_TEXT "held-text" Warning Invalid "a pattern for which nearly all text is held back"
     DEPENDS_ON_CUTS "depends-on-cuts" Note Invalid "a limit on deltas, which the same reply may pass or not, however it is cut"
+    UNKNOWN_TOOL "unknown-tool" Warning Invalid "a tool that no known harness has, by nearly the name of one"
+    UNKNOWN_ARGUMENT "unknown-argument" Warning Invalid "an argument that no known tool has, by nearly the name of one"
     NO_LITERAL "no-literal" Note Invalid "a costly pattern without any literal text"
     ODD_BOUNDARY "odd-boundary" Note Invalid "a word boundary beside a sign, which asks for a word on its other side"
     TOO_MANY_PROBLEMS "too-many-problems" Warning Invalid "more problems than are shown"
