@@ -319,7 +319,7 @@ impl Builder {
             now: &[],
             late: &[],
         };
-        let has_room = self.has_room(table, KEY_BYTES + table.row_bytes(&self.rows));
+        let has_room = self.has_room(table, KEY_BYTES + table.row_bytes());
         let full = has_room.then(|| self.rows.add(table, new)).flatten();
         self.is_full |= full.is_none();
         let full = full?;
@@ -483,7 +483,7 @@ impl Builder {
         let is_narrow = !new.is_special() && self.keys.len() >= self.full_rows;
         let row = match is_narrow {
             true => NARROW_BYTES,
-            false => table.row_bytes(&self.rows),
+            false => table.row_bytes(),
         };
         let state = match self.has_room(table, code.len() + KEY_BYTES + new.bytes() + row) {
             false => None,

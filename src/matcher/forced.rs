@@ -14,7 +14,6 @@ use crate::matcher::gap::Gaps;
 use crate::matcher::lanes::Tile;
 use crate::matcher::plan::{Plan, Spread};
 use crate::matcher::table::narrow::Narrow;
-use crate::matcher::table::pairs::WIDE_ROWS;
 use crate::matcher::table::simd::Level;
 use crate::matcher::{Matcher, SHORT, is_short, pattern};
 use crate::testing::{Random, pattern_text, sample};
@@ -71,15 +70,9 @@ pub(crate) const EVERY_GAP: Gaps = Gaps {
 };
 
 /// Ways to lay out patterns: as usual, and forced.
-pub(crate) const PLANS: [Plan; 11] = [
+pub(crate) const PLANS: [Plan; 10] = [
     Plan::USUAL,
-    // Without pairs of symbols, and with so few that they are given up.
     Plan {
-        wide_rows: 0,
-        ..Plan::USUAL
-    },
-    Plan {
-        wide_rows: 16,
         level: Some(Level::Portable),
         ..Plan::USUAL
     },
@@ -96,7 +89,6 @@ pub(crate) const PLANS: [Plan; 11] = [
             behind: 12,
             entries: 1,
         },
-        wide_rows: 0,
         level: Some(Level::Portable),
         ..Plan::USUAL
     },
@@ -119,7 +111,6 @@ pub(crate) const fn plan(gaps: Option<Gaps>, unions: usize, level: Option<Level>
         gaps,
         spread: Spread::InTurn(unions),
         level,
-        wide_rows: WIDE_ROWS,
         narrow: Narrow::USUAL,
     }
 }

@@ -331,11 +331,6 @@ impl Lazy {
         if cursor.is_through() {
             return;
         }
-        // Where pairs are missing there may be nothing special about a short delta, and they are learned.
-        let has_pairs = cursor.generation.table.has_pairs(cursor.state);
-        if has_pairs && self.push_short(cursor, bytes).is_some() {
-            return;
-        }
         cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
         if bytes.len() >= self.filtered
             && let Some(filter) = &self.filter
@@ -455,10 +450,9 @@ impl Lazy {
         let generation = self.generations.current();
         let filter = self.filter.as_ref().map(|filter| filter.shape());
         format!(
-            "{} columns #{:08x}; {}; {}; once: {}; {}",
+            "{} columns #{:08x}; {}; once: {}; {}",
             self.nfa.alphabet.len(),
             sum(self.nfa.alphabet.bytes()),
-            generation.table.shape(),
             generation.lock().shape(),
             self.once.is_some(),
             filter.as_deref().unwrap_or("no filter")

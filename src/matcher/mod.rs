@@ -187,11 +187,9 @@ impl Matcher {
                 .map(|&index| patterns[index as usize].clone());
             // Nothing is cut: what is in progress must be seen as long as it is.
             let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.layered();
-            // Where no match is in progress is asked of every byte, so pairs of them are of no use.
             let config = Config {
                 budget: table_bytes,
                 level: Level::best(),
-                wide_rows: 0,
                 narrow: Narrow::USUAL,
             };
             Ok(Union {

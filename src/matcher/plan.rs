@@ -10,7 +10,6 @@ use super::once::MOST_ONCE;
 use super::sample::{Trace, Trial};
 use super::table::Config;
 use super::table::narrow::Narrow;
-use super::table::pairs::WIDE_ROWS;
 use super::table::simd::Level;
 use super::tree::Cuts;
 
@@ -30,8 +29,6 @@ pub(crate) struct Plan {
     pub(crate) spread: Spread,
     /// What of the processor is used; none for all that it has.
     pub(crate) level: Option<Level>,
-    /// Most rows of a table that hold pairs of symbols, where there is one automaton.
-    pub(crate) wide_rows: usize,
     /// Which states of each table have narrow rows.
     pub(crate) narrow: Narrow,
 }
@@ -97,7 +94,6 @@ impl Plan {
         gaps: Some(Gaps::USUAL),
         spread: Spread::Sampled,
         level: None,
-        wide_rows: WIDE_ROWS,
         narrow: Narrow::USUAL,
     };
 
@@ -107,8 +103,6 @@ impl Plan {
             // Without patterns there is nothing to build, and nothing to reserve memory for.
             budget: table_bytes / automata.max(1),
             level: self.level.unwrap_or_else(Level::best),
-            // Of several automata each steps by itself, for a delta is plain only if it is to all of them.
-            wide_rows: if automata == 1 { self.wide_rows } else { 0 },
             narrow: self.narrow,
         }
     }

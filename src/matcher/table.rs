@@ -14,14 +14,12 @@
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
 pub(crate) mod narrow;
-pub(crate) mod pairs;
 mod short;
 pub(crate) mod simd;
 
 use super::alphabet::{Alphabet, STAY};
 use super::sync::{AtomicU32, Ordering};
 use narrow::Narrow;
-use pairs::Pairs;
 use simd::Level;
 
 /// A state: the offset of its row. Only [`Rows`] and [`Table`] make them; valid for their table only.
@@ -53,7 +51,6 @@ pub(crate) struct Table {
     special_bits: u32,
     narrow: Narrow,
     level: Level,
-    pairs: Pairs,
     bytes: Columns,
 }
 
@@ -64,8 +61,6 @@ pub(crate) struct Config {
     pub(crate) budget: usize,
     /// What of the processor is used.
     pub(crate) level: Level,
-    /// Most rows that hold pairs of symbols, too.
-    pub(crate) wide_rows: usize,
     /// Which states have narrow rows.
     pub(crate) narrow: Narrow,
 }
@@ -88,7 +83,6 @@ impl Config {
     pub(crate) const BARE: Config = Config {
         budget: 0,
         level: Level::Portable,
-        wide_rows: 0,
         narrow: Narrow::NONE,
     };
 }
@@ -150,7 +144,6 @@ impl Table {
     pub(crate) fn new(alphabet: &Alphabet, config: Config) -> Table {
         let columns = alphabet.len();
         let stride = (columns + EXTRA).next_multiple_of(LINE);
-        let pairs = Pairs::new(alphabet, config);
         let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         let match_bit = room.next_power_of_two();
         let cells = reserve(match_bit + room);
@@ -165,10 +158,9 @@ impl Table {
             special_bits: Table::special_bits(match_bit),
             narrow: config.narrow,
             level: config.level,
-            pairs,
             bytes: Columns(*alphabet.bytes()),
         };
-        table.fill(table.unknown(), table.unknown_cells());
+        table.fill(table.unknown());
         table.set(table.unknown(), STAY, table.unknown());
         table
     }
@@ -276,36 +268,6 @@ impl Table {
         }
     }
 
-    /// Whether short deltas from the state are stepped in pairs.
-    #[inline(always)]
-    pub(crate) fn has_pairs(&self, state: StateId) -> bool {
-        self.pairs.has(state)
-    }
-
-    /// Notes where the pairs of symbols of a short delta lead that is stepped from `state`, so far as that is
-    /// known and brings nothing special.
-    pub(crate) fn learn_pairs(&self, short: &Short, state: StateId) {
-        if !self.pairs.has(state) {
-            return;
-        }
-        let (mut state, columns) = (state, short.columns.to_le_bytes());
-        for pair in columns[..short.len].chunks(2) {
-            let (first, second) = (pair[0], *pair.get(1).unwrap_or(&(STAY as u8)));
-            let Some(cell) = self.pairs.cell(state, first, second) else {
-                return;
-            };
-            let middle = self.next(state, usize::from(first));
-            let next = self.next(middle, usize::from(second));
-            if self.any_special(middle.bits() | next.bits()) {
-                return;
-            }
-            if self.pairs.is_wide(next.0 as usize) {
-                self.cells[cell].store(next.0, Ordering::Release);
-            }
-            state = next;
-        }
-    }
-
     /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here. There must be
     /// [room](Table::has_slot) for it.
     pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
@@ -364,17 +326,9 @@ impl Table {
         self.narrow
     }
 
-    /// Bytes of the next full row that is handed out.
-    pub(crate) fn row_bytes(&self, rows: &Rows) -> usize {
-        self.stride_at(rows.free) * size_of::<AtomicU32>()
-    }
-
-    /// Cells of the row that begins there.
-    fn stride_at(&self, cell: usize) -> usize {
-        match self.pairs.is_wide(cell) {
-            true => self.pairs.stride(),
-            false => self.stride,
-        }
+    /// Bytes of a full row.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.stride * size_of::<AtomicU32>()
     }
 
     /// Number of the row among those that are narrow, or match, or neither.
@@ -382,36 +336,12 @@ impl Table {
         if state.is_narrow() {
             return self.narrow_row(state);
         }
-        let cell = (state.0 & !self.match_bit) as usize;
-        // Of the special rows only the first may be wide.
-        let (rows, end) = match self.is_special(state) {
-            true => (1, self.unknown_cells()),
-            false => (self.pairs.rows(), self.pairs.end()),
-        };
-        match cell.checked_sub(end) {
-            Some(cell) => rows + cell / self.stride,
-            None => cell * rows / end,
-        }
+        (state.0 & !self.match_bit) as usize / self.stride
     }
 
-    /// Kinds of rows.
-    #[cfg(test)]
-    pub(super) fn shape(&self) -> String {
-        format!(
-            "{} wide rows, pairs {}",
-            self.pairs.rows(),
-            self.pairs.has(StateId(0))
-        )
-    }
-
-    /// Cells of the row of [`Table::unknown`]: as many as any row has, for pairs lead there, too.
-    fn unknown_cells(&self) -> usize {
-        self.stride.max(self.pairs.stride())
-    }
-
-    fn fill(&self, state: StateId, cells: usize) {
+    fn fill(&self, state: StateId) {
         let row = state.0 as usize;
-        for cell in &self.cells[row..row + cells] {
+        for cell in &self.cells[row..row + self.stride] {
             cell.store(self.match_bit, Ordering::Relaxed);
         }
     }
@@ -460,7 +390,7 @@ impl Rows {
     pub(crate) fn new(table: &Table) -> Rows {
         Rows {
             free: 0,
-            free_match: table.match_bit as usize + table.unknown_cells(),
+            free_match: table.match_bit as usize + table.stride,
             free_report: 0,
             narrow: 0,
         }
@@ -475,7 +405,7 @@ impl Rows {
             let end = table.match_bit as usize - self.narrow_cells();
             (&mut self.free, end)
         };
-        let stride = table.stride_at(*free);
+        let stride = table.stride;
         let has_room =
             end - *free >= stride && table.reports.len() - self.free_report >= new.cells();
         if !has_room {
@@ -483,14 +413,8 @@ impl Rows {
         }
         let state = StateId(*free as u32);
         *free += stride;
-        table.fill(state, stride);
+        table.fill(state);
         table.set(state, STAY, state);
-        match table.pairs.cell(state, STAY as u8, STAY as u8) {
-            Some(cell) => table.cells[cell].store(state.0, Ordering::Relaxed),
-            // Sooner or later most deltas would meet a row without pairs, and have been stepped in vain.
-            None if !new.is_special() => table.pairs.give_up(),
-            None => {}
-        }
         let about = match new.is_special() {
             true => self.add_report(table, new),
             false => new.before,
@@ -537,11 +461,10 @@ mod tests {
     use super::super::nfa::Nfa;
     use super::*;
 
-    fn table(wide_rows: usize) -> (Nfa, Table, Rows) {
+    fn table() -> (Nfa, Table, Rows) {
         let nfa = Nfa::new(Space::Chars, &parsed(&["ab"]), None).expect("few classes");
         let config = Config {
             budget: 1 << 20,
-            wide_rows,
             ..Config::BARE
         };
         let table = Table::new(&nfa.alphabet, config);
@@ -558,93 +481,49 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_reports_take_what_is_said() {
-        for (wide_rows, is_wide) in [(0, false), (64, true)] {
-            let (nfa, table, mut rows) = table(wide_rows);
-            let columns = nfa.alphabet.len();
-            let stride = (columns + EXTRA).next_multiple_of(LINE);
-            let row = table.row_bytes(&rows);
-            assert_eq!(row > 4 * stride, is_wide, "a wide row has pairs besides");
-            assert!(is_wide || row == 4 * stride);
-            let before = rows.bytes(&table);
-            let plain = rows.add(&table, new(&[])).expect("room");
-            assert_eq!(rows.bytes(&table) - before, row);
-            assert_eq!(table.has_pairs(plain), is_wide);
-            // A report: what stands before, two lengths, and the lists.
-            let report = New {
-                before: 1,
-                now: &[5, 7],
-                late: &[9],
-            };
-            assert_eq!((new(&[]).bytes(), report.bytes()), (0, 4 * 6));
-            let before = rows.bytes(&table);
-            let special = rows.add(&table, report).expect("room");
-            assert_eq!(rows.bytes(&table) - before, 4 * stride + report.bytes());
-            assert!(table.is_special(special) && !table.is_special(plain));
-            assert!(!table.has_pairs(special));
-            assert_eq!(
-                table.has_pairs(plain),
-                is_wide,
-                "a special row gives nothing up"
-            );
-            assert_eq!((table.before(special), table.before(plain)), (1, 3));
-            let list = |list: &[AtomicU32]| -> Vec<u32> {
-                list.iter().map(|it| it.load(Ordering::Relaxed)).collect()
-            };
-            let found = table.report(special);
-            assert_eq!((list(found.now), list(found.late)), (vec![5, 7], vec![9]));
+    fn a_row_and_a_report_take_the_stated_bytes() {
+        let (nfa, table, mut rows) = table();
+        let stride = (nfa.alphabet.len() + EXTRA).next_multiple_of(LINE);
+        assert_eq!(table.row_bytes(), 4 * stride);
+        let before = rows.bytes(&table);
+        let plain = rows.add(&table, new(&[])).expect("room");
+        assert_eq!(rows.bytes(&table) - before, 4 * stride);
+        // A report: what stands before, two lengths, and the lists.
+        let report = New {
+            before: 1,
+            now: &[5, 7],
+            late: &[9],
+        };
+        assert_eq!((new(&[]).bytes(), report.bytes()), (0, 4 * 6));
+        let before = rows.bytes(&table);
+        let special = rows.add(&table, report).expect("room");
+        assert_eq!(rows.bytes(&table) - before, 4 * stride + report.bytes());
+        assert!(table.is_special(special) && !table.is_special(plain));
+        assert_eq!((table.before(special), table.before(plain)), (1, 3));
+        let list = |list: &[AtomicU32]| -> Vec<u32> {
+            list.iter().map(|it| it.load(Ordering::Relaxed)).collect()
+        };
+        let found = table.report(special);
+        assert_eq!((list(found.now), list(found.late)), (vec![5, 7], vec![9]));
+    }
+
+    #[test]
+    fn an_unknown_state_leads_to_itself_on_every_column() {
+        let (nfa, table, _) = table();
+        for column in 0..=nfa.alphabet.len() {
+            assert_eq!(table.next(table.unknown(), column), table.unknown());
         }
     }
 
     #[test]
-    fn what_is_not_built_leads_nowhere_on_every_column() {
-        for wide_rows in [0, 64] {
-            let (nfa, table, _) = table(wide_rows);
-            for column in 0..=nfa.alphabet.len() {
-                assert_eq!(table.next(table.unknown(), column), table.unknown());
-            }
-            let cells = table.unknown().bits() as usize..;
-            let cells = &table.cells[cells][..table.unknown_cells()];
-            let unknown = table.unknown().bits();
-            assert!(
-                cells
-                    .iter()
-                    .all(|cell| cell.load(Ordering::Relaxed) == unknown)
-            );
-        }
-    }
-
-    #[test]
-    fn there_are_rows_for_the_budget_of_both_kinds() {
-        let (nfa, table, mut rows) = table(0);
+    fn both_kinds_of_rows_have_room_for_the_budget() {
+        let (nfa, table, mut rows) = table();
         let stride = (nfa.alphabet.len() + EXTRA).next_multiple_of(LINE);
         let room = (1 << 20) / 4;
-        // Rows that report nothing have the room up to the bit of those that do, less for what is not built.
+        // Rows without a report end below the match bit; `UNKNOWN` takes the first row above it.
         let plain = std::iter::from_fn(|| rows.add(&table, new(&[]))).count();
         assert_eq!(plain, room / stride);
         let special = std::iter::from_fn(|| rows.add(&table, new(&[1]))).count();
         assert_eq!(special, room / stride - 1);
-    }
-
-    #[test]
-    fn a_pair_with_something_special_on_the_way_is_not_learned() {
-        let (nfa, table, mut rows) = table(64);
-        let column = |byte: u8| usize::from(nfa.alphabet.bytes()[usize::from(byte)]);
-        let start = rows.add(&table, new(&[])).expect("room");
-        let plain = rows.add(&table, new(&[])).expect("room");
-        let special = rows.add(&table, new(&[1])).expect("room");
-        table.set(start, column(b'a'), special);
-        table.set(special, column(b'b'), plain);
-        table.set(start, column(b'b'), plain);
-        table.set(plain, column(b'a'), special);
-        table.set(plain, column(b'b'), start);
-        for (text, is_learned) in [(b"ab", false), (b"ba", false), (b"bb", true)] {
-            let short = table.short(start, text);
-            assert_eq!(short.len(), 2);
-            table.learn_pairs(&short, start);
-            let mut room = [0; SHORT];
-            let (_, bits) = table.push_short(start, text, &mut room);
-            assert_eq!(!table.any_special(bits), is_learned, "{text:?}");
-        }
     }
 }

@@ -30,10 +30,6 @@ impl Lazy {
         let Some(short) = self.look_short(cursor, bytes) else {
             return self.wake_short(cursor, bytes);
         };
-        // The next time it may be stepped in pairs.
-        if cursor.is_alone() {
-            cursor.generation.table.learn_pairs(&short, cursor.state);
-        }
         self.take_short(cursor, &short);
         Some(short.padded)
     }

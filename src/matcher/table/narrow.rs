@@ -229,7 +229,6 @@ impl Rows {
             return None;
         }
         self.narrow += 1;
-        table.pairs.give_up();
         let state = StateId(row as u32 | NARROW);
         table
             .narrow_cell(state, ENTERED)

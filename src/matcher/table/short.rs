@@ -1,6 +1,6 @@
 //! Short deltas: most of what a model sends.
 
-use super::{Ordering, SHORT, StateId, Table};
+use super::{SHORT, StateId, Table};
 
 #[inline(always)]
 pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
@@ -25,33 +25,6 @@ pub(super) fn steps(table: &Table, state: StateId, columns: u128, len: usize) ->
     }
 }
 
-/// The same, two symbols a step, from a wide row; all symbols are ASCII.
-#[inline(always)]
-fn pair_steps(table: &Table, state: StateId, columns: u128, len: usize) -> (StateId, u32) {
-    let cells = &table.cells[table.pairs.first()..];
-    let (mut state, mut bits, mut columns, mut done) = (state.0, 0, columns, 0);
-    loop {
-        let mut pairs = table.pairs.of(columns as u64);
-        for _ in 0..4 {
-            let cell = state as usize + (pairs & 0xFFFF) as usize;
-            debug_assert!(cell < cells.len());
-            // SAFETY: the first state is of a wide row, and what cells of pairs hold is too, or is `UNKNOWN`,
-            // whose row is as long as a wide one (written by `Table::fill`, `Rows::add` and
-            // `Table::learn_pairs` only). The columns are those of ASCII bytes and `STAY`, all below
-            // `Pairs::symbols`, so the cell is in the row.
-            // PERF: as for `Table::next`.
-            state = unsafe { cells.get_unchecked(cell) }.load(Ordering::Acquire);
-            bits |= state;
-            pairs >>= 16;
-        }
-        done += 8;
-        columns >>= 64;
-        if done >= len {
-            return (StateId(state), bits);
-        }
-    }
-}
-
 /// Steps a delta whose bytes and columns are known.
 #[inline(always)]
 fn push(
@@ -63,10 +36,7 @@ fn push(
     if !is_ascii(padded) {
         return (table.unknown(), table.unknown().bits());
     }
-    match table.pairs.has(state) {
-        true => pair_steps(table, state, columns, len),
-        false => steps(table, state, columns, len),
-    }
+    steps(table, state, columns, len)
 }
 
 /// The bytes with zeros behind them, and their columns with `STAY` behind them; what those are where not

@@ -118,15 +118,6 @@ fn sets() -> Vec<Set> {
             table_bytes: 1 << 20,
         },
         Set {
-            name: "few, without pairs",
-            patterns: few.clone(),
-            plan: Plan {
-                wide_rows: 0,
-                ..Plan::USUAL
-            },
-            table_bytes: 1 << 20,
-        },
-        Set {
             name: "few, in little memory",
             patterns: few,
             plan: Plan::USUAL,
