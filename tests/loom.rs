@@ -413,6 +413,7 @@ fn a_late_answer_of_a_hook_changes_no_verdict() {
 #[allow(dead_code)] // these models are about a part of them
 mod matcher {
     pub(crate) mod generations;
+    pub(crate) mod simd;
     pub(crate) mod table;
 
     /// The columns of `a` and `b` beside the one that stays, which is enough to go from one state to another and on,
@@ -598,7 +599,7 @@ mod book {
         fn move_on(&mut self) -> bool {
             self.at.users.fetch_sub(1, SeqCst);
             let (ledger, mut has_made) = (&self.ledger, false);
-            self.generations.move_on(&mut self.at, |_| {
+            self.generations.move_to_current(&mut self.at, |_| {
                 has_made = true;
                 let used = |users: &&Shared<AtomicUsize>| users.load(SeqCst) > 0;
                 let used = ledger.lock().unwrap().iter().filter(used).count();
@@ -670,12 +671,12 @@ fn a_full_table_is_replaced_while_others_step_it() {
 #[test]
 fn a_row_is_whole_before_anyone_steps_into_it() {
     use matcher::alphabet::Alphabet;
-    use matcher::table::{Config, New, Rows, StateId, Table};
+    use matcher::table::{RowAllocator, RowSpec, StateId, Table, TableConfig};
 
     struct Shared {
         table: Table,
         /// Who hands out rows, and the row of the state that is missing.
-        rows: Mutex<(Rows, Option<StateId>)>,
+        rows: Mutex<(RowAllocator, Option<StateId>)>,
         start: StateId,
     }
 
@@ -702,7 +703,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
             let mut rows = self.rows.lock().unwrap();
             let (rows, known) = &mut *rows;
             let row = known.unwrap_or_else(|| {
-                let new = New {
+                let new = RowSpec {
                     before: 3,
                     now: &[7],
                     late: &[],
@@ -716,9 +717,9 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
     }
 
     explore_matcher(|| {
-        let table = Table::new(&Alphabet, Config::BARE);
-        let mut rows = Rows::new(&table);
-        let new = New {
+        let table = Table::new(&Alphabet, TableConfig::BARE);
+        let mut rows = RowAllocator::new(&table);
+        let new = RowSpec {
             before: 0,
             now: &[],
             late: &[],
@@ -744,8 +745,8 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
 #[test]
 fn a_narrow_row_leads_where_the_full_one_does() {
     use matcher::alphabet::Alphabet;
-    use matcher::table::narrow::Narrow;
-    use matcher::table::{Config, New, Rows, StateId, Table};
+    use matcher::table::sparse::SparseRows;
+    use matcher::table::{RowAllocator, RowSpec, StateId, Table, TableConfig};
 
     struct Shared {
         table: Table,
@@ -754,8 +755,8 @@ fn a_narrow_row_leads_where_the_full_one_does() {
         target: StateId,
     }
 
-    fn new(before: u32) -> New<'static> {
-        New {
+    fn new(before: u32) -> RowSpec<'static> {
+        RowSpec {
             before,
             now: &[],
             late: &[],
@@ -771,7 +772,7 @@ fn a_narrow_row_leads_where_the_full_one_does() {
             assert_eq!(target, self.target, "where it leads");
             let other = self.table.step(state, 1);
             assert_eq!(other, self.table.unknown(), "nowhere else");
-            !state.is_narrow()
+            !state.is_sparse()
         }
     }
 
@@ -780,18 +781,18 @@ fn a_narrow_row_leads_where_the_full_one_does() {
     explore_matcher({
         let seen = seen.clone();
         move || {
-            let config = Config {
-                narrow: Narrow {
+            let config = TableConfig {
+                sparse: SparseRows {
                     behind: 0,
-                    ..Narrow::USUAL
+                    ..SparseRows::USUAL
                 },
-                ..Config::BARE
+                ..TableConfig::BARE
             };
             let table = Table::new(&Alphabet, config);
-            let mut rows = Rows::new(&table);
+            let mut rows = RowAllocator::new(&table);
             let mut add = |before| rows.add(&table, new(before)).expect("there is room");
             let (start, target) = (add(0), add(1));
-            let narrow = rows.add_narrow(&table, new(2)).expect("there is room");
+            let narrow = rows.add_sparse(&table, new(2)).expect("there is room");
             table.set(start, 1, narrow);
             table.set(narrow, 2, target);
             let shared = Arc::new(Shared {
@@ -804,7 +805,7 @@ fn a_narrow_row_leads_where_the_full_one_does() {
                 let shared = Arc::clone(&shared);
                 move || {
                     let full = rows.add(&shared.table, new(2)).expect("there is room");
-                    shared.table.widen(shared.narrow, full);
+                    shared.table.promote(shared.narrow, full);
                 }
             });
             for _ in 0..2 {

@@ -11,7 +11,7 @@ use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError, Weak
 pub(crate) struct Generations<T> {
     /// The number of the current generation: a hint, for those who hold no lock.
     latest: AtomicU32,
-    held: Mutex<Held<T>>,
+    held: Mutex<GenerationSlots<T>>,
 }
 
 /// A generation and its number.
@@ -22,7 +22,7 @@ pub(crate) struct Generation<T> {
 }
 
 #[derive(Debug)]
-struct Held<T> {
+struct GenerationSlots<T> {
     current: Arc<Generation<T>>,
     /// The one before, while somebody uses it.
     previous: Weak<Generation<T>>,
@@ -53,7 +53,7 @@ impl<T> Generations<T> {
         });
         Generations {
             latest: AtomicU32::new(0),
-            held: Mutex::new(Held {
+            held: Mutex::new(GenerationSlots {
                 current,
                 previous: Weak::new(),
             }),
@@ -74,7 +74,11 @@ impl<T> Generations<T> {
 
     /// Moves whoever has no use for a generation any more to the current one. If it holds that already, a new
     /// one begins, which is made for its number, unless the one before is still held: then it stays where it is.
-    pub(crate) fn move_on(&self, from: &mut Arc<Generation<T>>, make: impl FnOnce(u32) -> T) {
+    pub(crate) fn move_to_current(
+        &self,
+        from: &mut Arc<Generation<T>>,
+        make: impl FnOnce(u32) -> T,
+    ) {
         let mut held = self.lock();
         let is_current = Arc::ptr_eq(&held.current, from);
         if is_current && held.previous.strong_count() == 0 {
@@ -88,7 +92,7 @@ impl<T> Generations<T> {
         *from = Arc::clone(&held.current);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held<T>> {
+    fn lock(&self) -> MutexGuard<'_, GenerationSlots<T>> {
         // Nothing panics while the lock is held but for want of memory, and then nothing is changed.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,14 +108,14 @@ mod tests {
         let mut mine = generations.current();
         let first = Arc::clone(&mine);
         assert!(generations.is_latest(&first));
-        generations.move_on(&mut mine, |number| ["first", "second"][number as usize]);
+        generations.move_to_current(&mut mine, |number| ["first", "second"][number as usize]);
         assert_eq!((**mine, mine.number()), ("second", 1));
         assert!(generations.is_latest(&mine) && !generations.is_latest(&first));
         // The first is still held, so that a third would be one too many.
-        generations.move_on(&mut mine, |_| unreachable!("two are in use"));
+        generations.move_to_current(&mut mine, |_| unreachable!("two are in use"));
         assert_eq!(mine.number(), 1);
         drop(first);
-        generations.move_on(&mut mine, |_| "third");
+        generations.move_to_current(&mut mine, |_| "third");
         assert_eq!((**mine, mine.number()), ("third", 2));
     }
 }

@@ -41,9 +41,9 @@ pub(super) fn of_bytes(bytes: &[u8]) -> u64 {
 
 /// A hasher for keys that are hashes already.
 #[derive(Debug, Default)]
-pub(super) struct Identity(u64);
+pub(super) struct IdentityHasher(u64);
 
-impl Hasher for Identity {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_key_is_its_hash() {
-        let mut hasher = Identity::default();
+        let mut hasher = IdentityHasher::default();
         hasher.write_u64(7);
         assert_eq!(hasher.finish(), 7);
         hasher.write(b"ab");

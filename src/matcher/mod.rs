@@ -3,7 +3,7 @@
 //! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
 //! `gap` says where it is cut, and `plan` which patterns share an automaton; `tree` shares common
 //! beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it through the `table` that
-//! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `tails`), while
+//! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `suffixes`), while
 //! `build` adds the states that are met, each known by its `code`, and `generations` says when a full table
 //! is replaced; `hash` tells states, classes and samples apart. `decode` turns bytes into symbols. `span`
 //! finds where a match began. `around` and `confirm` are for patterns with look-around (feature
@@ -12,58 +12,57 @@
 mod alphabet;
 #[cfg(feature = "lookaround")]
 pub(crate) mod around;
-mod build;
-mod code;
+mod bit_nfa;
+mod cache;
 #[cfg(feature = "lookaround")]
 pub(crate) mod confirm;
-mod crowd;
-pub(crate) mod decode;
-mod filter;
-#[cfg(test)]
-mod forced;
-pub(crate) mod gap;
+mod determinize;
 mod generations;
 mod hash;
-pub(crate) mod lanes;
-mod lazy;
-mod live;
+mod lazy_dfa;
 mod look;
 #[cfg(feature = "lookaround")]
 mod mended;
 mod nfa;
-mod once;
+pub(crate) mod partition;
 pub(crate) mod pattern;
-pub(crate) mod plan;
-mod sample;
+mod prefilter;
+mod prefix_tree;
+pub(crate) mod simd;
 mod simplify;
+mod single_match;
 mod span;
+pub(crate) mod speculative;
+pub(crate) mod split;
+mod suffix;
 mod sync;
 pub(crate) mod table;
-mod tails;
-mod tree;
+#[cfg(test)]
+mod test_support;
+pub(crate) mod utf8;
 
 use regex_syntax::hir::Hir;
 
-use alphabet::Space;
+use alphabet::SymbolSpace;
 pub(crate) use alphabet::{CLASSES, TooManyClasses};
-pub use lazy::AutomatonSize;
-use lazy::Lazy;
-pub(crate) use lazy::Run;
-pub(crate) use lazy::is_short;
+pub use lazy_dfa::AutomatonSize;
+pub(crate) use lazy_dfa::IdleRun;
+use lazy_dfa::LazyDfa;
+pub(crate) use lazy_dfa::is_short;
 use nfa::Nfa;
-use plan::{Part, Plan, Simplified};
+use partition::{Partition, PartitionPlan, SimplifiedPattern};
+use simd::SimdLevel;
 pub(crate) use span::Span;
-use table::Config;
 pub(crate) use table::SHORT;
-use table::narrow::Narrow;
-use table::simd::Level;
+use table::TableConfig;
+use table::sparse::SparseRows;
 
 /// Most automata besides the first that the fast path for short deltas takes.
 const MOST_SHORT: usize = 8;
 
 /// A pattern became certain to match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct MatchEvent {
     /// Index of the pattern.
     pub(crate) pattern: u32,
     /// Index of the pushed byte that made it certain.
@@ -79,24 +78,24 @@ pub(crate) struct Event {
 #[derive(Debug)]
 pub(crate) struct Matcher {
     /// Patterns that match whole characters: nearly all, or none.
-    first: Union,
+    first: Automaton,
     /// More of them, where all together would be too many states; and patterns that can match single
     /// bytes of characters.
-    more: Box<[Union]>,
+    more: Box<[Automaton]>,
 }
 
 /// An automaton and which patterns it holds.
 #[derive(Debug)]
-struct Union {
-    lazy: Lazy,
+struct Automaton {
+    lazy: LazyDfa,
     patterns: Box<[u32]>,
 }
 
 /// The matching state of one haystack.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
-    first: lazy::Cursor,
-    more: Option<Box<[lazy::Cursor]>>,
+    first: lazy_dfa::DfaCursor,
+    more: Option<Box<[lazy_dfa::DfaCursor]>>,
 }
 
 impl Cursor {
@@ -129,7 +128,7 @@ impl Matcher {
         table_bytes: usize,
         every_end: &[bool],
     ) -> Result<Matcher, TooManyClasses> {
-        Matcher::planned(patterns, table_bytes, every_end, Plan::USUAL)
+        Matcher::planned(patterns, table_bytes, every_end, PartitionPlan::USUAL)
     }
 
     /// The same, laid out as `plan` says.
@@ -137,40 +136,40 @@ impl Matcher {
         patterns: &[Hir],
         table_bytes: usize,
         every_end: &[bool],
-        plan: Plan,
+        plan: PartitionPlan,
     ) -> Result<Matcher, TooManyClasses> {
-        let simplified: Vec<Simplified> = patterns
+        let simplified: Vec<SimplifiedPattern> = patterns
             .iter()
             .enumerate()
             .map(|(index, pattern)| match every_end.get(index) {
-                Some(true) => Simplified {
+                Some(true) => SimplifiedPattern {
                     hir: simplify::simplify_front(pattern),
                     wants_every_end: true,
                 },
-                _ => Simplified {
+                _ => SimplifiedPattern {
                     hir: simplify::simplify(pattern),
                     wants_every_end: false,
                 },
             })
             .collect();
-        let layout = plan.lay_out(&simplified, table_bytes)?;
+        let layout = plan.partition(&simplified, table_bytes)?;
         let config = plan.config(layout.len(), table_bytes);
-        let unions = layout
+        let automata = layout
             .into_iter()
-            .map(|part| Union::new(part, &simplified, config));
-        let mut unions = unions.collect::<Result<Vec<Union>, _>>()?.into_iter();
-        let first = match unions.next() {
+            .map(|part| Automaton::new(part, &simplified, config));
+        let mut automata = automata.collect::<Result<Vec<Automaton>, _>>()?.into_iter();
+        let first = match automata.next() {
             Some(first) => first,
-            None => Union::new(Part::default(), &[], Config::BARE)?,
+            None => Automaton::new(Partition::default(), &[], TableConfig::BARE)?,
         };
         Ok(Matcher {
             first,
-            more: unions.collect(),
+            more: automata.collect(),
         })
     }
 
     /// For those who need whole matches: patterns are taken as written, every end is reported, and
-    /// [`is_quiet`](Self::is_quiet) says where no match is in progress.
+    /// [`is_idle`](Self::is_quiet) says where no match is in progress.
     ///
     /// # Errors
     /// The patterns tell too many characters apart.
@@ -181,26 +180,28 @@ impl Matcher {
         let all = 0..patterns.len() as u32;
         let (bytes, chars): (Vec<u32>, Vec<u32>) =
             all.partition(|&index| nfa::needs_bytes(&patterns[index as usize]));
-        let union = |space, members: Vec<u32>| {
+        let automaton = |space, members: Vec<u32>| {
             let own = members
                 .iter()
                 .map(|&index| patterns[index as usize].clone());
             // Nothing is cut: what is in progress must be seen as long as it is.
-            let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.layered();
-            let config = Config {
+            let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.with_distinct_starts();
+            let config = TableConfig {
                 budget: table_bytes,
-                level: Level::best(),
-                narrow: Narrow::USUAL,
+                level: SimdLevel::best(),
+                sparse: SparseRows::USUAL,
             };
-            Ok(Union {
-                lazy: Lazy::new(nfa, config),
+            Ok(Automaton {
+                lazy: LazyDfa::new(nfa, config),
                 patterns: members.into_boxed_slice(),
             })
         };
         let has_bytes = !bytes.is_empty();
-        let more = has_bytes.then(|| union(Space::Bytes, bytes)).transpose()?;
+        let more = has_bytes
+            .then(|| automaton(SymbolSpace::Bytes, bytes))
+            .transpose()?;
         Ok(Matcher {
-            first: union(Space::Chars, chars)?,
+            first: automaton(SymbolSpace::Chars, chars)?,
             more: more.into_iter().collect(),
         })
     }
@@ -208,10 +209,10 @@ impl Matcher {
     /// Steps ASCII bytes up to the first that brings something special: a report, a state that is not built.
     /// For matchers made [for spans](Self::for_spans).
     #[inline]
-    pub(crate) fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> Run {
+    pub(crate) fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> IdleRun {
         match self.more.is_empty() {
             true => self.first.lazy.run(&mut cursor.first, bytes),
-            false => Run::default(),
+            false => IdleRun::default(),
         }
     }
 
@@ -231,16 +232,21 @@ impl Matcher {
 
     /// Whether no match is in progress: nothing that begins here or earlier can still end behind here.
     /// For matchers made [for spans](Self::for_spans).
-    pub(crate) fn is_quiet(&self, cursor: &Cursor) -> bool {
+    pub(crate) fn is_idle(&self, cursor: &Cursor) -> bool {
         let mut more = self.more.iter().zip(cursor.more.iter().flatten());
-        self.first.lazy.is_quiet(&cursor.first)
-            && more.all(|(union, cursor)| union.lazy.is_quiet(cursor))
+        self.first.lazy.is_idle(&cursor.first)
+            && more.all(|(automaton, cursor)| automaton.lazy.is_idle(cursor))
     }
 
     /// A cursor at the start of a haystack.
     #[inline]
     pub(crate) fn start(&self) -> Cursor {
-        let more = || self.more.iter().map(|union| union.lazy.start()).collect();
+        let more = || {
+            self.more
+                .iter()
+                .map(|automaton| automaton.lazy.start())
+                .collect()
+        };
         Cursor {
             first: self.first.lazy.start(),
             more: (!self.more.is_empty()).then(more),
@@ -249,13 +255,13 @@ impl Matcher {
 
     /// Takes the cursor to the start of another haystack.
     pub(crate) fn restart(&self, cursor: &mut Cursor) {
-        self.each(cursor, |union, cursor| union.lazy.restart(cursor));
+        self.each(cursor, |automaton, cursor| automaton.lazy.restart(cursor));
     }
 
     /// Steps the bytes, each once, and gives what becomes certain. The order is that of `at` for each
     /// pattern, but not among patterns.
     #[inline]
-    pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(Event)) {
+    pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(MatchEvent)) {
         if self.more.is_empty() {
             let Matcher { first, .. } = self;
             return first.lazy.push(
@@ -264,12 +270,12 @@ impl Matcher {
                 &mut |event| on(first.event(event)),
             );
         }
-        self.each(cursor, |union, cursor| {
+        self.each(cursor, |automaton, cursor| {
             // What is special to one of them is not to the others.
-            if !cursor.is_through() && union.lazy.push_short(cursor, bytes).is_none() {
-                union
+            if !cursor.is_exhausted() && automaton.lazy.push_short(cursor, bytes).is_none() {
+                automaton
                     .lazy
-                    .push(cursor, bytes, &mut |event| on(union.event(event)));
+                    .push(cursor, bytes, &mut |event| on(automaton.event(event)));
             }
         });
     }
@@ -285,41 +291,41 @@ impl Matcher {
 
     /// The same for several automata: each looks first, and then they go on together.
     fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        let first = self.first.lazy.look_short(&mut cursor.first, bytes)?;
+        let first = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
         let cursors = cursor.more.as_deref_mut()?;
         let mut shorts = [first; MOST_SHORT];
         if cursors.len() > MOST_SHORT {
             return None;
         }
-        for ((union, cursor), short) in self.more.iter().zip(&mut *cursors).zip(&mut shorts) {
-            if !cursor.is_through() {
-                *short = union.lazy.look_short(cursor, bytes)?;
+        for ((automaton, cursor), short) in self.more.iter().zip(&mut *cursors).zip(&mut shorts) {
+            if !cursor.is_exhausted() {
+                *short = automaton.lazy.try_step_short(cursor, bytes)?;
             }
         }
-        self.first.lazy.take_short(&mut cursor.first, &first);
-        for ((union, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
-            if !cursor.is_through() {
-                union.lazy.take_short(cursor, short);
+        self.first.lazy.accept_short(&mut cursor.first, &first);
+        for ((automaton, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
+            if !cursor.is_exhausted() {
+                automaton.lazy.accept_short(cursor, short);
             }
         }
         Some(first.padded)
     }
 
     /// Ends a run of bytes: what follows cannot complete a character that began in it.
-    pub(crate) fn flush(&self, cursor: &mut Cursor, mut on: impl FnMut(Event)) {
-        self.each(cursor, |union, cursor| {
-            union
+    pub(crate) fn flush(&self, cursor: &mut Cursor, mut on: impl FnMut(MatchEvent)) {
+        self.each(cursor, |automaton, cursor| {
+            automaton
                 .lazy
-                .flush(cursor, &mut |event| on(union.event(event)));
+                .flush(cursor, &mut |event| on(automaton.event(event)));
         });
     }
 
-    /// Ends the haystack; `Event::at` is 0 and `Event::back` counts from its end.
-    pub(crate) fn finish(&self, cursor: &mut Cursor, mut on: impl FnMut(Event)) {
-        self.each(cursor, |union, cursor| {
-            union
+    /// Ends the haystack; `MatchEvent::at` is 0 and `MatchEvent::back` counts from its end.
+    pub(crate) fn finish(&self, cursor: &mut Cursor, mut on: impl FnMut(MatchEvent)) {
+        self.each(cursor, |automaton, cursor| {
+            automaton
                 .lazy
-                .finish(cursor, &mut |event| on(union.event(event)));
+                .finish(cursor, &mut |event| on(automaton.event(event)));
         });
     }
 
@@ -328,11 +334,11 @@ impl Matcher {
         not(test),
         allow(dead_code, reason = "forced by tests and examples/collide.rs")
     )]
-    pub(crate) fn set_tile(&mut self, tile: lanes::Tile) {
+    pub(crate) fn set_tile(&mut self, tile: speculative::Tile) {
         self.first.lazy.set_tile(tile);
         self.more
             .iter_mut()
-            .for_each(|union| union.lazy.set_tile(tile));
+            .for_each(|automaton| automaton.lazy.set_tile(tile));
     }
 
     /// Filters deltas of at least that many bytes, whatever it costs; or none.
@@ -340,26 +346,28 @@ impl Matcher {
         not(test),
         allow(dead_code, reason = "forced by tests and examples/collide.rs")
     )]
-    pub(crate) fn set_filtered(&mut self, least: usize, level: Level) {
-        self.first.lazy.set_filtered(least, level);
+    pub(crate) fn set_prefiltered(&mut self, least: usize, level: SimdLevel) {
+        self.first.lazy.set_prefiltered(least, level);
         self.more
             .iter_mut()
-            .for_each(|union| union.lazy.set_filtered(least, level));
+            .for_each(|automaton| automaton.lazy.set_prefiltered(least, level));
     }
 
     /// Whether deltas can be filtered, and by how many of the automata.
     #[cfg(test)]
     fn filters(&self) -> usize {
-        let unions = [&self.first].into_iter().chain(&self.more);
-        unions.filter(|union| union.lazy.has_filter()).count()
+        let automata = [&self.first].into_iter().chain(&self.more);
+        automata
+            .filter(|automaton| automaton.lazy.has_prefilter())
+            .count()
     }
 
     /// Sizes of the automata in use.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = AutomatonSize> {
-        let unions = [&self.first].into_iter().chain(&self.more);
-        unions
-            .filter(|union| !union.patterns.is_empty())
-            .map(|union| union.lazy.size())
+        let automata = [&self.first].into_iter().chain(&self.more);
+        automata
+            .filter(|automaton| !automaton.patterns.is_empty())
+            .map(|automaton| automaton.lazy.size())
     }
 
     /// Number of bytes of this haystack that belong to no character.
@@ -369,25 +377,29 @@ impl Matcher {
     }
 
     #[inline(always)]
-    fn each(&self, cursor: &mut Cursor, mut on: impl FnMut(&Union, &mut lazy::Cursor)) {
+    fn each(&self, cursor: &mut Cursor, mut on: impl FnMut(&Automaton, &mut lazy_dfa::DfaCursor)) {
         on(&self.first, &mut cursor.first);
         let more = cursor.more.iter_mut().flat_map(|more| more.iter_mut());
         self.more
             .iter()
             .zip(more)
-            .for_each(|(union, cursor)| on(union, cursor));
+            .for_each(|(automaton, cursor)| on(automaton, cursor));
     }
 }
 
-impl Union {
-    fn new(part: Part, simplified: &[Simplified], config: Config) -> Result<Union, TooManyClasses> {
+impl Automaton {
+    fn new(
+        part: Partition,
+        simplified: &[SimplifiedPattern],
+        config: TableConfig,
+    ) -> Result<Automaton, TooManyClasses> {
         let (lazy, patterns) = part.lazy(simplified, config)?;
-        Ok(Union { lazy, patterns })
+        Ok(Automaton { lazy, patterns })
     }
 
     #[inline]
-    fn event(&self, event: Event) -> Event {
-        Event {
+    fn event(&self, event: MatchEvent) -> MatchEvent {
+        MatchEvent {
             pattern: self.patterns[event.pattern as usize],
             ..event
         }

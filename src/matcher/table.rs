@@ -13,16 +13,15 @@
 //! without bounds checks.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
-pub(crate) mod narrow;
-mod short;
-pub(crate) mod simd;
+pub(crate) mod short_input;
+pub(crate) mod sparse;
 
 use super::alphabet::{Alphabet, STAY};
+use super::simd::SimdLevel;
 use super::sync::{AtomicU32, Ordering};
-use narrow::Narrow;
-use simd::Level;
+use sparse::SparseRows;
 
-/// A state: the offset of its row. Only [`Rows`] and [`Table`] make them; valid for their table only.
+/// A state: the offset of its row. Only [`RowAllocator`] and [`Table`] make them; valid for their table only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StateId(u32);
 
@@ -49,55 +48,55 @@ pub(crate) struct Table {
     stride: usize,
     match_bit: u32,
     special_bits: u32,
-    narrow: Narrow,
-    level: Level,
-    bytes: Columns,
+    sparse: SparseRows,
+    level: SimdLevel,
+    bytes: ByteColumns,
 }
 
 /// What a table is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Config {
+pub(crate) struct TableConfig {
     /// Bytes that rows and state sets may take, about.
     pub(crate) budget: usize,
     /// What of the processor is used.
-    pub(crate) level: Level,
+    pub(crate) level: SimdLevel,
     /// Which states have narrow rows.
-    pub(crate) narrow: Narrow,
+    pub(crate) sparse: SparseRows,
 }
 
 /// Room of the first table. Most packs never need more, and room is address space, three times as much: where that is
 /// limited, or counts as memory, a dozen automata with 64 MiB each asked for more than there was.
 const FIRST_ROOM: usize = 16 << 20;
 
-impl Config {
+impl TableConfig {
     /// For the table that replaces so many others, each with four times the room of the one before, up to the budget.
-    pub(crate) fn of_generation(self, number: u32) -> Config {
+    pub(crate) fn of_generation(self, number: u32) -> TableConfig {
         let room = FIRST_ROOM.saturating_mul(4usize.saturating_pow(number));
-        Config {
+        TableConfig {
             budget: self.budget.min(room),
             ..self
         }
     }
 
     /// For a table that is hardly used.
-    pub(crate) const BARE: Config = Config {
+    pub(crate) const BARE: TableConfig = TableConfig {
         budget: 0,
-        level: Level::Portable,
-        narrow: Narrow::NONE,
+        level: SimdLevel::Portable,
+        sparse: SparseRows::NONE,
     };
 }
 
 /// The column of each byte: a copy, so that a delta needs nothing but the table.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Columns([u8; 256]);
+struct ByteColumns([u8; 256]);
 
 /// Most bytes of a delta that [`Table::short`] takes.
 pub(crate) const SHORT: usize = 16;
 
 /// The outcome of a short delta.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Short {
+pub(crate) struct ShortInput {
     /// The state after it.
     pub(crate) state: StateId,
     /// The ids on the way, ORed.
@@ -111,14 +110,14 @@ pub(crate) struct Short {
 
 /// What entering a state reports, each list in order.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Report<'a> {
+pub(crate) struct ReportLists<'a> {
     /// What is certain whatever comes next.
     pub(crate) now: &'a [AtomicU32],
     /// What was there before the last symbol, and needed it to be certain.
     pub(crate) late: &'a [AtomicU32],
 }
 
-impl Short {
+impl ShortInput {
     /// Number of its bytes.
     #[inline(always)]
     pub(crate) fn len(&self) -> u32 {
@@ -141,14 +140,14 @@ const LEAST_ROWS: usize = 32;
 impl Table {
     /// A table for states with a column for each of the alphabet's, with room for the budget in rows that match
     /// and at least as many that do not.
-    pub(crate) fn new(alphabet: &Alphabet, config: Config) -> Table {
+    pub(crate) fn new(alphabet: &Alphabet, config: TableConfig) -> Table {
         let columns = alphabet.len();
         let stride = (columns + EXTRA).next_multiple_of(LINE);
         let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         let match_bit = room.next_power_of_two();
         let cells = reserve(match_bit + room);
         // What is stepped behind a narrow row may begin at any number that a cell holds.
-        assert!(config.narrow.most().max(columns + 1) + stride <= cells.len());
+        assert!(config.sparse.most().max(columns + 1) + stride <= cells.len());
         let table = Table {
             cells,
             reports: reserve(room),
@@ -156,9 +155,9 @@ impl Table {
             stride,
             match_bit: match_bit as u32,
             special_bits: Table::special_bits(match_bit),
-            narrow: config.narrow,
+            sparse: config.sparse,
             level: config.level,
-            bytes: Columns(*alphabet.bytes()),
+            bytes: ByteColumns(*alphabet.bytes()),
         };
         table.fill(table.unknown());
         table.set(table.unknown(), STAY, table.unknown());
@@ -190,7 +189,7 @@ impl Table {
         debug_assert!(column <= self.columns);
         let cell = state.0 as usize + column;
         debug_assert!(cell < self.cells.len());
-        // SAFETY: a `StateId` is the offset of a whole row inside `cells` (made only by `Rows::add`
+        // SAFETY: a `StateId` is the offset of a whole row inside `cells` (made only by `RowAllocator::add`
         // and `unknown`, or read from a cell), and every column that an alphabet gives is below
         // `columns <= stride`, the length of a row. A narrow row is shorter, but stands below `match_bit`, and
         // `match_bit + stride` cells there are. What is read behind it may be any cell, so the next step may
@@ -215,26 +214,26 @@ impl Table {
         match self.level {
             // SAFETY: the level is `Avx512` only where the processor has these features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { short::push_avx512(self, state, bytes, room) },
-            Level::Portable => short::push_portable(self, state, bytes, room),
+            SimdLevel::Avx512 => unsafe { short_input::push_avx512(self, state, bytes, room) },
+            SimdLevel::Portable => short_input::push_portable(self, state, bytes, room),
         }
     }
 
     /// The same, for those who step more than one state over the bytes.
     #[inline(always)]
-    pub(crate) fn short(&self, state: StateId, bytes: &[u8]) -> Short {
+    pub(crate) fn short(&self, state: StateId, bytes: &[u8]) -> ShortInput {
         let (padded, columns) = match self.level {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { short::columns_avx512(&self.bytes.0, bytes) },
-            Level::Portable => short::columns_portable(&self.bytes.0, bytes),
+            SimdLevel::Avx512 => unsafe { short_input::columns_avx512(&self.bytes.0, bytes) },
+            SimdLevel::Portable => short_input::columns_portable(&self.bytes.0, bytes),
         };
         let len = bytes.len().min(SHORT);
-        let (state, bits) = match short::is_ascii(padded) {
-            true => short::steps(self, state, columns, len),
+        let (state, bits) = match short_input::is_ascii(padded) {
+            true => short_input::steps(self, state, columns, len),
             false => (self.unknown(), self.unknown().bits()),
         };
-        Short {
+        ShortInput {
             state,
             bits,
             padded,
@@ -245,14 +244,14 @@ impl Table {
 
     /// Steps another state over the bytes of a short delta; gives it and the ids on the way, ORed.
     #[inline(always)]
-    pub(crate) fn along(&self, short: &Short, state: StateId) -> (StateId, u32) {
-        short::steps(self, state, short.columns, short.len)
+    pub(crate) fn step_short_from(&self, short: &ShortInput, state: StateId) -> (StateId, u32) {
+        short_input::steps(self, state, short.columns, short.len)
     }
 
     /// Of the bytes of a short delta, stepped from that state: the number of the last one that leads to a row
     /// not behind that of `last`; 0 if none does.
     #[inline]
-    pub(crate) fn last_up_to(&self, short: &Short, from: StateId, last: StateId) -> usize {
+    pub(crate) fn last_up_to(&self, short: &ShortInput, from: StateId, last: StateId) -> usize {
         let (mut state, mut columns, mut done, mut found) = (from, short.columns, 0, 0);
         loop {
             for _ in 0..4 {
@@ -271,7 +270,7 @@ impl Table {
     /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here. There must be
     /// [room](Table::has_slot) for it.
     pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
-        if from.is_narrow() {
+        if from.is_sparse() {
             return self.set_slot(from, column, to);
         }
         self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
@@ -279,19 +278,19 @@ impl Table {
 
     /// The state of a tail that is woken once more.
     #[inline]
-    pub(crate) fn woken(&self, tail: StateId) -> StateId {
-        self.step(tail, self.columns)
+    pub(crate) fn reentry(&self, suffix: StateId) -> StateId {
+        self.step(suffix, self.columns)
     }
 
-    /// Publishes what [`Table::woken`] gives.
-    pub(crate) fn set_woken(&self, tail: StateId, to: StateId) {
-        self.set(tail, self.columns, to);
+    /// Publishes what [`Table::reentry`] gives.
+    pub(crate) fn set_reentry(&self, suffix: StateId, to: StateId) {
+        self.set(suffix, self.columns, to);
     }
 
     /// The number of what stands before the state.
     pub(crate) fn before(&self, state: StateId) -> u32 {
-        if state.is_narrow() {
-            return self.narrow_before(state);
+        if state.is_sparse() {
+            return self.sparse_before(state);
         }
         let about = self.about(state);
         match self.is_special(state) {
@@ -301,9 +300,9 @@ impl Table {
     }
 
     /// What entering the state reports, if it is special and not [`Table::unknown`].
-    pub(crate) fn report(&self, state: StateId) -> Report<'_> {
-        if state.is_narrow() {
-            return Report {
+    pub(crate) fn report(&self, state: StateId) -> ReportLists<'_> {
+        if state.is_sparse() {
+            return ReportLists {
                 now: &[],
                 late: &[],
             };
@@ -313,7 +312,7 @@ impl Table {
         let (now, late) = (length(about + 1), length(about + 2));
         let lists = &self.reports[about + HEAD..][..now + late];
         let (now, late) = lists.split_at(now);
-        Report { now, late }
+        ReportLists { now, late }
     }
 
     fn about(&self, state: StateId) -> u32 {
@@ -322,8 +321,8 @@ impl Table {
     }
 
     /// Which states have narrow rows.
-    pub(crate) fn narrow(&self) -> Narrow {
-        self.narrow
+    pub(crate) fn sparse(&self) -> SparseRows {
+        self.sparse
     }
 
     /// Bytes of a full row.
@@ -333,8 +332,8 @@ impl Table {
 
     /// Number of the row among those that are narrow, or match, or neither.
     pub(crate) fn row(&self, state: StateId) -> usize {
-        if state.is_narrow() {
-            return self.narrow_row(state);
+        if state.is_sparse() {
+            return self.sparse_row(state);
         }
         (state.0 & !self.match_bit) as usize / self.stride
     }
@@ -349,24 +348,24 @@ impl Table {
 
 /// Hands out the rows of a table; there is one, behind the lock of whoever builds states.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct RowAllocator {
     free: usize,
     free_match: usize,
     free_report: usize,
     /// Number of narrow rows.
-    narrow: usize,
+    sparse: usize,
 }
 
 /// What a new row is for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct New<'a> {
+pub(crate) struct RowSpec<'a> {
     /// The number of what stands before.
     pub(crate) before: u32,
     pub(crate) now: &'a [u32],
     pub(crate) late: &'a [u32],
 }
 
-impl New<'_> {
+impl RowSpec<'_> {
     /// Whether there is something.
     pub(crate) fn is_special(&self) -> bool {
         !self.now.is_empty() || !self.late.is_empty()
@@ -386,23 +385,23 @@ impl New<'_> {
     }
 }
 
-impl Rows {
-    pub(crate) fn new(table: &Table) -> Rows {
-        Rows {
+impl RowAllocator {
+    pub(crate) fn new(table: &Table) -> RowAllocator {
+        RowAllocator {
             free: 0,
             free_match: table.match_bit as usize + table.stride,
             free_report: 0,
-            narrow: 0,
+            sparse: 0,
         }
     }
 
     /// A new full row whose transitions are all unknown, but that of column `STAY`; `None` where the table
     /// is full.
-    pub(crate) fn add(&mut self, table: &Table, new: New<'_>) -> Option<StateId> {
+    pub(crate) fn add(&mut self, table: &Table, new: RowSpec<'_>) -> Option<StateId> {
         let (free, end) = if new.is_special() {
             (&mut self.free_match, table.cells.len())
         } else {
-            let end = table.match_bit as usize - self.narrow_cells();
+            let end = table.match_bit as usize - self.sparse_cells();
             (&mut self.free, end)
         };
         let stride = table.stride;
@@ -423,7 +422,7 @@ impl Rows {
         Some(state)
     }
 
-    fn add_report(&mut self, table: &Table, new: New<'_>) -> u32 {
+    fn add_report(&mut self, table: &Table, new: RowSpec<'_>) -> u32 {
         let about = self.free_report;
         let head = [new.before, new.now.len() as u32, new.late.len() as u32];
         for &value in head.iter().chain(new.now).chain(new.late) {
@@ -436,7 +435,7 @@ impl Rows {
     /// Bytes of the rows and reports handed out.
     pub(crate) fn bytes(&self, table: &Table) -> usize {
         let rows = self.free + self.free_match - table.match_bit as usize;
-        (rows + self.narrow_cells() + self.free_report) * size_of::<AtomicU32>()
+        (rows + self.sparse_cells() + self.free_report) * size_of::<AtomicU32>()
     }
 }
 
@@ -456,24 +455,24 @@ fn reserve(cells: usize) -> Box<[AtomicU32]> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::alphabet::Space;
-    use super::super::forced::parsed;
+    use super::super::alphabet::SymbolSpace;
     use super::super::nfa::Nfa;
+    use super::super::test_support::parsed;
     use super::*;
 
-    fn table() -> (Nfa, Table, Rows) {
-        let nfa = Nfa::new(Space::Chars, &parsed(&["ab"]), None).expect("few classes");
-        let config = Config {
+    fn table() -> (Nfa, Table, RowAllocator) {
+        let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["ab"]), None).expect("few classes");
+        let config = TableConfig {
             budget: 1 << 20,
-            ..Config::BARE
+            ..TableConfig::BARE
         };
         let table = Table::new(&nfa.alphabet, config);
-        let rows = Rows::new(&table);
+        let rows = RowAllocator::new(&table);
         (nfa, table, rows)
     }
 
-    fn new(now: &[u32]) -> New<'_> {
-        New {
+    fn new(now: &[u32]) -> RowSpec<'_> {
+        RowSpec {
             before: 3,
             now,
             late: &[],
@@ -489,7 +488,7 @@ mod tests {
         let plain = rows.add(&table, new(&[])).expect("room");
         assert_eq!(rows.bytes(&table) - before, 4 * stride);
         // A report: what stands before, two lengths, and the lists.
-        let report = New {
+        let report = RowSpec {
             before: 1,
             now: &[5, 7],
             late: &[9],

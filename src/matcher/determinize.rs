@@ -7,31 +7,33 @@
 //! whatever comes next, and what was there before the last symbol and needed it to be sure. Reported
 //! are patterns, and by the search also cuts that were reached.
 
-use super::crowd::{Crowd, Masks};
-use super::look::{After, Before, holds};
-use super::nfa::{Nfa, State};
+pub(super) mod state_repr;
+
+use super::bit_nfa::{BitNfa, BitStateSet};
+use super::look::{LookAhead, LookBehind, holds};
+use super::nfa::{Nfa, NfaState};
 
 /// What a state of the automaton stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Live {
+pub(super) struct StateSet {
     /// The cut whose tail it is; the search itself has none.
     pub(super) cut: Option<u32>,
-    pub(super) before: Before,
+    pub(super) before: LookBehind,
     /// NFA states, for the search those beyond a new one; sorted.
     pub(super) states: Vec<u32>,
 }
 
-impl Live {
+impl StateSet {
     /// Whether there is nothing beyond a new search.
     pub(super) fn is_base(&self) -> bool {
         self.states.is_empty()
     }
 
     /// A tail in which nothing is live any more, whichever it was.
-    pub(super) fn dead() -> Live {
-        Live {
-            cut: Some(BURIED),
-            before: Before::Other,
+    pub(super) fn dead() -> StateSet {
+        StateSet {
+            cut: Some(DEAD_CUT),
+            before: LookBehind::Other,
             states: Vec::new(),
         }
     }
@@ -41,18 +43,18 @@ impl Live {
 pub(super) const CUT: u32 = 1 << 31;
 
 /// The cut of tails that are over, whichever theirs was. There are not so many.
-const BURIED: u32 = !CUT;
+const DEAD_CUT: u32 = !CUT;
 
 /// The NFA states of a new search.
 #[derive(Debug)]
-pub(super) struct Base {
+pub(super) struct StartClosure {
     pub(super) states: Box<[u32]>,
     pub(super) holds: Box<[u64]>,
     /// Cuts that it reaches at once.
     pub(super) cuts: Box<[u32]>,
 }
 
-impl Base {
+impl StartClosure {
     pub(super) fn holds(&self, state: u32) -> bool {
         self.holds[state as usize / 64] >> (state % 64) & 1 == 1
     }
@@ -60,15 +62,15 @@ impl Base {
 
 /// What a step leads to; in order once it is joined.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) live: Live,
+pub(super) struct Successor {
+    pub(super) state_set: StateSet,
     pub(super) now: Vec<u32>,
     pub(super) late: Vec<u32>,
 }
 
 /// Scratch space of one step through the NFA, and its outcome.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct Determinizer {
     /// In which round each NFA state was last reached.
     seen: Vec<u64>,
     round: u64,
@@ -76,18 +78,18 @@ pub(super) struct Step {
     resolved: Vec<u32>,
     /// Whether cuts are passed, as tails do, and not reported.
     passes_cuts: bool,
-    pub(super) outcome: Outcome,
+    pub(super) successor: Successor,
 }
 
-impl Step {
-    pub(super) fn new(states: usize) -> Step {
-        Step {
+impl Determinizer {
+    pub(super) fn new(states: usize) -> Determinizer {
+        Determinizer {
             seen: vec![0; states],
             round: 0,
             stack: Vec::new(),
             resolved: Vec::new(),
             passes_cuts: false,
-            outcome: Outcome::default(),
+            successor: Successor::default(),
         }
     }
 
@@ -97,15 +99,15 @@ impl Step {
     }
 
     /// The NFA states of a new search.
-    pub(super) fn base(&mut self, nfa: &Nfa, before: Before) -> Base {
+    pub(super) fn start_closures(&mut self, nfa: &Nfa, before: LookBehind) -> StartClosure {
         self.round += 1;
         let mut states = Vec::new();
         for &start in &nfa.starts {
-            self.close(nfa, start, before, After::Unknown, &mut states);
+            self.close(nfa, start, before, LookAhead::Unknown, &mut states);
         }
         let mut cuts = Vec::new();
         states.retain(|&state| match nfa.states[state as usize] {
-            State::Cut { cut, .. } => {
+            NfaState::Cut { cut, .. } => {
                 cuts.push(CUT | cut);
                 false
             }
@@ -116,7 +118,7 @@ impl Step {
             holds[state as usize / 64] |= 1 << (state % 64);
         }
         cuts.sort_unstable();
-        Base {
+        StartClosure {
             states: states.into_boxed_slice(),
             holds,
             cuts: cuts.into_boxed_slice(),
@@ -125,18 +127,25 @@ impl Step {
 
     /// Adds to `out` the states reached from `state` without taking a symbol: sets, matches, cuts that
     /// are not passed, and assertions that `after` does not decide yet.
-    fn close(&mut self, nfa: &Nfa, state: u32, before: Before, after: After, out: &mut Vec<u32>) {
+    fn close(
+        &mut self,
+        nfa: &Nfa,
+        state: u32,
+        before: LookBehind,
+        after: LookAhead,
+        out: &mut Vec<u32>,
+    ) {
         self.stack.push(state);
         while let Some(state) = self.stack.pop() {
             if std::mem::replace(&mut self.seen[state as usize], self.round) == self.round {
                 continue;
             }
             match &nfa.states[state as usize] {
-                State::Set { .. } | State::Match(_) => out.push(state),
-                State::Split(next) => self.stack.extend_from_slice(next),
-                State::Cut { next, .. } if self.passes_cuts => self.stack.push(*next),
-                State::Cut { .. } => out.push(state),
-                State::Look { look, next } => match holds(*look, before, after) {
+                NfaState::Class { .. } | NfaState::Match(_) => out.push(state),
+                NfaState::Split(next) => self.stack.extend_from_slice(next),
+                NfaState::Cut { next, .. } if self.passes_cuts => self.stack.push(*next),
+                NfaState::Cut { .. } => out.push(state),
+                NfaState::Look { look, next } => match holds(*look, before, after) {
                     Some(true) => self.stack.push(*next),
                     Some(false) => {}
                     None => out.push(state),
@@ -145,56 +154,62 @@ impl Step {
         }
     }
 
-    /// Steps the states of `live` over a symbol of that column.
-    pub(super) fn run(&mut self, nfa: &Nfa, live: &Live, column: usize, after: Before) {
+    /// Steps the states of `state_set` over a symbol of that column.
+    pub(super) fn run(
+        &mut self,
+        nfa: &Nfa,
+        state_set: &StateSet,
+        column: usize,
+        after: LookBehind,
+    ) {
         let mut resolved = std::mem::take(&mut self.resolved);
-        let mut outcome = std::mem::take(&mut self.outcome);
-        outcome.clear();
+        let mut successor = std::mem::take(&mut self.successor);
+        successor.clear();
         resolved.clear();
-        let flags = After::Symbol(nfa.alphabet.flags(column));
-        let states = live.states.iter().copied();
-        self.resolve(nfa, states, live.before, flags, &mut resolved);
+        let flags = LookAhead::Symbol(nfa.alphabet.flags(column));
+        let states = state_set.states.iter().copied();
+        self.resolve(nfa, states, state_set.before, flags, &mut resolved);
         self.round += 1;
         for &state in &resolved {
             match nfa.states[state as usize] {
-                State::Set { set, next } if nfa.holds(set, column) => {
-                    let states = &mut outcome.live.states;
-                    self.close(nfa, next, after, After::Unknown, states);
+                NfaState::Class { class, next } if nfa.holds(class, column) => {
+                    let states = &mut successor.state_set.states;
+                    self.close(nfa, next, after, LookAhead::Unknown, states);
                 }
-                State::Match(pattern) => outcome.late.push(pattern),
-                State::Cut { cut, .. } => outcome.late.push(CUT | cut),
+                NfaState::Match(pattern) => successor.late.push(pattern),
+                NfaState::Cut { cut, .. } => successor.late.push(CUT | cut),
                 _ => {}
             }
         }
-        outcome.live.cut = live.cut;
-        outcome.live.before = after;
-        outcome.take_reports(nfa);
+        successor.state_set.cut = state_set.cut;
+        successor.state_set.before = after;
+        successor.take_reports(nfa);
         self.resolved = resolved;
-        self.outcome = outcome;
+        self.successor = successor;
     }
 
     /// Steps a crowd. Of the outcome only what is reported is told, the lists not in order and maybe with repeats.
-    pub(super) fn crowd(
+    pub(super) fn bit_states(
         &mut self,
         nfa: &Nfa,
-        masks: &Masks,
-        (crowd, next): (&Crowd, &mut Crowd),
+        bit_nfa: &BitNfa,
+        (bit_states, next): (&BitStateSet, &mut BitStateSet),
         column: usize,
-        after: Before,
+        after: LookBehind,
     ) {
         let mut reached = std::mem::take(&mut self.resolved);
-        self.outcome.clear();
+        self.successor.clear();
         self.round += 1;
-        crowd.step(masks, column, next, |next, state| {
-            let State::Set { next: to, .. } = nfa.states[state as usize] else {
+        bit_states.step(bit_nfa, column, next, |next, state| {
+            let NfaState::Class { next: to, .. } = nfa.states[state as usize] else {
                 return;
             };
             reached.clear();
-            self.close(nfa, to, after, After::Unknown, &mut reached);
+            self.close(nfa, to, after, LookAhead::Unknown, &mut reached);
             for &state in &reached {
                 match nfa.states[state as usize] {
-                    State::Match(pattern) => self.outcome.now.push(pattern),
-                    State::Cut { cut, .. } => self.outcome.now.push(CUT | cut),
+                    NfaState::Match(pattern) => self.successor.now.push(pattern),
+                    NfaState::Cut { cut, .. } => self.successor.now.push(CUT | cut),
                     _ => next.add(state),
                 }
             }
@@ -203,42 +218,50 @@ impl Step {
     }
 
     /// Steps a tail.
-    pub(super) fn tail(&mut self, nfa: &Nfa, live: &Live, column: usize) {
-        let cut = live.cut.expect("a tail has a cut");
+    pub(super) fn suffix(&mut self, nfa: &Nfa, state_set: &StateSet, column: usize) {
+        let cut = state_set.cut.expect("a tail has a cut");
         let has_look = nfa.cuts[cut as usize].has_look;
         let after = match has_look {
-            true => live.before.after(nfa.alphabet.flags(column), nfa.asked),
-            false => Before::Other,
+            true => state_set
+                .before
+                .after(nfa.alphabet.flags(column), nfa.look_needs),
+            false => LookBehind::Other,
         };
         self.passes_cuts = true;
-        self.run(nfa, live, column, after);
+        self.run(nfa, state_set, column, after);
         self.passes_cuts = false;
-        self.outcome.sort(nfa);
-        self.outcome.bury();
+        self.successor.sort(nfa);
+        self.successor.canonicalize_dead();
     }
 
-    /// Wakes the tail of a cut, which may be in `live` already.
-    pub(super) fn wake(&mut self, nfa: &Nfa, live: &Live, cut: u32, before: Before) {
-        let mut outcome = std::mem::take(&mut self.outcome);
-        outcome.clear();
+    /// Wakes the tail of a cut, which may be in `state_set` already.
+    pub(super) fn activate_suffix(
+        &mut self,
+        nfa: &Nfa,
+        state_set: &StateSet,
+        cut: u32,
+        before: LookBehind,
+    ) {
+        let mut successor = std::mem::take(&mut self.successor);
+        successor.clear();
         let about = nfa.cuts[cut as usize];
         let before = if about.has_look {
             before
         } else {
-            Before::Other
+            LookBehind::Other
         };
         self.passes_cuts = true;
         self.round += 1;
-        let states = &mut outcome.live.states;
-        self.close(nfa, about.entry, before, After::Unknown, states);
+        let states = &mut successor.state_set.states;
+        self.close(nfa, about.entry, before, LookAhead::Unknown, states);
         self.passes_cuts = false;
-        states.extend_from_slice(&live.states);
-        outcome.live.cut = Some(cut);
-        outcome.live.before = before;
-        outcome.take_reports(nfa);
-        outcome.sort(nfa);
-        outcome.bury();
-        self.outcome = outcome;
+        states.extend_from_slice(&state_set.states);
+        successor.state_set.cut = Some(cut);
+        successor.state_set.before = before;
+        successor.take_reports(nfa);
+        successor.sort(nfa);
+        successor.canonicalize_dead();
+        self.successor = successor;
     }
 
     /// The states that `states` stand for once it is known what comes next.
@@ -246,8 +269,8 @@ impl Step {
         &mut self,
         nfa: &Nfa,
         states: impl Iterator<Item = u32>,
-        before: Before,
-        after: After,
+        before: LookBehind,
+        after: LookAhead,
         out: &mut Vec<u32>,
     ) {
         if !nfa.has_look {
@@ -258,29 +281,40 @@ impl Step {
     }
 
     /// Adds what a new search contributes, and puts the lists in order.
-    pub(super) fn join(&mut self, nfa: &Nfa, spawned: &Outcome, base: &Base) {
-        let outcome = &mut self.outcome;
-        outcome.live.states.retain(|&state| !base.holds(state));
-        outcome.live.states.extend_from_slice(&spawned.live.states);
-        outcome.now.extend_from_slice(&spawned.now);
-        outcome.late.extend_from_slice(&spawned.late);
-        outcome.sort(nfa);
+    pub(super) fn join(
+        &mut self,
+        nfa: &Nfa,
+        start_contributions: &Successor,
+        start_closures: &StartClosure,
+    ) {
+        let successor = &mut self.successor;
+        successor
+            .state_set
+            .states
+            .retain(|&state| !start_closures.holds(state));
+        successor
+            .state_set
+            .states
+            .extend_from_slice(&start_contributions.state_set.states);
+        successor.now.extend_from_slice(&start_contributions.now);
+        successor.late.extend_from_slice(&start_contributions.late);
+        successor.sort(nfa);
     }
 
     pub(super) fn at_end(
         &mut self,
         nfa: &Nfa,
-        before: Before,
+        before: LookBehind,
         states: impl Iterator<Item = u32>,
     ) -> Vec<u32> {
         let mut reached = Vec::new();
         self.passes_cuts = true;
-        self.resolve(nfa, states, before, After::End, &mut reached);
+        self.resolve(nfa, states, before, LookAhead::End, &mut reached);
         self.passes_cuts = false;
         let mut patterns: Vec<u32> = reached
             .into_iter()
             .filter_map(|state| match nfa.states[state as usize] {
-                State::Match(pattern) => Some(pattern),
+                NfaState::Match(pattern) => Some(pattern),
                 _ => None,
             })
             .collect();
@@ -290,10 +324,10 @@ impl Step {
     }
 }
 
-impl Outcome {
+impl Successor {
     pub(super) fn clear(&mut self) {
-        self.live.states.clear();
-        self.live.cut = None;
+        self.state_set.states.clear();
+        self.state_set.cut = None;
         self.now.clear();
         self.late.clear();
     }
@@ -301,14 +335,14 @@ impl Outcome {
     /// Moves what is reported now out of the states.
     fn take_reports(&mut self, nfa: &Nfa) {
         let now = &mut self.now;
-        self.live
+        self.state_set
             .states
             .retain(|&state| match nfa.states[state as usize] {
-                State::Match(pattern) => {
+                NfaState::Match(pattern) => {
                     now.push(pattern);
                     false
                 }
-                State::Cut { cut, .. } => {
+                NfaState::Cut { cut, .. } => {
                     now.push(CUT | cut);
                     false
                 }
@@ -317,44 +351,44 @@ impl Outcome {
     }
 
     fn sort(&mut self, nfa: &Nfa) {
-        for list in [&mut self.live.states, &mut self.now, &mut self.late] {
+        for list in [&mut self.state_set.states, &mut self.now, &mut self.late] {
             list.sort_unstable();
             list.dedup();
         }
-        nfa.prune(&mut self.live.states);
+        nfa.drop_subsumed(&mut self.state_set.states);
     }
 
     /// Makes all tails that are over the same.
-    fn bury(&mut self) {
-        if self.live.states.is_empty() && self.now.is_empty() && self.late.is_empty() {
-            self.live.cut = Live::dead().cut;
-            self.live.before = Live::dead().before;
+    fn canonicalize_dead(&mut self) {
+        if self.state_set.states.is_empty() && self.now.is_empty() && self.late.is_empty() {
+            self.state_set.cut = StateSet::dead().cut;
+            self.state_set.before = StateSet::dead().before;
         }
     }
 
     /// Whether this is a tail that is over.
     pub(super) fn is_dead(&self) -> bool {
-        self.live.states.is_empty()
+        self.state_set.states.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::alphabet::Space;
-    use super::super::forced::parsed;
+    use super::super::alphabet::SymbolSpace;
+    use super::super::test_support::parsed;
     use super::*;
 
     #[test]
     fn a_new_search_holds_its_states_and_no_others() {
         // More states than a word has bits, and beginnings on both sides of it.
         let patterns = parsed(&["[a-c]{70}x", "^y", r"\bz", "q{3}"]);
-        let nfa = Nfa::new(Space::Chars, &patterns, None).expect("few classes");
+        let nfa = Nfa::new(SymbolSpace::Chars, &patterns, None).expect("few classes");
         assert!(nfa.states.len() > 64);
-        let mut step = Step::new(nfa.states.len());
-        for before in Before::ALL {
-            let base = step.base(&nfa, before);
-            let held = (0..nfa.states.len() as u32).filter(|&state| base.holds(state));
-            let mut states = base.states.to_vec();
+        let mut step = Determinizer::new(nfa.states.len());
+        for before in LookBehind::ALL {
+            let start_closures = step.start_closures(&nfa, before);
+            let held = (0..nfa.states.len() as u32).filter(|&state| start_closures.holds(state));
+            let mut states = start_closures.states.to_vec();
             states.sort_unstable();
             assert_eq!(held.collect::<Vec<u32>>(), states, "{before:?}");
             assert!(states.len() >= 2 && states.len() < nfa.states.len());

@@ -6,7 +6,7 @@
 //! *widened*: it gets a full row, and the narrow one says where that is. Cells that lead to the narrow row are mended
 //! when they are next stepped.
 //!
-//! Ids of narrow rows have the bit [`NARROW`] and are special, so the fast paths leave them to [`Table::step`]:
+//! Ids of narrow rows have the bit [`SPARSE`] and are special, so the fast paths leave them to [`Table::step`]:
 //! they need only look at the state that they begin in. What they step *behind* a narrow row is read from
 //! cells that stand anywhere, is never used, and must only be read safely: whatever a cell is for, it holds a number
 //! that a whole row fits behind.
@@ -18,25 +18,25 @@
 // take 11.2 MB, and 47 ns a delta instead of 39 at uap-core.
 
 use super::super::sync::{AtomicU32, Ordering};
-use super::{LINE, New, Rows, StateId, Table};
+use super::{LINE, RowAllocator, RowSpec, StateId, Table};
 
 /// Which states have narrow rows, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Narrow {
+pub(crate) struct SparseRows {
     /// States that report nothing and have a full row from the first, besides those that matching begins in.
     pub(crate) behind: usize,
     /// Entered so often, a state gets a full row.
     pub(crate) entries: u32,
 }
 
-impl Narrow {
-    pub(crate) const USUAL: Narrow = Narrow {
+impl SparseRows {
+    pub(crate) const USUAL: SparseRows = SparseRows {
         behind: 8192,
         entries: 32,
     };
 
     /// Every row is full.
-    pub(crate) const NONE: Narrow = Narrow {
+    pub(crate) const NONE: SparseRows = SparseRows {
         behind: usize::MAX,
         entries: 1,
     };
@@ -48,7 +48,7 @@ impl Narrow {
 }
 
 /// The bit that ids of narrow rows have, and no others: those are multiples of [`LINE`].
-const NARROW: u32 = LINE as u32 / 2;
+const SPARSE: u32 = LINE as u32 / 2;
 
 /// Cells of a narrow row: what stands before; how often it was entered, or the full row; then columns, numbered
 /// from one, each with what it leads to.
@@ -67,29 +67,29 @@ const TIMES: u32 = 1;
 impl StateId {
     /// Whether its row is narrow.
     #[inline(always)]
-    pub(crate) fn is_narrow(self) -> bool {
-        self.0 & NARROW != 0
+    pub(crate) fn is_sparse(self) -> bool {
+        self.0 & SPARSE != 0
     }
 
     /// What the state itself adds to the bits of a fast path that begins in it.
     #[inline(always)]
     pub(crate) fn entry_bits(self) -> u32 {
-        self.0 & NARROW
+        self.0 & SPARSE
     }
 }
 
 impl Table {
     /// The bits that make a state special.
     pub(super) fn special_bits(match_bit: usize) -> u32 {
-        match_bit as u32 | NARROW
+        match_bit as u32 | SPARSE
     }
 
     /// The state after `state` on a symbol of that column, whatever their rows.
     #[inline(always)]
     pub(crate) fn step(&self, state: StateId, column: usize) -> StateId {
-        if !state.is_narrow() {
+        if !state.is_sparse() {
             let next = self.next(state, column);
-            if !next.is_narrow() {
+            if !next.is_sparse() {
                 return next;
             }
         }
@@ -98,8 +98,8 @@ impl Table {
 
     #[inline(never)]
     fn step_narrow(&self, state: StateId, column: usize) -> StateId {
-        let state = self.latest(state);
-        let cell = match state.is_narrow() {
+        let state = self.promoted(state);
+        let cell = match state.is_sparse() {
             true => self.slot(state, column),
             false => Some(state.0 as usize + column),
         };
@@ -109,25 +109,25 @@ impl Table {
     /// The state that a cell leads to: the full row, once there is one.
     fn enter(&self, cell: &AtomicU32) -> StateId {
         let next = StateId(cell.load(Ordering::Acquire));
-        if !next.is_narrow() {
+        if !next.is_sparse() {
             return next;
         }
-        let latest = self.latest(next);
-        if latest == next {
+        let promoted = self.promoted(next);
+        if promoted == next {
             self.count(next);
         } else {
-            cell.store(latest.0, Ordering::Release);
+            cell.store(promoted.0, Ordering::Release);
         }
-        latest
+        promoted
     }
 
     /// The state's full row, if it was widened.
     #[inline]
-    pub(crate) fn latest(&self, state: StateId) -> StateId {
-        if !state.is_narrow() {
+    pub(crate) fn promoted(&self, state: StateId) -> StateId {
+        if !state.is_sparse() {
             return state;
         }
-        match self.narrow_cell(state, ENTERED).load(Ordering::Acquire) {
+        match self.sparse_cell(state, ENTERED).load(Ordering::Acquire) {
             entered if entered & TIMES != 0 => state,
             full => StateId(full),
         }
@@ -135,23 +135,23 @@ impl Table {
 
     /// Whether the state is to be widened before it is entered.
     #[inline]
-    pub(crate) fn is_due(&self, state: StateId) -> bool {
-        state.is_narrow()
-            && self.narrow_cell(state, ENTERED).load(Ordering::Relaxed)
-                == times(self.narrow.entries)
+    pub(crate) fn is_promotion_due(&self, state: StateId) -> bool {
+        state.is_sparse()
+            && self.sparse_cell(state, ENTERED).load(Ordering::Relaxed)
+                == times(self.sparse.entries)
     }
 
     /// Does without a full row for the state, which is not to be widened any more.
-    pub(crate) fn keep_narrow(&self, state: StateId) {
-        let kept = times(self.narrow.entries + 1);
-        self.narrow_cell(state, ENTERED)
+    pub(crate) fn cancel_promotion(&self, state: StateId) {
+        let kept = times(self.sparse.entries + 1);
+        self.sparse_cell(state, ENTERED)
             .store(kept, Ordering::Relaxed);
     }
 
     fn count(&self, state: StateId) {
-        let cell = self.narrow_cell(state, ENTERED);
+        let cell = self.sparse_cell(state, ENTERED);
         let entered = cell.load(Ordering::Relaxed);
-        if entered & TIMES != 0 && entered < times(self.narrow.entries) {
+        if entered & TIMES != 0 && entered < times(self.sparse.entries) {
             // Whoever else was here has counted for both.
             let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
             let more = entered + LINE as u32;
@@ -161,7 +161,7 @@ impl Table {
 
     /// Whether the state's row has room for another column.
     pub(crate) fn has_slot(&self, state: StateId) -> bool {
-        !state.is_narrow() || self.slots(state).any(|slot| self.column(slot) == 0)
+        !state.is_sparse() || self.slots(state).any(|slot| self.column(slot) == 0)
     }
 
     /// Publishes a transition of a narrow row that has room for it.
@@ -174,14 +174,14 @@ impl Table {
     }
 
     /// Leads a narrow row to a full one, which then holds what it held.
-    pub(crate) fn widen(&self, narrow: StateId, full: StateId) {
-        for slot in self.slots(narrow) {
+    pub(crate) fn promote(&self, sparse: StateId, full: StateId) {
+        for slot in self.slots(sparse) {
             if let Some(column) = self.column(slot).checked_sub(1) {
                 let to = self.cells[slot + 1].load(Ordering::Acquire);
                 self.set(full, column as usize, StateId(to));
             }
         }
-        self.narrow_cell(narrow, ENTERED)
+        self.sparse_cell(sparse, ENTERED)
             .store(full.0, Ordering::Release);
     }
 
@@ -201,65 +201,65 @@ impl Table {
         (row + FIRST..row + CELLS).step_by(2)
     }
 
-    fn narrow_cell(&self, state: StateId, cell: usize) -> &AtomicU32 {
+    fn sparse_cell(&self, state: StateId, cell: usize) -> &AtomicU32 {
         &self.cells[first_cell(state) + cell]
     }
 
     /// The number of what stands before a state with a narrow row.
-    pub(super) fn narrow_before(&self, state: StateId) -> u32 {
-        self.narrow_cell(state, BEFORE).load(Ordering::Relaxed)
+    pub(super) fn sparse_before(&self, state: StateId) -> u32 {
+        self.sparse_cell(state, BEFORE).load(Ordering::Relaxed)
     }
 
     /// Number of the narrow row.
-    pub(super) fn narrow_row(&self, state: StateId) -> usize {
+    pub(super) fn sparse_row(&self, state: StateId) -> usize {
         (self.match_bit as usize - first_cell(state)) / CELLS - 1
     }
 }
 
 fn first_cell(state: StateId) -> usize {
-    (state.0 & !NARROW) as usize
+    (state.0 & !SPARSE) as usize
 }
 
-impl Rows {
+impl RowAllocator {
     /// A new narrow row for a state that reports nothing; `None` where the table is full.
-    pub(crate) fn add_narrow(&mut self, table: &Table, new: New<'_>) -> Option<StateId> {
-        let cells = (self.narrow + 1) * CELLS;
+    pub(crate) fn add_sparse(&mut self, table: &Table, new: RowSpec<'_>) -> Option<StateId> {
+        let cells = (self.sparse + 1) * CELLS;
         let row = (table.match_bit as usize).checked_sub(cells)?;
         if row < self.free {
             return None;
         }
-        self.narrow += 1;
-        let state = StateId(row as u32 | NARROW);
+        self.sparse += 1;
+        let state = StateId(row as u32 | SPARSE);
         table
-            .narrow_cell(state, ENTERED)
+            .sparse_cell(state, ENTERED)
             .store(times(0), Ordering::Relaxed);
         table
-            .narrow_cell(state, BEFORE)
+            .sparse_cell(state, BEFORE)
             .store(new.before, Ordering::Relaxed);
         Some(state)
     }
 
     /// Cells of the narrow rows.
-    pub(super) fn narrow_cells(&self) -> usize {
-        self.narrow * CELLS
+    pub(super) fn sparse_cells(&self) -> usize {
+        self.sparse * CELLS
     }
 }
 
 /// Bytes of a narrow row.
-pub(crate) const NARROW_BYTES: usize = CELLS * size_of::<AtomicU32>();
+pub(crate) const SPARSE_BYTES: usize = CELLS * size_of::<AtomicU32>();
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::Config;
+    use super::super::TableConfig;
     use super::*;
-    use crate::matcher::alphabet::Space;
-    use crate::matcher::forced::parsed;
+    use crate::matcher::alphabet::SymbolSpace;
     use crate::matcher::nfa::Nfa;
+    use crate::matcher::test_support::parsed;
 
     const ENTRIES: u32 = 3;
 
-    fn new(before: u32) -> New<'static> {
-        New {
+    fn new(before: u32) -> RowSpec<'static> {
+        RowSpec {
             before,
             now: &[],
             late: &[],
@@ -267,79 +267,83 @@ mod tests {
     }
 
     /// A table, its rows, a full row and a narrow one that the full one leads to on column 1.
-    fn table() -> (Table, Rows, StateId, StateId) {
-        let nfa = Nfa::new(Space::Chars, &parsed(&["abcdef"]), None).expect("few classes");
-        let narrow = Narrow {
+    fn table() -> (Table, RowAllocator, StateId, StateId) {
+        let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["abcdef"]), None).expect("few classes");
+        let sparse = SparseRows {
             behind: 0,
             entries: ENTRIES,
         };
         let table = Table::new(
             &nfa.alphabet,
-            Config {
-                narrow,
-                ..Config::BARE
+            TableConfig {
+                sparse,
+                ..TableConfig::BARE
             },
         );
-        let mut rows = Rows::new(&table);
+        let mut rows = RowAllocator::new(&table);
         let full = rows.add(&table, new(0)).expect("room");
-        let narrow = rows.add_narrow(&table, new(5)).expect("room");
-        table.set(full, 1, narrow);
-        (table, rows, full, narrow)
+        let sparse = rows.add_sparse(&table, new(5)).expect("room");
+        table.set(full, 1, sparse);
+        (table, rows, full, sparse)
     }
 
     #[test]
     fn a_narrow_row_has_room_for_three_columns_and_says_what_stands_before() {
-        let (table, mut rows, full, narrow) = table();
+        let (table, mut rows, full, sparse) = table();
         let bytes = rows.bytes(&table);
-        let other = rows.add_narrow(&table, new(2)).expect("room");
-        assert_eq!(rows.bytes(&table) - bytes, NARROW_BYTES);
-        assert_eq!((table.row(narrow), table.row(other)), (0, 1));
-        assert_eq!((table.before(narrow), table.before(other)), (5, 2));
-        assert!(narrow.is_narrow() && !full.is_narrow());
-        assert!(table.is_special(narrow) && table.report(narrow).now.is_empty());
+        let other = rows.add_sparse(&table, new(2)).expect("room");
+        assert_eq!(rows.bytes(&table) - bytes, SPARSE_BYTES);
+        assert_eq!((table.row(sparse), table.row(other)), (0, 1));
+        assert_eq!((table.before(sparse), table.before(other)), (5, 2));
+        assert!(sparse.is_sparse() && !full.is_sparse());
+        assert!(table.is_special(sparse) && table.report(sparse).now.is_empty());
         for column in 2..5 {
-            assert_eq!(table.step(narrow, column), table.unknown());
-            assert!(table.has_slot(narrow));
-            table.set(narrow, column, full);
-            assert_eq!(table.step(narrow, column), full);
+            assert_eq!(table.step(sparse, column), table.unknown());
+            assert!(table.has_slot(sparse));
+            table.set(sparse, column, full);
+            assert_eq!(table.step(sparse, column), full);
         }
-        assert!(!table.has_slot(narrow) && table.has_slot(full) && table.has_slot(other));
+        assert!(!table.has_slot(sparse) && table.has_slot(full) && table.has_slot(other));
         assert_eq!(table.step(other, 2), table.unknown());
     }
 
     #[test]
     fn a_state_is_due_when_it_was_entered_often_and_its_full_row_takes_over() {
-        let (table, mut rows, full, narrow) = table();
-        table.set(narrow, 2, full);
+        let (table, mut rows, full, sparse) = table();
+        table.set(sparse, 2, full);
         for entered in 1..=ENTRIES + 2 {
-            assert_eq!(table.step(full, 1), narrow);
-            assert_eq!(table.is_due(narrow), entered >= ENTRIES, "{entered}");
+            assert_eq!(table.step(full, 1), sparse);
+            assert_eq!(
+                table.is_promotion_due(sparse),
+                entered >= ENTRIES,
+                "{entered}"
+            );
         }
-        assert_eq!(table.latest(narrow), narrow);
+        assert_eq!(table.promoted(sparse), sparse);
         let wide = rows.add(&table, new(5)).expect("room");
-        table.widen(narrow, wide);
-        assert!(!table.is_due(narrow));
-        assert_eq!(table.latest(narrow), wide);
+        table.promote(sparse, wide);
+        assert!(!table.is_promotion_due(sparse));
+        assert_eq!(table.promoted(sparse), wide);
         // Whoever is still in the narrow row goes on from the full one.
-        for state in [narrow, wide] {
+        for state in [sparse, wide] {
             assert_eq!(table.step(state, 2), full);
             assert_eq!(table.step(state, 3), table.unknown());
         }
         // What led to the narrow row is mended once it was stepped.
-        assert_eq!(table.next(full, 1), narrow);
+        assert_eq!(table.next(full, 1), sparse);
         assert_eq!(table.step(full, 1), wide);
         assert_eq!(table.next(full, 1), wide);
     }
 
     #[test]
     fn a_state_without_room_for_a_full_row_stays_and_is_not_due_again() {
-        let (table, _, full, narrow) = table();
-        (0..ENTRIES).for_each(|_| assert_eq!(table.step(full, 1), narrow));
-        assert!(table.is_due(narrow));
-        table.keep_narrow(narrow);
+        let (table, _, full, sparse) = table();
+        (0..ENTRIES).for_each(|_| assert_eq!(table.step(full, 1), sparse));
+        assert!(table.is_promotion_due(sparse));
+        table.cancel_promotion(sparse);
         for _ in 0..40 {
-            assert_eq!(table.step(full, 1), narrow);
-            assert!(!table.is_due(narrow));
+            assert_eq!(table.step(full, 1), sparse);
+            assert!(!table.is_promotion_due(sparse));
         }
     }
 
@@ -347,7 +351,7 @@ mod tests {
     fn narrow_rows_end_where_the_full_ones_begin() {
         let (table, mut rows, _, _) = table();
         let mut last = None;
-        while let Some(state) = rows.add_narrow(&table, new(1)) {
+        while let Some(state) = rows.add_sparse(&table, new(1)) {
             last = Some(first_cell(state));
         }
         assert!(last.expect("there was room") >= rows.free);
@@ -357,11 +361,11 @@ mod tests {
 
     #[test]
     fn no_count_is_greater_than_the_greatest_number_of_a_cell() {
-        let narrow = Narrow {
+        let sparse = SparseRows {
             behind: 0,
             entries: ENTRIES,
         };
-        assert_eq!(narrow.most(), times(ENTRIES + 1) as usize);
-        assert_eq!(narrow.most(), 4 * LINE + 1);
+        assert_eq!(sparse.most(), times(ENTRIES + 1) as usize);
+        assert_eq!(sparse.most(), 4 * LINE + 1);
     }
 }

@@ -1,9 +1,9 @@
 //! One byte after the other, and what comes between the fast paths: special states, characters that are not
 //! ASCII, incomplete ones.
 
-use super::super::Event;
-use super::super::decode::{Symbol, wide};
-use super::{Built, Cursor, Lazy};
+use super::super::MatchEvent;
+use super::super::utf8::{Symbol, wide};
+use super::{DfaCache, DfaCursor, LazyDfa};
 
 /// Bytes of a block of steps between two tests.
 const BLOCK: usize = 4;
@@ -11,20 +11,20 @@ const BLOCK: usize = 4;
 /// Bytes of ASCII between wide characters that are stepped with these.
 const ASCII_RUN: usize = 8;
 
-impl Lazy {
+impl LazyDfa {
     /// Steps `bytes` from `at` one after the other.
     #[inline]
     pub(super) fn push_plain(
         &self,
-        cursor: &mut Cursor,
+        cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(Event),
+        on: &mut impl FnMut(MatchEvent),
     ) {
         let Some(&last) = bytes[at..].last() else {
             return;
         };
-        if cursor.decoder.is_pending() || cursor.is_over() {
+        if cursor.decoder.is_pending() || cursor.in_fallback() {
             at = self.push_slow(cursor, bytes, at, on);
         }
         let columns = self.nfa.alphabet.bytes();
@@ -36,7 +36,7 @@ impl Lazy {
                 state = table.next(state, usize::from(columns[usize::from(byte)]));
                 bits |= state.bits();
             }
-            if table.any_special(bits) || !self.push_tails(cursor, block) {
+            if table.any_special(bits) || !self.push_suffixes(cursor, block) {
                 at = self.push_slow(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
@@ -47,7 +47,7 @@ impl Lazy {
             let table = &cursor.generation.table;
             let state = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
             let bits = cursor.state.entry_bits() | state.bits();
-            if table.any_special(bits) || !self.push_tails(cursor, &[byte]) {
+            if table.any_special(bits) || !self.push_suffixes(cursor, &[byte]) {
                 at = self.push_slow(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
@@ -61,14 +61,14 @@ impl Lazy {
 
     /// Steps the tails; if that is not plain nothing has happened.
     #[inline]
-    fn push_tails(&self, cursor: &mut Cursor, bytes: &[u8]) -> bool {
-        let Some(aside) = &mut cursor.aside else {
+    fn push_suffixes(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> bool {
+        let Some(extra) = &mut cursor.extra else {
             return true;
         };
-        let Built { table, dead, .. } = &**cursor.generation;
-        let is_plain = aside.push_plain(table, self.nfa.alphabet.bytes(), bytes);
+        let DfaCache { table, dead, .. } = &**cursor.generation;
+        let is_plain = extra.push_plain(table, self.nfa.alphabet.bytes(), bytes);
         if is_plain {
-            aside.commit(*dead);
+            extra.accept_step(*dead);
         }
         is_plain
     }
@@ -79,18 +79,18 @@ impl Lazy {
     #[inline(never)]
     pub(super) fn push_slow(
         &self,
-        cursor: &mut Cursor,
+        cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(Event),
+        on: &mut impl FnMut(MatchEvent),
     ) -> usize {
         let block_end = (at + BLOCK).min(bytes.len());
         if at > 0 && bytes[at - 1] < 128 {
             cursor.decoder.passed_ascii();
         }
         while let Some(&byte) = bytes.get(at) {
-            if cursor.is_over() {
-                at = self.push_over(cursor, bytes, at, on);
+            if cursor.in_fallback() {
+                at = self.push_fallback(cursor, bytes, at, on);
                 continue;
             }
             if at >= block_end && byte < 128 && !cursor.decoder.is_pending() {
@@ -132,7 +132,7 @@ impl Lazy {
     /// Steps whole characters as long as nothing about them is special, and stops at a run of ASCII, which is
     /// stepped faster elsewhere. Gives the number of bytes. The cursor must be alone.
     #[inline]
-    pub(super) fn run_chars(&self, cursor: &mut Cursor, bytes: &[u8]) -> usize {
+    pub(super) fn run_chars(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> usize {
         let table = &cursor.generation.table;
         let columns = self.nfa.alphabet.bytes();
         let (mut at, mut ascii) = (0, 0);

@@ -5,11 +5,11 @@
 //! state. Such text ran at 1.0 MiB/s where every state was built, and at 11.7 as a crowd (same busy machine,
 //! default budget).
 
-use super::nfa::{Nfa, State};
+use super::nfa::{Nfa, NfaState};
 
 /// What stepping needs to know of an NFA, by word of 64 states.
 #[derive(Debug)]
-pub(super) struct Masks {
+pub(super) struct BitNfa {
     words: usize,
     /// By column and word: states that take it.
     takes: Box<[u64]>,
@@ -21,16 +21,16 @@ pub(super) struct Masks {
 
 /// A set of NFA states.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Crowd {
+pub(super) struct BitStateSet {
     bits: Vec<u64>,
     /// Words that are not empty.
     active: Vec<u32>,
 }
 
-impl Masks {
-    pub(super) fn new(nfa: &Nfa) -> Masks {
+impl BitNfa {
+    pub(super) fn new(nfa: &Nfa) -> BitNfa {
         let words = nfa.states.len().div_ceil(64);
-        let mut masks = Masks {
+        let mut bit_nfa = BitNfa {
             words,
             takes: vec![0; words * nfa.alphabet.len()].into(),
             rows: vec![0; words].into(),
@@ -39,22 +39,23 @@ impl Masks {
         for (at, state) in nfa.states.iter().enumerate() {
             let (word, bit) = (at / 64, 1 << (at % 64));
             match *state {
-                State::Set { set, next } => {
-                    let columns = (0..nfa.alphabet.len()).filter(|&column| nfa.holds(set, column));
-                    columns.for_each(|column| masks.takes[column * words + word] |= bit);
+                NfaState::Class { class, next } => {
+                    let columns =
+                        (0..nfa.alphabet.len()).filter(|&column| nfa.holds(class, column));
+                    columns.for_each(|column| bit_nfa.takes[column * words + word] |= bit);
                     let is_row = next as usize + 1 == at
-                        && matches!(nfa.states[next as usize], State::Set { .. });
-                    masks.rows[word] |= if is_row { bit } else { 0 };
+                        && matches!(nfa.states[next as usize], NfaState::Class { .. });
+                    bit_nfa.rows[word] |= if is_row { bit } else { 0 };
                 }
-                State::Look { .. } => masks.looks[word] |= bit,
+                NfaState::Look { .. } => bit_nfa.looks[word] |= bit,
                 _ => {}
             }
         }
-        masks
+        bit_nfa
     }
 }
 
-impl Crowd {
+impl BitStateSet {
     /// The states, in order.
     pub(super) fn states(&self) -> impl Iterator<Item = u32> {
         let mut active = self.active.clone();
@@ -68,8 +69,8 @@ impl Crowd {
     }
 
     /// Replaces the states.
-    pub(super) fn set(&mut self, masks: &Masks, states: impl IntoIterator<Item = u32>) {
-        self.clear(masks);
+    pub(super) fn replace(&mut self, bit_nfa: &BitNfa, states: impl IntoIterator<Item = u32>) {
+        self.clear(bit_nfa);
         states.into_iter().for_each(|state| self.add(state));
     }
 
@@ -78,26 +79,26 @@ impl Crowd {
     }
 
     /// Whether some of them wait for the next symbol.
-    pub(super) fn looks(&self, masks: &Masks) -> bool {
+    pub(super) fn looks(&self, bit_nfa: &BitNfa) -> bool {
         let mut active = self.active.iter().map(|&word| word as usize);
-        active.any(|word| self.bits[word] & masks.looks[word] != 0)
+        active.any(|word| self.bits[word] & bit_nfa.looks[word] != 0)
     }
 
     /// Steps the states over a symbol: those that stand in a row lead to `next`, and each other one that
     /// takes it is given to `on`.
     pub(super) fn step(
         &self,
-        masks: &Masks,
+        bit_nfa: &BitNfa,
         column: usize,
-        next: &mut Crowd,
-        mut on: impl FnMut(&mut Crowd, u32),
+        next: &mut BitStateSet,
+        mut on: impl FnMut(&mut BitStateSet, u32),
     ) {
-        next.clear(masks);
-        let takes = &masks.takes[column * masks.words..][..masks.words];
+        next.clear(bit_nfa);
+        let takes = &bit_nfa.takes[column * bit_nfa.words..][..bit_nfa.words];
         for &word in &self.active {
             let word = word as usize;
             let bits = self.bits[word] & takes[word];
-            let row = bits & masks.rows[word];
+            let row = bits & bit_nfa.rows[word];
             if row >> 1 != 0 {
                 next.add_bits(word, row >> 1);
             }
@@ -128,8 +129,8 @@ impl Crowd {
         self.bits[word] |= bits;
     }
 
-    fn clear(&mut self, masks: &Masks) {
-        self.bits.resize(masks.words, 0);
+    fn clear(&mut self, bit_nfa: &BitNfa) {
+        self.bits.resize(bit_nfa.words, 0);
         for word in self.active.drain(..) {
             self.bits[word as usize] = 0;
         }
@@ -138,28 +139,28 @@ impl Crowd {
 
 #[cfg(test)]
 mod tests {
-    use super::super::alphabet::Space;
-    use super::super::forced::parsed;
+    use super::super::alphabet::SymbolSpace;
+    use super::super::test_support::parsed;
     use super::*;
 
     #[test]
     fn a_crowd_looks_ahead_while_one_of_its_states_is_an_assertion() {
         let patterns = parsed(&["[a-c]{70}x", r"a\b", "q{3}"]);
-        let nfa = Nfa::new(Space::Chars, &patterns, None).expect("few classes");
-        let masks = Masks::new(&nfa);
-        let mut crowd = Crowd::default();
-        assert!(!crowd.looks(&masks));
-        crowd.set(&masks, 0..nfa.states.len() as u32);
-        assert!(crowd.looks(&masks));
-        let is_look = |&state: &u32| matches!(nfa.states[state as usize], State::Look { .. });
+        let nfa = Nfa::new(SymbolSpace::Chars, &patterns, None).expect("few classes");
+        let bit_nfa = BitNfa::new(&nfa);
+        let mut bit_states = BitStateSet::default();
+        assert!(!bit_states.looks(&bit_nfa));
+        bit_states.replace(&bit_nfa, 0..nfa.states.len() as u32);
+        assert!(bit_states.looks(&bit_nfa));
+        let is_look = |&state: &u32| matches!(nfa.states[state as usize], NfaState::Look { .. });
         let (looks, others): (Vec<u32>, Vec<u32>) = (0..nfa.states.len() as u32).partition(is_look);
         assert_eq!(looks.len(), 1);
         let mut holds = vec![0; nfa.states.len().div_ceil(64)];
         holds[looks[0] as usize / 64] = 1 << (looks[0] % 64);
-        crowd.remove(&holds);
-        assert!(!crowd.looks(&masks));
-        assert_eq!(crowd.states().collect::<Vec<u32>>(), others);
-        crowd.set(&masks, others);
-        assert!(!crowd.looks(&masks));
+        bit_states.remove(&holds);
+        assert!(!bit_states.looks(&bit_nfa));
+        assert_eq!(bit_states.states().collect::<Vec<u32>>(), others);
+        bit_states.replace(&bit_nfa, others);
+        assert!(!bit_states.looks(&bit_nfa));
     }
 }

@@ -9,83 +9,83 @@
 //! *generation* begins with an empty table: cursors move to it when they next step past the budget, and
 //! the old one goes with its last cursor. There are never more than two.
 
-mod long;
-mod over;
-mod plain;
-mod short;
+mod fallback;
+mod long_input;
+mod search;
+mod short_input;
 mod step;
 
 use std::sync::OnceLock;
 
-use super::Event;
-use super::build::{Builder, Missing};
-use super::crowd::Masks;
-use super::decode::{Decoder, Symbol};
-use super::filter::Filter;
+use super::MatchEvent;
+use super::bit_nfa::BitNfa;
+use super::cache::{CacheBuilder, Unbuilt};
 use super::generations::{self, Generations};
-use super::lanes::Tile;
-use super::look::Before;
+use super::look::LookBehind;
 use super::nfa::Nfa;
-use super::once::Once;
+use super::prefilter::Prefilter;
+use super::simd::SimdLevel;
+use super::single_match::SingleMatch;
+use super::speculative::Tile;
+use super::suffix::CursorExtra;
 use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
-use super::table::simd::Level;
-use super::table::{Config, SHORT, StateId, Table};
-use super::tails::Aside;
+use super::table::{SHORT, StateId, Table, TableConfig};
+use super::utf8::{Symbol, Utf8Decoder};
 
-pub(crate) use short::{Run, is_short};
+pub(crate) use short_input::{IdleRun, is_short};
 
 /// The automaton of several patterns.
 #[derive(Debug)]
-pub(crate) struct Lazy {
+pub(crate) struct LazyDfa {
     nfa: Nfa,
-    config: Config,
+    config: TableConfig,
     /// What stands behind each column, where that is one ASCII character.
-    behind: Box<[Before]>,
+    look_behind_after: Box<[LookBehind]>,
     /// Long deltas are cut into the first ones, then what is left into the second.
     tiles: [Tile; 2],
-    filter: Option<Box<Filter>>,
+    filter: Option<Box<Prefilter>>,
     /// Least bytes of a delta that is filtered.
-    filtered: usize,
+    prefiltered: usize,
     /// Where each pattern is reported once.
-    once: Option<Once>,
+    single_match: Option<SingleMatch>,
     /// For stepping outside the table; made when that happens first.
-    masks: OnceLock<Masks>,
-    generations: Generations<Built>,
+    bit_nfa: OnceLock<BitNfa>,
+    generations: Generations<DfaCache>,
 }
 
 /// One of the tables, with its number.
-type Generation = generations::Generation<Built>;
+type Generation = generations::Generation<DfaCache>;
 
 /// A table and what its states stand for.
 #[derive(Debug)]
-struct Built {
+struct DfaCache {
     table: Table,
     /// The states that nothing is in progress in, by what stands before.
-    bases: [StateId; Before::ALL.len()],
+    start_states: [StateId; LookBehind::ALL.len()],
     /// The state of tails that are over.
     dead: StateId,
     /// The first state of the tail of each cut, by what stands before; 0 where it is not built.
-    tails: Box<[AtomicU32]>,
+    suffixes: Box<[AtomicU32]>,
     /// Cuts that a haystack begins with.
-    first_cuts: Box<[u32]>,
-    builder: Mutex<Builder>,
+    initial_cuts: Box<[u32]>,
+    cache: Mutex<CacheBuilder>,
 }
 
 /// The whole matching state of one haystack: a state of a table, and the bytes of an incomplete
 /// character.
 #[derive(Clone, Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct DfaCursor {
     generation: Arc<Generation>,
     state: StateId,
-    decoder: Decoder,
+    decoder: Utf8Decoder,
     invalid_bytes: u32,
     /// Bytes stepped in the table since something had to be built.
     stepped: u32,
     /// Live tails, and NFA states of its own.
-    aside: Option<Box<Aside>>,
+    extra: Option<Box<CursorExtra>>,
 }
 
-impl Cursor {
+impl DfaCursor {
     /// Number of bytes so far that belong to no character; saturates.
     pub(crate) fn invalid_bytes(&self) -> u32 {
         self.invalid_bytes
@@ -98,10 +98,10 @@ impl Cursor {
     }
 
     /// Whether it has left the table.
-    fn is_over(&self) -> bool {
-        self.aside
+    fn in_fallback(&self) -> bool {
+        self.extra
             .as_ref()
-            .is_some_and(|aside| aside.over.is_some())
+            .is_some_and(|extra| extra.nfa_cursor.is_some())
     }
 
     /// The fast path for a delta of 1 to [`SHORT`] bytes that brings nothing special: steps it and copies it
@@ -114,9 +114,9 @@ impl Cursor {
         room: &mut [u8; SHORT],
         agrees: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
-        let is_alone = match &self.aside {
+        let is_alone = match &self.extra {
             None => true,
-            Some(aside) => aside.is_idle(),
+            Some(extra) => extra.is_empty(),
         };
         if !is_alone || self.decoder.is_pending() {
             return false;
@@ -133,40 +133,40 @@ impl Cursor {
     }
 
     /// Whether nothing will be reported any more, so that it need not be stepped.
-    pub(crate) fn is_through(&self) -> bool {
-        self.aside.as_ref().is_some_and(|aside| aside.is_through)
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.is_exhausted)
     }
 
     /// Whether the search is all there is, in a full row: no tails, no states outside the table, no incomplete
     /// character.
     #[inline(always)]
     fn is_alone(&self) -> bool {
-        !self.is_over()
-            && !self.has_tails()
+        !self.in_fallback()
+            && !self.has_suffixes()
             && !self.decoder.is_pending()
-            && !self.state.is_narrow()
+            && !self.state.is_sparse()
     }
 
-    fn has_tails(&self) -> bool {
-        self.aside
+    fn has_suffixes(&self) -> bool {
+        self.extra
             .as_ref()
-            .is_some_and(|aside| !aside.tails.is_empty())
+            .is_some_and(|extra| !extra.suffixes.is_empty())
     }
 }
 
-impl Built {
-    fn new(nfa: &Nfa, config: Config) -> Built {
+impl DfaCache {
+    fn new(nfa: &Nfa, config: TableConfig) -> DfaCache {
         let table = Table::new(&nfa.alphabet, config);
-        let mut builder = Builder::new(nfa, &table, config.budget);
-        let (bases, dead) = builder.first_states(&table);
-        let tails = nfa.cuts.len() * Before::ALL.len();
-        Built {
+        let mut cache = CacheBuilder::new(nfa, &table, config.budget);
+        let (start_states, dead) = cache.first_states(&table);
+        let suffixes = nfa.cuts.len() * LookBehind::ALL.len();
+        DfaCache {
             table,
-            bases,
+            start_states,
             dead,
-            tails: (0..tails).map(|_| AtomicU32::new(0)).collect(),
-            first_cuts: builder.first_cuts().into(),
-            builder: Mutex::new(builder),
+            suffixes: (0..suffixes).map(|_| AtomicU32::new(0)).collect(),
+            initial_cuts: cache.initial_cuts().into(),
+            cache: Mutex::new(cache),
         }
     }
 
@@ -174,32 +174,32 @@ impl Built {
     #[inline(always)]
     fn is_base(&self, state: StateId) -> bool {
         // Their rows are the first ones.
-        state.bits() <= self.bases[Before::ALL.len() - 1].bits()
+        state.bits() <= self.start_states[LookBehind::ALL.len() - 1].bits()
     }
 
     /// The state that matching of a haystack begins in.
     fn start(&self) -> StateId {
-        self.bases[Before::Start as usize]
+        self.start_states[LookBehind::Start as usize]
     }
 
     /// The first state of the tail of a cut, if it is built.
-    fn first_of(&self, cut: u32, before: Before) -> Option<StateId> {
-        let slot = cut as usize * Before::ALL.len() + before as usize;
-        StateId::of_bits(self.tails[slot].load(Ordering::Acquire))
+    fn suffix_start(&self, cut: u32, before: LookBehind) -> Option<StateId> {
+        let slot = cut as usize * LookBehind::ALL.len() + before as usize;
+        StateId::of_bits(self.suffixes[slot].load(Ordering::Acquire))
     }
 
     /// Publishes the first state of a tail; the table holds everything else already.
-    fn note(&self, missing: Missing, state: StateId) {
-        if let Missing::Start(cut, before) = missing {
-            let slot = cut as usize * Before::ALL.len() + before as usize;
-            self.tails[slot].store(state.bits(), Ordering::Release);
+    fn publish_suffix_start(&self, unbuilt: Unbuilt, state: StateId) {
+        if let Unbuilt::SuffixStart(cut, before) = unbuilt {
+            let slot = cut as usize * LookBehind::ALL.len() + before as usize;
+            self.suffixes[slot].store(state.bits(), Ordering::Release);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Builder> {
+    fn lock(&self) -> MutexGuard<'_, CacheBuilder> {
         // Nothing panics while the lock is held; if it ever did, the table would still be whole,
         // because a row is published only when it is complete.
-        self.builder.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -227,51 +227,53 @@ pub struct AutomatonSize {
 }
 
 /// Least bytes of a delta that is filtered. Shorter ones are hardly longer than what a filter has to step.
-const FILTERED: usize = 32;
+const PREFILTERED: usize = 32;
 
-impl Lazy {
+impl LazyDfa {
     /// The automaton of `nfa`, whose tables grow from one generation to the next until they are as said.
-    pub(crate) fn new(nfa: Nfa, config: Config) -> Lazy {
-        Lazy::with_first(nfa, config, config.of_generation(0)).filtered()
+    pub(crate) fn new(nfa: Nfa, config: TableConfig) -> LazyDfa {
+        LazyDfa::with_first(nfa, config, config.of_generation(0)).prefiltered()
     }
 
     /// The same with a filter for long deltas, where patterns and processor allow one.
-    pub(crate) fn filtered(mut self) -> Lazy {
+    pub(crate) fn prefiltered(mut self) -> LazyDfa {
         let current = self.generations.current();
         // Where a new search reaches a cut at once, its tail is woken on the way into a base. A filter jumps
         // there.
-        let mut bases = current.bases.iter();
-        let has_woken = bases.any(|&base| current.table.is_special(base));
+        let mut start_states = current.start_states.iter();
+        let has_woken =
+            start_states.any(|&start_closures| current.table.is_special(start_closures));
         if !has_woken {
-            self.filter = Filter::new(&self.nfa, self.config.level).map(Box::new);
+            self.filter = Prefilter::new(&self.nfa, self.config.level).map(Box::new);
         }
         self
     }
 
     /// Whether it has such tables.
-    pub(crate) fn has(&self, config: Config) -> bool {
+    pub(crate) fn has(&self, config: TableConfig) -> bool {
         self.config == config
     }
 
     /// The same without a filter, for short deltas only, with room for that much in the first table.
-    pub(crate) fn on_trial(nfa: Nfa, config: Config, room: usize) -> Lazy {
-        let first = Config {
+    pub(crate) fn for_profile(nfa: Nfa, config: TableConfig, room: usize) -> LazyDfa {
+        let first = TableConfig {
             budget: config.budget.min(room),
             ..config
         };
-        Lazy::with_first(nfa, config, first)
+        LazyDfa::with_first(nfa, config, first)
     }
 
-    fn with_first(nfa: Nfa, config: Config, first: Config) -> Lazy {
-        let first = Built::new(&nfa, first);
-        let behind = |column| Before::Other.after(nfa.alphabet.flags(column), nfa.asked);
-        Lazy {
-            behind: (0..nfa.alphabet.len()).map(behind).collect(),
+    fn with_first(nfa: Nfa, config: TableConfig, first: TableConfig) -> LazyDfa {
+        let first = DfaCache::new(&nfa, first);
+        let look_behind_after =
+            |column| LookBehind::Other.after(nfa.alphabet.flags(column), nfa.look_needs);
+        LazyDfa {
+            look_behind_after: (0..nfa.alphabet.len()).map(look_behind_after).collect(),
             tiles: [Tile::USUAL, Tile::SMALL],
             filter: None,
-            filtered: FILTERED,
-            once: None,
-            masks: OnceLock::new(),
+            prefiltered: PREFILTERED,
+            single_match: None,
+            bit_nfa: OnceLock::new(),
             nfa,
             config,
             generations: Generations::new(first),
@@ -279,11 +281,11 @@ impl Lazy {
     }
 
     /// The same for patterns that hit in nearly any text: each is reported once, and a cursor is through
-    /// when none can be any more. There are at most [`MOST_ONCE`](super::once::MOST_ONCE).
-    pub(crate) fn once(nfa: Nfa, config: Config) -> Lazy {
-        Lazy {
-            once: Some(Once::new(&nfa)),
-            ..Lazy::new(nfa, config)
+    /// when none can be any more. There are at most [`MAX_SINGLE_MATCH`](super::single_match::MOST_ONCE).
+    pub(crate) fn single_match(nfa: Nfa, config: TableConfig) -> LazyDfa {
+        LazyDfa {
+            single_match: Some(SingleMatch::new(&nfa)),
+            ..LazyDfa::new(nfa, config)
         }
     }
 
@@ -297,46 +299,51 @@ impl Lazy {
     }
 
     /// A cursor at the start of a haystack.
-    pub(crate) fn start(&self) -> Cursor {
+    pub(crate) fn start(&self) -> DfaCursor {
         let generation = self.generations.current();
-        let mut cursor = Cursor {
+        let mut cursor = DfaCursor {
             state: generation.start(),
             generation,
-            decoder: Decoder::default(),
+            decoder: Utf8Decoder::default(),
             invalid_bytes: 0,
             stepped: 0,
-            aside: None,
+            extra: None,
         };
-        self.wake_first(&mut cursor);
+        self.activate_initial_suffixes(&mut cursor);
         cursor
     }
 
     /// Takes the cursor to the start of another haystack.
-    pub(crate) fn restart(&self, cursor: &mut Cursor) {
+    pub(crate) fn restart(&self, cursor: &mut DfaCursor) {
         if !self.generations.is_latest(&cursor.generation) {
             cursor.generation = self.generations.current();
         }
         cursor.state = cursor.generation.start();
-        cursor.decoder = Decoder::default();
+        cursor.decoder = Utf8Decoder::default();
         cursor.invalid_bytes = 0;
-        if let Some(aside) = &mut cursor.aside {
-            aside.clear();
+        if let Some(extra) = &mut cursor.extra {
+            extra.clear();
         }
-        self.wake_first(cursor);
+        self.activate_initial_suffixes(cursor);
     }
 
     /// Steps the bytes; gives each pattern that becomes certain to match.
     #[inline]
-    pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], on: &mut impl FnMut(Event)) {
-        if cursor.is_through() {
+    pub(crate) fn push(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+        on: &mut impl FnMut(MatchEvent),
+    ) {
+        if cursor.is_exhausted() {
             return;
         }
         cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
-        if bytes.len() >= self.filtered
+        if bytes.len() >= self.prefiltered
             && let Some(filter) = &self.filter
-            && (self.filtered < FILTERED || filter.is_worth(bytes.len()))
+            && (self.prefiltered < PREFILTERED || filter.is_worth(bytes.len()))
         {
-            return self.push_filtered(filter, cursor, bytes, on);
+            return self.push_prefiltered(filter, cursor, bytes, on);
         }
         let (mut at, mut stepped) = (0, 0);
         for tile in self.tiles {
@@ -345,34 +352,34 @@ impl Lazy {
             }
         }
         self.push_plain(cursor, bytes, at, on);
-        if bytes.len() >= self.filtered
+        if bytes.len() >= self.prefiltered
             && let Some(filter) = &self.filter
         {
-            filter.note_plain(bytes.len(), stepped + bytes.len() - at);
+            filter.record_unfiltered(bytes.len(), stepped + bytes.len() - at);
         }
     }
 
     /// Whether no match is in progress: what comes next begins anew. Means something only for an
     /// automaton whose NFA is [layered](Nfa::layered).
-    pub(crate) fn is_quiet(&self, cursor: &Cursor) -> bool {
+    pub(crate) fn is_idle(&self, cursor: &DfaCursor) -> bool {
         if cursor.decoder.is_pending() {
             return false;
         }
         let generation = &*cursor.generation;
-        let aside = cursor.aside.as_deref();
-        match aside.and_then(|aside| aside.over.as_ref()) {
-            Some(over) => over.search.states().next().is_none(),
+        let extra = cursor.extra.as_deref();
+        match extra.and_then(|extra| extra.nfa_cursor.as_ref()) {
+            Some(nfa_cursor) => nfa_cursor.search.states().next().is_none(),
             None if generation.is_base(cursor.state) => true,
             None if !generation.table.is_special(cursor.state) => false,
             None => generation
                 .lock()
-                .live(&generation.table, cursor.state)
+                .state_set(&generation.table, cursor.state)
                 .is_base(),
         }
     }
 
     /// Ends the run of bytes that could complete a character: what is pending belongs to none.
-    pub(crate) fn flush(&self, cursor: &mut Cursor, on: &mut impl FnMut(Event)) {
+    pub(crate) fn flush(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
         let mut decoder = std::mem::take(&mut cursor.decoder);
         decoder.flush(|symbol, back| {
             cursor.count(symbol);
@@ -384,8 +391,8 @@ impl Lazy {
     }
 
     /// Ends the haystack: gives the patterns that needed to know.
-    pub(crate) fn finish(&self, cursor: &mut Cursor, on: &mut impl FnMut(Event)) {
-        if cursor.is_through() {
+    pub(crate) fn finish(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
+        if cursor.is_exhausted() {
             return;
         }
         self.flush(cursor, on);
@@ -393,15 +400,18 @@ impl Lazy {
             return;
         }
         let generation = Arc::clone(&cursor.generation);
-        let mut builder = generation.lock();
-        self.leave(cursor, &builder);
-        let over = cursor.aside.as_mut().and_then(|aside| aside.over.take());
-        let over = over.expect("the cursor has left the table");
-        let search = over.live();
-        let tails = over.tails.iter().map(|(_, live)| live);
-        for live in [&search].into_iter().chain(tails) {
-            for pattern in builder.at_end(&self.nfa, live) {
-                on(Event {
+        let mut cache = generation.lock();
+        self.enter_fallback(cursor, &cache);
+        let nfa_cursor = cursor
+            .extra
+            .as_mut()
+            .and_then(|extra| extra.nfa_cursor.take());
+        let nfa_cursor = nfa_cursor.expect("the cursor has left the table");
+        let search = nfa_cursor.state_set();
+        let suffixes = nfa_cursor.suffixes.iter().map(|(_, state_set)| state_set);
+        for state_set in [&search].into_iter().chain(suffixes) {
+            for pattern in cache.at_end(&self.nfa, state_set) {
+                on(MatchEvent {
                     pattern,
                     at: 0,
                     back: 0,
@@ -422,24 +432,24 @@ impl Lazy {
         not(test),
         allow(dead_code, reason = "forced by tests and examples/collide.rs")
     )]
-    pub(crate) fn set_filtered(&mut self, least: usize, level: Level) {
-        self.filtered = least;
+    pub(crate) fn set_prefiltered(&mut self, least: usize, level: SimdLevel) {
+        self.prefiltered = least;
         if let Some(filter) = &mut self.filter {
             filter.level = level;
         }
     }
 
     #[cfg(test)]
-    pub(super) fn forced(&self) -> ([Tile; 2], usize, Option<Level>) {
+    pub(super) fn forced(&self) -> ([Tile; 2], usize, Option<SimdLevel>) {
         (
             self.tiles,
-            self.filtered,
+            self.prefiltered,
             self.filter.as_ref().map(|filter| filter.level),
         )
     }
 
     #[cfg(test)]
-    pub(crate) fn has_filter(&self) -> bool {
+    pub(crate) fn has_prefilter(&self) -> bool {
         self.filter.is_some()
     }
 
@@ -454,22 +464,22 @@ impl Lazy {
             self.nfa.alphabet.len(),
             sum(self.nfa.alphabet.bytes()),
             generation.lock().shape(),
-            self.once.is_some(),
+            self.single_match.is_some(),
             filter.as_deref().unwrap_or("no filter")
         )
     }
 
     pub(crate) fn size(&self) -> AutomatonSize {
         let generation = self.generations.current();
-        let builder = generation.lock();
+        let cache = generation.lock();
         AutomatonSize {
             nfa_states: self.nfa.states.len(),
             columns: self.nfa.alphabet.len(),
             cuts: self.nfa.cuts.len(),
-            states: builder.states(),
-            table_bytes: builder.table_bytes(&generation.table),
-            set_bytes: builder.set_bytes(),
-            is_full: builder.is_full() && builder.budget() >= self.config.budget,
+            states: cache.states(),
+            table_bytes: cache.table_bytes(&generation.table),
+            set_bytes: cache.set_bytes(),
+            is_full: cache.is_full() && cache.budget() >= self.config.budget,
             generation: generation.number(),
         }
     }

@@ -10,7 +10,7 @@
 //! A tile in which anything special turns up (a match, a state not built yet, a byte that needs
 //! decoding) is left to the plain path.
 
-use super::look::Before;
+use super::look::LookBehind;
 use super::table::{StateId, Table};
 
 /// How tiles are cut.
@@ -49,16 +49,16 @@ impl Tile {
 }
 
 /// What tiles are stepped with.
-pub(crate) struct Lanes<'a> {
+pub(crate) struct SpeculativeLanes<'a> {
     pub(crate) table: &'a Table,
     pub(crate) columns: &'a [u8; 256],
     /// The states that nothing is in progress in, by what stands before.
-    pub(crate) bases: &'a [StateId; Before::ALL.len()],
+    pub(crate) start_states: &'a [StateId; LookBehind::ALL.len()],
     /// What stands behind each column.
-    pub(crate) behind: &'a [Before],
+    pub(crate) look_behind_after: &'a [LookBehind],
 }
 
-impl Lanes<'_> {
+impl SpeculativeLanes<'_> {
     /// The state after a tile that begins in `state`; nothing if anything special is in it.
     pub(crate) fn step(&self, state: StateId, text: &[u8], tile: Tile) -> Option<StateId> {
         match tile.lanes {
@@ -79,7 +79,7 @@ impl Lanes<'_> {
         for (lane, guess) in guess.iter_mut().enumerate().skip(1) {
             let begin = lane * tile.stretch;
             let early = begin - tile.early;
-            *guess = self.base(text[early - 1])?;
+            *guess = self.start_state(text[early - 1])?;
             *guess = self.run(*guess, &text[early..begin], &mut bits);
         }
         let texts: [&[u8]; LANES] = std::array::from_fn(stretch);
@@ -97,14 +97,14 @@ impl Lanes<'_> {
         for lane in 1..LANES {
             last = match last == guess[lane] {
                 true => states[lane],
-                false => self.mend(last, guess[lane], states[lane], texts[lane])?,
+                false => self.repair(last, guess[lane], states[lane], texts[lane])?,
             };
         }
         Some(last)
     }
 
     /// The state after `text` from the true state, given the one guessed and where the guess led.
-    fn mend(&self, state: StateId, guess: StateId, led: StateId, text: &[u8]) -> Option<StateId> {
+    fn repair(&self, state: StateId, guess: StateId, led: StateId, text: &[u8]) -> Option<StateId> {
         let (mut state, mut guess) = (state, guess);
         for &byte in text {
             state = self.next(state, byte);
@@ -120,10 +120,10 @@ impl Lanes<'_> {
     }
 
     /// The state of a search in which nothing is in progress, after an ASCII byte.
-    fn base(&self, byte: u8) -> Option<StateId> {
+    fn start_state(&self, byte: u8) -> Option<StateId> {
         let column = usize::from(self.columns[usize::from(byte)]);
         byte.is_ascii()
-            .then(|| self.bases[self.behind[column] as usize])
+            .then(|| self.start_states[self.look_behind_after[column] as usize])
     }
 
     fn run(&self, state: StateId, text: &[u8], bits: &mut u32) -> StateId {

@@ -20,7 +20,7 @@ pub(crate) enum Symbol {
 ///
 /// Packed: bytes 0..24 the pending bytes, 24..26 their number, 26..28 the room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Decoder(u32);
+pub(crate) struct Utf8Decoder(u32);
 
 /// The character that `bytes` begin with, if it is whole and not ASCII: its code point and how many bytes it
 /// has.
@@ -54,7 +54,7 @@ fn bits(byte: u8, count: u32) -> u32 {
     u32::from(byte) & ((1 << count) - 1)
 }
 
-impl Decoder {
+impl Utf8Decoder {
     /// Whether a character is incomplete.
     pub(crate) fn is_pending(self) -> bool {
         self.pending() != 0
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     fn symbols(bytes: &[u8]) -> Vec<(Symbol, usize)> {
-        let mut decoder = Decoder::default();
+        let mut decoder = Utf8Decoder::default();
         let mut out = Vec::new();
         for (at, &byte) in bytes.iter().enumerate() {
             decoder.push(byte, |symbol, back| out.push((symbol, at + 1 - back)));
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn whole_characters_are_what_their_bytes_are_one_by_one() {
         for text in ["é", "€", "😀", "é\u{a9}", "ж\u{10FFFF}"] {
-            let mut fast = Decoder::default();
-            let mut slow = Decoder::default();
+            let mut fast = Utf8Decoder::default();
+            let mut slow = Utf8Decoder::default();
             let (char, len) = wide(text.as_bytes()).unwrap();
             assert_eq!(len, char.len_utf8());
             fast.passed(len);

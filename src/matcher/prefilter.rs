@@ -21,12 +21,15 @@
 // windows by the same means, but in real text so many fit that the plain path is faster: 50 and 77 µs at 1,000
 // (with 6.5 % of the bytes looked at more closely, and 21 % stepped), 163 and 245 at 5,000.
 
+mod probe;
+
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::alphabet::BY_FREQUENCY;
-use super::nfa::{Nfa, State, StateId};
-use super::table::simd::{Group, Level, Marks, Probe, SPAN, WIDTH, slot};
+use super::nfa::{Nfa, NfaState, NfaStateId};
+use super::simd::SimdLevel;
+use probe::{BucketMasks, CandidateBits, SPAN, WIDTH, WindowProbe, slot};
 
 /// Bytes of a window that are looked at before the automaton runs; the probe looks at the first four.
 const LOOKED: usize = 8;
@@ -53,21 +56,21 @@ const STRONG: f64 = 1e-4;
 const WEAK_TOGETHER: f64 = 0.05;
 
 /// A set of ASCII bytes.
-type Bytes = u128;
+type AsciiSet = u128;
 
 /// Finds where matches may begin.
 #[derive(Debug)]
-pub(super) struct Filter {
-    pub(super) level: Level,
-    probe: Probe,
+pub(super) struct Prefilter {
+    pub(super) level: SimdLevel,
+    probe: WindowProbe,
     /// By place and byte: the windows, one bit each, that allow it there.
     looked: Box<[[u128; 128]; LOOKED]>,
     /// Bytes before a candidate at which a match that concerns it may begin. It is the same for all windows: where
     /// stepping begins for a near one, a match may be under way whose own window is farther on.
-    reach: usize,
+    look_back: usize,
     /// By size of the delta: cost on what was read lately with the filter, and without it.
-    costs: [Cost; 3],
-    plain_costs: [Cost; 3],
+    costs: [CostEstimate; 3],
+    plain_costs: [CostEstimate; 3],
     skipped: [AtomicU32; 3],
 }
 
@@ -83,15 +86,15 @@ const SLOW_TRY: u32 = 2;
 
 /// A cost per byte on what was read lately.
 #[derive(Debug, Default)]
-struct Cost(AtomicU32);
+struct CostEstimate(AtomicU32);
 
-impl Cost {
+impl CostEstimate {
     fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Takes in one more, which counts for a share of one in two to the power of `slow`.
-    fn note(&self, cost: usize, slow: u32) {
+    fn record(&self, cost: usize, slow: u32) {
         let (cost, known) = (cost.min(20_000) as u32, self.get());
         let next = (known + (cost >> slow)).saturating_sub(known >> slow);
         self.0.store(next, Ordering::Relaxed);
@@ -100,7 +103,7 @@ impl Cost {
 
 /// What went into reading a delta.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Effort {
+pub(super) struct ScanEffort {
     pub(super) stepped: usize,
     pub(super) candidates: usize,
     pub(super) looks: usize,
@@ -108,48 +111,48 @@ pub(super) struct Effort {
 
 /// A window of some patterns, and the share of ordinary text that fits its first four bytes.
 #[derive(Clone, Copy, Debug)]
-struct Window {
-    sets: [Bytes; LOOKED],
+struct PrefilterWindow {
+    classes: [AsciiSet; LOOKED],
     distance: usize,
     share: f64,
 }
 
-impl Filter {
+impl Prefilter {
     /// A filter for the patterns of an automaton, if they have windows that seldom fit, and if the
     /// processor is fast at finding them.
-    pub(super) fn new(nfa: &Nfa, level: Level) -> Option<Filter> {
-        if level == Level::Portable {
+    pub(super) fn new(nfa: &Nfa, level: SimdLevel) -> Option<Prefilter> {
+        if level == SimdLevel::Portable {
             return None;
         }
         let mut windows = windows(nfa)?;
         windows.sort_by(|a, b| b.share.total_cmp(&a.share));
         let farthest = windows.iter().map(|window| window.distance).max()?;
-        windows.dedup_by(|a, b| a.sets == b.sets);
+        windows.dedup_by(|a, b| a.classes == b.classes);
         let probe = match pair(&windows) {
-            Some(pair) => Probe::Pair(pair),
-            None => Probe::Groups(groups(&windows)?),
+            Some(pair) => WindowProbe::Pair(pair),
+            None => WindowProbe::Groups(groups(&windows)?),
         };
-        Some(Filter {
+        Some(Prefilter {
             level,
             probe,
             looked: looked(&windows)?,
             // A window that a byte which is not ASCII falls into begins up to three bytes before it.
-            reach: farthest + WIDTH - 1,
+            look_back: farthest + WIDTH - 1,
             costs: Default::default(),
-            plain_costs: [IN_LANES; 3].map(|cost| Cost(AtomicU32::new(cost))),
+            plain_costs: [IN_LANES; 3].map(|cost| CostEstimate(AtomicU32::new(cost))),
             skipped: Default::default(),
         })
     }
 
     /// Bytes before a candidate that have to be stepped.
-    pub(super) fn reach(&self) -> usize {
-        self.reach
+    pub(super) fn look_back(&self) -> usize {
+        self.look_back
     }
 
     /// Bytes at the end that have to be stepped: a match that begins there may have its window beyond
     /// the end, or in the last bytes, which are not probed and need not be ASCII.
-    pub(super) fn tail(&self) -> usize {
-        self.reach + WIDTH - 1
+    pub(super) fn unfiltered_bytes(&self) -> usize {
+        self.look_back + WIDTH - 1
     }
 
     /// Whether filtering pays for deltas of that length, on what was read lately. Now and then it is
@@ -164,8 +167,8 @@ impl Filter {
     }
 
     /// Notes what a delta of that length took.
-    pub(super) fn note(&self, len: usize, effort: Effort) {
-        let Effort {
+    pub(super) fn record_filtered(&self, len: usize, effort: ScanEffort) {
+        let ScanEffort {
             stepped,
             candidates,
             looks,
@@ -178,15 +181,15 @@ impl Filter {
             true => SLOW[class],
             false => SLOW_TRY,
         };
-        known.note(cost, slow);
+        known.record(cost, slow);
     }
 
     /// Notes that a delta was read without the filter, and how much of it was stepped one by one.
-    pub(super) fn note_plain(&self, len: usize, stepped: usize) {
+    pub(super) fn record_unfiltered(&self, len: usize, stepped: usize) {
         let in_lanes = len - stepped;
         let cost = (stepped * STEP as usize + in_lanes * IN_LANES as usize) / len;
         let class = class(len);
-        self.plain_costs[class].note(cost, SLOW[class]);
+        self.plain_costs[class].record(cost, SLOW[class]);
     }
 
     /// The candidates of a text, from its beginning.
@@ -206,10 +209,10 @@ impl Filter {
     #[cfg(test)]
     pub(super) fn shape(&self) -> String {
         use super::tests::shape::sum;
-        let costs = |costs: &[Cost; 3]| costs.each_ref().map(Cost::get);
+        let costs = |costs: &[CostEstimate; 3]| costs.each_ref().map(CostEstimate::get);
         format!(
             "filter: reach {}, probe #{:08x}, windows #{:08x}, costs {:?}, {:?} without",
-            self.reach,
+            self.look_back,
             sum(&self.probe),
             sum(&self.looked),
             costs(&self.costs),
@@ -234,12 +237,12 @@ impl Filter {
 
 /// Where windows may begin, in rising order.
 pub(super) struct Candidates<'a> {
-    filter: &'a Filter,
+    filter: &'a Prefilter,
     text: &'a [u8],
     /// The places that `marks` are of.
     from: usize,
     end: usize,
-    marks: Marks,
+    marks: CandidateBits,
     /// Index of the first of `marks` that may have any left.
     block: usize,
     /// Candidates of the probe that were looked at more closely.
@@ -319,21 +322,21 @@ fn class(len: usize) -> usize {
 }
 
 /// The bytes that can stand at each place of matches that begin alike.
-struct Beginning {
-    sets: Vec<Bytes>,
+struct PrefixClass {
+    classes: Vec<AsciiSet>,
     /// Where such matches go on. Empty once one of them may be over, or is not ASCII any more.
-    states: Vec<StateId>,
+    states: Vec<NfaStateId>,
     /// Whether a strong window is known.
     is_told: bool,
 }
 
 /// A window of each way that matches can begin; nothing if one has none, or there are too many.
-fn windows(nfa: &Nfa) -> Option<Vec<Window>> {
-    let mut ascii = Ascii::new(nfa);
-    let mut all: Vec<Beginning> = Vec::new();
+fn windows(nfa: &Nfa) -> Option<Vec<PrefilterWindow>> {
+    let mut ascii = AsciiSets::new(nfa);
+    let mut all: Vec<PrefixClass> = Vec::new();
     for state in close(nfa, &nfa.starts)? {
-        all.push(Beginning {
-            sets: Vec::new(),
+        all.push(PrefixClass {
+            classes: Vec::new(),
             states: vec![state],
             is_told: false,
         });
@@ -356,11 +359,11 @@ fn windows(nfa: &Nfa) -> Option<Vec<Window>> {
 /// How matches can begin, with so many places.
 fn grow(
     nfa: &Nfa,
-    mut all: Vec<Beginning>,
+    mut all: Vec<PrefixClass>,
     places: usize,
-    ascii: &mut Ascii<'_>,
-) -> Option<Vec<Beginning>> {
-    let known = all.first().map_or(0, |beginning| beginning.sets.len());
+    ascii: &mut AsciiSets<'_>,
+) -> Option<Vec<PrefixClass>> {
+    let known = all.first().map_or(0, |beginning| beginning.classes.len());
     for place in known..places {
         let mut longer = Vec::new();
         let mut states = 0;
@@ -379,47 +382,57 @@ fn grow(
 }
 
 /// Of each set the ASCII bytes, once they were asked for.
-struct Ascii<'a> {
+struct AsciiSets<'a> {
     nfa: &'a Nfa,
-    known: Vec<Option<Bytes>>,
+    known: Vec<Option<AsciiSet>>,
 }
 
-impl Ascii<'_> {
-    fn new(nfa: &Nfa) -> Ascii<'_> {
-        Ascii {
+impl AsciiSets<'_> {
+    fn new(nfa: &Nfa) -> AsciiSets<'_> {
+        AsciiSets {
             nfa,
-            known: vec![None; nfa.sets.len()],
+            known: vec![None; nfa.classes.len()],
         }
     }
 
-    fn of(&mut self, set: u32) -> Bytes {
-        *self.known[set as usize].get_or_insert_with(|| ascii(self.nfa, set))
+    fn ascii_of(&mut self, class: u32) -> AsciiSet {
+        *self.known[class as usize].get_or_insert_with(|| ascii(self.nfa, class))
     }
 }
 
-impl Beginning {
+impl PrefixClass {
     /// Pushes what it can be with one more byte: several beginnings if there is room for them.
-    fn grow(mut self, nfa: &Nfa, ascii: &mut Ascii<'_>, place: usize, out: &mut Vec<Beginning>) {
+    fn grow(
+        mut self,
+        nfa: &Nfa,
+        ascii: &mut AsciiSets<'_>,
+        place: usize,
+        out: &mut Vec<PrefixClass>,
+    ) {
         if self.states.is_empty() {
-            self.sets.resize(place + 1, Bytes::MAX);
+            self.classes.resize(place + 1, AsciiSet::MAX);
             return out.push(self);
         }
-        let mut set = 0;
+        let mut class = 0;
         let mut next = Vec::new();
         for &state in &self.states {
-            if let State::Set { set: of, next: to } = nfa.states[state as usize] {
-                set |= ascii.of(of);
+            if let NfaState::Class {
+                class: ascii_of,
+                next: to,
+            } = nfa.states[state as usize]
+            {
+                class |= ascii.ascii_of(ascii_of);
                 next.push(to);
             }
         }
         // Nothing is known of what follows once a match is over.
         let states = close(nfa, &next).unwrap_or_default();
-        self.sets.push(set);
+        self.classes.push(class);
         self.is_told = self.is_told || self.is_strong();
         if !self.is_told && !states.is_empty() && out.len() + states.len() < BEGINNINGS {
             for &state in &states {
-                out.push(Beginning {
-                    sets: self.sets.clone(),
+                out.push(PrefixClass {
+                    classes: self.classes.clone(),
                     states: vec![state],
                     is_told: false,
                 });
@@ -432,40 +445,41 @@ impl Beginning {
 
     /// Whether its last places make a strong window.
     fn is_strong(&self) -> bool {
-        let last = self.sets.last_chunk::<WIDTH>();
-        last.is_some_and(|sets| share(sets.map(folded)) <= STRONG)
+        let last = self.classes.last_chunk::<WIDTH>();
+        last.is_some_and(|classes| share(classes.map(folded)) <= STRONG)
     }
 
     /// The window that fits least of ordinary text, up to so many bytes behind the start; nothing if even
     /// that fits too often.
-    fn window(&self, farthest: usize) -> Option<Window> {
+    fn window(&self, farthest: usize) -> Option<PrefilterWindow> {
         let windows = (0..=farthest).map(|distance| {
-            let sets: [Bytes; LOOKED] = std::array::from_fn(|place| self.sets[distance + place]);
-            Window {
-                sets,
+            let classes: [AsciiSet; LOOKED] =
+                std::array::from_fn(|place| self.classes[distance + place]);
+            PrefilterWindow {
+                classes,
                 distance,
                 share: share(std::array::from_fn::<_, WIDTH, _>(|place| {
-                    folded(sets[place])
+                    folded(classes[place])
                 })),
             }
         });
         // What lies farther from the beginning has more to be stepped.
-        let rank = |window: &Window| window.share * (1.0 + 0.3 * window.distance as f64);
+        let rank = |window: &PrefilterWindow| window.share * (1.0 + 0.3 * window.distance as f64);
         let best = windows.min_by(|a, b| rank(a).total_cmp(&rank(b)))?;
         (best.share <= WEAK).then_some(best)
     }
 }
 
 /// The ASCII bytes of a set.
-fn ascii(nfa: &Nfa, set: u32) -> Bytes {
+fn ascii(nfa: &Nfa, class: u32) -> AsciiSet {
     (0..128u8)
-        .filter(|&byte| nfa.holds(set, usize::from(nfa.alphabet.bytes()[usize::from(byte)])))
+        .filter(|&byte| nfa.holds(class, usize::from(nfa.alphabet.bytes()[usize::from(byte)])))
         .fold(0, |bytes, byte| bytes | 1 << byte)
 }
 
 /// The sets that are reached from `states` without a symbol, assertions taken to hold; nothing if a match
 /// is among what is reached.
-fn close(nfa: &Nfa, states: &[StateId]) -> Option<Vec<StateId>> {
+fn close(nfa: &Nfa, states: &[NfaStateId]) -> Option<Vec<NfaStateId>> {
     let mut stack = states.to_vec();
     let mut seen = std::collections::HashSet::new();
     let mut reached = Vec::new();
@@ -474,23 +488,25 @@ fn close(nfa: &Nfa, states: &[StateId]) -> Option<Vec<StateId>> {
             continue;
         }
         match &nfa.states[state as usize] {
-            State::Set { .. } => reached.push(state),
-            State::Split(next) => stack.extend_from_slice(next),
-            State::Look { next, .. } | State::Cut { next, .. } => stack.push(*next),
-            State::Match(_) => return None,
+            NfaState::Class { .. } => reached.push(state),
+            NfaState::Split(next) => stack.extend_from_slice(next),
+            NfaState::Look { next, .. } | NfaState::Cut { next, .. } => stack.push(*next),
+            NfaState::Match(_) => return None,
         }
     }
     Some(reached)
 }
 
 /// The share of ordinary text that fits these sets, one after the other.
-fn share(sets: [Bytes; WIDTH]) -> f64 {
-    sets.map(frequency).iter().product()
+fn share(classes: [AsciiSet; WIDTH]) -> f64 {
+    classes.map(frequency).iter().product()
 }
 
 /// The share of ordinary text that the bytes of a set make up.
-fn frequency(set: Bytes) -> f64 {
-    let sum: f64 = bytes(set).map(|byte| FREQUENCIES[usize::from(byte)]).sum();
+fn frequency(class: AsciiSet) -> f64 {
+    let sum: f64 = bytes(class)
+        .map(|byte| FREQUENCIES[usize::from(byte)])
+        .sum();
     sum.min(1.0)
 }
 
@@ -505,34 +521,34 @@ static FREQUENCIES: LazyLock<[f64; 128]> = LazyLock::new(|| {
 });
 
 /// The bytes of a set, in order.
-fn bytes(mut set: Bytes) -> impl Iterator<Item = u8> {
+fn bytes(mut class: AsciiSet) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
-        let byte = set.trailing_zeros() as u8;
-        set &= set.wrapping_sub(1);
+        let byte = class.trailing_zeros() as u8;
+        class &= class.wrapping_sub(1);
         (byte < 128).then_some(byte)
     })
 }
 
 /// The set, with all bytes that share their slot with one of it.
-fn folded(set: Bytes) -> Bytes {
-    bytes(set).fold(0, |folded, byte| folded | SHARING[slot(byte)])
+fn folded(class: AsciiSet) -> AsciiSet {
+    bytes(class).fold(0, |folded, byte| folded | SHARING[slot(byte)])
 }
 
 /// By slot: the bytes that share it.
-static SHARING: LazyLock<[Bytes; 64]> = LazyLock::new(|| {
+static SHARING: LazyLock<[AsciiSet; 64]> = LazyLock::new(|| {
     let mut sharing = [0; 64];
     (0..128u8).for_each(|byte| sharing[slot(byte)] |= 1 << byte);
     sharing
 });
 
 /// Two places of the only window at which only one byte is possible, the rarest ones.
-fn pair(windows: &[Window]) -> Option<[(usize, u8); 2]> {
+fn pair(windows: &[PrefilterWindow]) -> Option<[(usize, u8); 2]> {
     let [window] = windows else { return None };
-    let mut single: Vec<(usize, u8)> = window.sets[..WIDTH]
+    let mut single: Vec<(usize, u8)> = window.classes[..WIDTH]
         .iter()
         .enumerate()
-        .filter(|(_, set)| set.count_ones() == 1)
-        .map(|(place, set)| (place, set.trailing_zeros() as u8))
+        .filter(|(_, class)| class.count_ones() == 1)
+        .map(|(place, class)| (place, class.trailing_zeros() as u8))
         .collect();
     single.sort_by(|a, b| frequency(1 << a.1).total_cmp(&frequency(1 << b.1)));
     let first = *single.first()?;
@@ -540,68 +556,68 @@ fn pair(windows: &[Window]) -> Option<[(usize, u8); 2]> {
     Some([first, second])
 }
 
-/// Puts each window where it makes the windows there fit least more; `of` gives its sets. Nothing if they
+/// Puts each window where it makes the windows there fit least more; `ascii_of` gives its sets. Nothing if they
 /// fit more than that share of ordinary text together.
 fn gather(
-    windows: &[Window],
+    windows: &[PrefilterWindow],
     room: usize,
     most: f64,
-    of: impl Fn(Bytes) -> Bytes,
-) -> Option<Vec<[Bytes; LOOKED]>> {
-    let mut gathered: Vec<Gathered> = Vec::new();
+    ascii_of: impl Fn(AsciiSet) -> AsciiSet,
+) -> Option<Vec<[AsciiSet; LOOKED]>> {
+    let mut gathered: Vec<WindowGroup> = Vec::new();
     for window in windows {
-        let sets = window.sets.map(&of);
+        let classes = window.classes.map(&ascii_of);
         if gathered.len() < room {
-            gathered.push(Gathered::default());
+            gathered.push(WindowGroup::default());
         }
-        let dearer = |known: &Gathered| known.share_with(&sets) - known.share();
+        let dearer = |known: &WindowGroup| known.share_with(&classes) - known.share();
         let least = gathered
             .iter_mut()
             .min_by(|a, b| dearer(a).total_cmp(&dearer(b)));
-        least.expect("there is room for one at least").add(&sets);
+        least.expect("there is room for one at least").add(&classes);
         // It only grows; and windows that fit most come first.
-        if gathered.iter().map(Gathered::share).sum::<f64>() > most {
+        if gathered.iter().map(WindowGroup::share).sum::<f64>() > most {
             return None;
         }
     }
-    Some(gathered.into_iter().map(|known| known.sets).collect())
+    Some(gathered.into_iter().map(|known| known.classes).collect())
 }
 
 /// Windows that are looked for together.
 #[derive(Clone, Copy, Debug, Default)]
-struct Gathered {
-    sets: [Bytes; LOOKED],
+struct WindowGroup {
+    classes: [AsciiSet; LOOKED],
     /// The frequencies of the first sets.
     frequencies: [f64; WIDTH],
 }
 
-impl Gathered {
+impl WindowGroup {
     fn share(&self) -> f64 {
         self.frequencies.iter().product()
     }
 
     /// The same, with those sets added.
-    fn share_with(&self, sets: &[Bytes; LOOKED]) -> f64 {
-        self.with(sets).iter().product()
+    fn share_with(&self, classes: &[AsciiSet; LOOKED]) -> f64 {
+        self.with(classes).iter().product()
     }
 
-    fn with(&self, sets: &[Bytes; LOOKED]) -> [f64; WIDTH] {
+    fn with(&self, classes: &[AsciiSet; LOOKED]) -> [f64; WIDTH] {
         std::array::from_fn(|place| {
-            let new = sets[place] & !self.sets[place];
+            let new = classes[place] & !self.classes[place];
             (self.frequencies[place] + frequency(new)).min(1.0)
         })
     }
 
-    fn add(&mut self, sets: &[Bytes; LOOKED]) {
-        self.frequencies = self.with(sets);
-        for (known, set) in self.sets.iter_mut().zip(sets) {
-            *known |= set;
+    fn add(&mut self, classes: &[AsciiSet; LOOKED]) {
+        self.frequencies = self.with(classes);
+        for (known, class) in self.classes.iter_mut().zip(classes) {
+            *known |= class;
         }
     }
 }
 
 /// The tables of the probe; nothing if it would find too much.
-fn groups(windows: &[Window]) -> Option<Box<[Group]>> {
+fn groups(windows: &[PrefilterWindow]) -> Option<Box<[BucketMasks]>> {
     let count = match windows.len() {
         0..=12 => 1,
         13..=64 => 2,
@@ -609,9 +625,9 @@ fn groups(windows: &[Window]) -> Option<Box<[Group]>> {
     };
     let buckets = gather(windows, 8 * count, WEAK_TOGETHER, folded)?;
     let mut groups = vec![[[0; 64]; WIDTH]; count];
-    for (bucket, sets) in buckets.iter().enumerate() {
-        for (place, set) in sets.iter().enumerate().take(WIDTH) {
-            for byte in bytes(*set) {
+    for (bucket, classes) in buckets.iter().enumerate() {
+        for (place, class) in classes.iter().enumerate().take(WIDTH) {
+            for byte in bytes(*class) {
                 groups[bucket / 8][place][slot(byte)] |= 1 << (bucket % 8);
             }
         }
@@ -619,13 +635,13 @@ fn groups(windows: &[Window]) -> Option<Box<[Group]>> {
     Some(groups.into_boxed_slice())
 }
 
-fn looked(windows: &[Window]) -> Option<Box<[[u128; 128]; LOOKED]>> {
+fn looked(windows: &[PrefilterWindow]) -> Option<Box<[[u128; 128]; LOOKED]>> {
     let mut looked = Box::new([[0; 128]; LOOKED]);
-    let gathered = gather(windows, SLOTS, f64::INFINITY, |set| set)?;
-    for (slot, sets) in gathered.iter().enumerate() {
-        for (looked, set) in looked.iter_mut().zip(sets) {
+    let gathered = gather(windows, SLOTS, f64::INFINITY, |class| class)?;
+    for (slot, classes) in gathered.iter().enumerate() {
+        for (looked, class) in looked.iter_mut().zip(classes) {
             for (byte, windows) in looked.iter_mut().enumerate() {
-                *windows |= (set >> byte & 1) << slot;
+                *windows |= (class >> byte & 1) << slot;
             }
         }
     }

@@ -1,21 +1,23 @@
 //! How patterns are laid out: which are cut, and which share an automaton.
 
+pub(super) mod profile;
+
 use regex_syntax::hir::Hir;
 
-use super::alphabet::{Space, TooManyClasses};
-use super::gap::Gaps;
-use super::lazy::Lazy;
+use super::alphabet::{SymbolSpace, TooManyClasses};
+use super::lazy_dfa::LazyDfa;
 use super::nfa::{self, Nfa};
-use super::once::MOST_ONCE;
-use super::sample::{Trace, Trial};
-use super::table::Config;
-use super::table::narrow::Narrow;
-use super::table::simd::Level;
-use super::tree::Cuts;
+use super::partition::profile::{ProfileRun, StateTrace};
+use super::prefix_tree::SplitConfig;
+use super::simd::SimdLevel;
+use super::single_match::MAX_SINGLE_MATCH;
+use super::split::GapCriteria;
+use super::table::TableConfig;
+use super::table::sparse::SparseRows;
 
 /// A pattern as it is matched.
 #[derive(Debug)]
-pub(crate) struct Simplified {
+pub(crate) struct SimplifiedPattern {
     pub(crate) hir: Hir,
     /// Whether every end is wanted; such patterns are not cut.
     pub(crate) wants_every_end: bool,
@@ -23,14 +25,14 @@ pub(crate) struct Simplified {
 
 /// What is cut, and how patterns are spread. All are parameters, so that tests can force each way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct PartitionPlan {
     /// Nothing is cut without.
-    pub(crate) gaps: Option<Gaps>,
+    pub(crate) gaps: Option<GapCriteria>,
     pub(crate) spread: Spread,
     /// What of the processor is used; none for all that it has.
-    pub(crate) level: Option<Level>,
+    pub(crate) level: Option<SimdLevel>,
     /// Which states of each table have narrow rows.
-    pub(crate) narrow: Narrow,
+    pub(crate) sparse: SparseRows,
 }
 
 /// Over how many automata patterns are spread.
@@ -48,93 +50,93 @@ pub(crate) enum Spread {
 
 /// The patterns of one automaton.
 #[derive(Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct Partition {
     /// Indexes of the patterns.
     pub(crate) patterns: Vec<u32>,
-    pub(crate) space: Space,
-    pub(crate) gaps: Option<Gaps>,
+    pub(crate) space: SymbolSpace,
+    pub(crate) gaps: Option<GapCriteria>,
     /// By pattern of the part: not to be cut.
     pub(crate) whole: Vec<bool>,
     /// Whether each pattern is reported once; then none of them share a tail.
-    pub(crate) is_once: bool,
+    pub(crate) is_single_match: bool,
     /// Its automaton, where that was tried already: it knows the states of the sample.
-    tried: Option<Lazy>,
+    tried: Option<LazyDfa>,
 }
 
-impl Part {
+impl Partition {
     /// Its automaton, with such a table.
     pub(crate) fn lazy(
         mut self,
-        simplified: &[Simplified],
-        config: Config,
-    ) -> Result<(Lazy, Box<[u32]>), TooManyClasses> {
+        simplified: &[SimplifiedPattern],
+        config: TableConfig,
+    ) -> Result<(LazyDfa, Box<[u32]>), TooManyClasses> {
         let lazy = match self.tried.take() {
-            Some(tried) if tried.has(config) => tried.filtered(),
-            Some(tried) => Lazy::new(tried.into_nfa(), config),
-            None if self.is_once => Lazy::once(self.nfa(simplified)?, config),
-            None => Lazy::new(self.nfa(simplified)?, config),
+            Some(tried) if tried.has(config) => tried.prefiltered(),
+            Some(tried) => LazyDfa::new(tried.into_nfa(), config),
+            None if self.is_single_match => LazyDfa::single_match(self.nfa(simplified)?, config),
+            None => LazyDfa::new(self.nfa(simplified)?, config),
         };
         Ok((lazy, self.patterns.into_boxed_slice()))
     }
 
-    fn nfa(&self, simplified: &[Simplified]) -> Result<Nfa, TooManyClasses> {
-        let of = |&pattern: &u32| simplified[pattern as usize].hir.clone();
-        let patterns: Vec<Hir> = self.patterns.iter().map(of).collect();
+    fn nfa(&self, simplified: &[SimplifiedPattern]) -> Result<Nfa, TooManyClasses> {
+        let subset = |&pattern: &u32| simplified[pattern as usize].hir.clone();
+        let patterns: Vec<Hir> = self.patterns.iter().map(subset).collect();
         let whole = &self.whole;
-        let cuts = self.gaps.map(|gaps| Cuts { gaps, whole });
-        match self.is_once {
-            true => Ok(Nfa::apart(self.space, &patterns, cuts)?.0),
+        let cuts = self.gaps.map(|gaps| SplitConfig { gaps, whole });
+        match self.is_single_match {
+            true => Ok(Nfa::without_prefix_sharing(self.space, &patterns, cuts)?.0),
             false => Nfa::new(self.space, &patterns, cuts),
         }
     }
 }
 
-impl Plan {
-    pub(crate) const USUAL: Plan = Plan {
-        gaps: Some(Gaps::USUAL),
+impl PartitionPlan {
+    pub(crate) const USUAL: PartitionPlan = PartitionPlan {
+        gaps: Some(GapCriteria::USUAL),
         spread: Spread::Sampled,
         level: None,
-        narrow: Narrow::USUAL,
+        sparse: SparseRows::USUAL,
     };
 
     /// What tables of so many automata are made for that may take `table_bytes` together.
-    pub(crate) fn config(&self, automata: usize, table_bytes: usize) -> Config {
-        Config {
+    pub(crate) fn config(&self, automata: usize, table_bytes: usize) -> TableConfig {
+        TableConfig {
             // Without patterns there is nothing to build, and nothing to reserve memory for.
             budget: table_bytes / automata.max(1),
-            level: self.level.unwrap_or_else(Level::best),
-            narrow: self.narrow,
+            level: self.level.unwrap_or_else(SimdLevel::best),
+            sparse: self.sparse,
         }
     }
 
     /// The automata of these patterns, whose tables may take `table_bytes` together. Those that can match single
     /// bytes of characters come last.
-    pub(crate) fn lay_out(
+    pub(crate) fn partition(
         &self,
-        simplified: &[Simplified],
+        simplified: &[SimplifiedPattern],
         table_bytes: usize,
-    ) -> Result<Vec<Part>, TooManyClasses> {
+    ) -> Result<Vec<Partition>, TooManyClasses> {
         let needs_bytes = |&pattern: &u32| nfa::needs_bytes(&simplified[pattern as usize].hir);
         let all = 0..simplified.len() as u32;
         let (bytes, chars): (Vec<u32>, Vec<u32>) = all.partition(needs_bytes);
         let mut parts = Vec::new();
-        for (space, patterns) in [(Space::Chars, chars), (Space::Bytes, bytes)] {
+        for (space, patterns) in [(SymbolSpace::Chars, chars), (SymbolSpace::Bytes, bytes)] {
             if patterns.is_empty() {
                 continue;
             }
             let every_end = |&pattern: &u32| simplified[pattern as usize].wants_every_end;
             let whole = patterns.iter().map(every_end).collect();
-            let part = Part {
+            let part = Partition {
                 patterns,
                 space,
                 gaps: self.gaps,
                 whole,
-                is_once: false,
+                is_single_match: false,
                 tried: None,
             };
             match self.spread {
                 Spread::Sampled => part.sampled(self, simplified, table_bytes, &mut parts)?,
-                Spread::InTurn(unions) => parts.extend(part.in_turn(unions, simplified)),
+                Spread::InTurn(automata) => parts.extend(part.in_turn(automata, simplified)),
             }
         }
         Ok(parts)
@@ -156,101 +158,103 @@ const MANY: usize = 2000;
 const MOVED: usize = 120;
 
 /// Numbers of automata that are tried.
-const UNIONS: [usize; 5] = [1, 2, 3, 4, 6];
+const AUTOMATA: [usize; 5] = [1, 2, 3, 4, 6];
 
 /// Least bytes that a table may take in which the sample is tried.
 const TRIAL_BYTES: usize = 32 << 20;
 
-impl Part {
+impl Partition {
     /// Spreads the patterns as the sample shows to be good.
     fn sampled(
         mut self,
-        plan: &Plan,
-        simplified: &[Simplified],
+        plan: &PartitionPlan,
+        simplified: &[SimplifiedPattern],
         table_bytes: usize,
-        parts: &mut Vec<Part>,
+        parts: &mut Vec<Partition>,
     ) -> Result<(), TooManyClasses> {
         if self.patterns.len() < FEW {
             parts.push(self);
             return Ok(());
         }
         let config = plan.config(1, table_bytes.max(TRIAL_BYTES));
-        let lazy = Lazy::on_trial(self.nfa(simplified)?, config, TRIAL_BYTES);
-        let trial = Trial::new(&lazy, self.patterns.len());
+        let lazy = LazyDfa::for_profile(self.nfa(simplified)?, config, TRIAL_BYTES);
+        let trial = ProfileRun::new(&lazy, self.patterns.len());
         if trial.states <= MANY {
             self.tried = Some(lazy);
             parts.push(self);
             return Ok(());
         }
-        let behind = lazy.nfa().behind_cuts();
-        let of = |&pattern: &u32| simplified[pattern as usize].hir.clone();
-        let hirs: Vec<Hir> = self.patterns.iter().map(of).collect();
+        let after_cuts = lazy.nfa().patterns_after_cuts();
+        let subset = |&pattern: &u32| simplified[pattern as usize].hir.clone();
+        let hirs: Vec<Hir> = self.patterns.iter().map(subset).collect();
         let whole = &self.whole;
-        let trace = Trace::new(
+        let trace = StateTrace::new(
             self.space,
             &hirs,
-            self.gaps.map(|gaps| Cuts { gaps, whole }),
+            self.gaps.map(|gaps| SplitConfig { gaps, whole }),
         )?;
-        let is_once = |index: usize| {
+        let is_single_match = |index: usize| {
             let wants_every_end = simplified[self.patterns[index] as usize].wants_every_end;
             trial.is_common(index) && !wants_every_end
         };
-        let common: Vec<usize> = (0..self.patterns.len()).filter(|&at| is_once(at)).collect();
-        let groups = groups(&behind, self.patterns.len());
-        let unions = Spreading::new(trace, &common, groups).best();
-        if unions.len() == 1 && common.is_empty() {
+        let common: Vec<usize> = (0..self.patterns.len())
+            .filter(|&at| is_single_match(at))
+            .collect();
+        let suffix_groups = suffix_groups(&after_cuts, self.patterns.len());
+        let automata = Partitioner::new(trace, &common, suffix_groups).best();
+        if automata.len() == 1 && common.is_empty() {
             self.tried = Some(lazy);
             parts.push(self);
             return Ok(());
         }
-        for members in unions {
-            parts.push(self.of(&members, false));
+        for members in automata {
+            parts.push(self.subset(&members, false));
         }
-        for members in common.chunks(MOST_ONCE) {
+        for members in common.chunks(MAX_SINGLE_MATCH) {
             // The first of all counts invalid bytes, so it is stepped to the end.
-            let is_once = !parts.is_empty();
-            parts.push(self.of(members, is_once));
+            let is_single_match = !parts.is_empty();
+            parts.push(self.subset(members, is_single_match));
         }
         Ok(())
     }
 
     /// The part with these of its patterns.
-    fn of(&self, members: &[usize], is_once: bool) -> Part {
-        Part {
+    fn subset(&self, members: &[usize], is_single_match: bool) -> Partition {
+        Partition {
             patterns: members.iter().map(|&index| self.patterns[index]).collect(),
             space: self.space,
             gaps: self.gaps,
             whole: members.iter().map(|&index| self.whole[index]).collect(),
-            is_once,
+            is_single_match,
             tried: None,
         }
     }
 }
 
 /// By pattern: the first of those it shares a tail with.
-fn groups(behind: &[Vec<u32>], patterns: usize) -> Vec<usize> {
-    let mut groups: Vec<usize> = (0..patterns).collect();
-    for patterns in behind {
+fn suffix_groups(after_cuts: &[Vec<u32>], patterns: usize) -> Vec<usize> {
+    let mut suffix_groups: Vec<usize> = (0..patterns).collect();
+    for patterns in after_cuts {
         for pair in patterns.windows(2) {
-            let [first, second] = [root(&groups, pair[0]), root(&groups, pair[1])];
-            groups[first.max(second)] = first.min(second);
+            let [first, second] = [root(&suffix_groups, pair[0]), root(&suffix_groups, pair[1])];
+            suffix_groups[first.max(second)] = first.min(second);
         }
     }
     (0..patterns as u32)
-        .map(|pattern| root(&groups, pattern))
+        .map(|pattern| root(&suffix_groups, pattern))
         .collect()
 }
 
-fn root(groups: &[usize], pattern: u32) -> usize {
+fn root(suffix_groups: &[usize], pattern: u32) -> usize {
     let mut at = pattern as usize;
-    while groups[at] != at {
-        at = groups[at];
+    while suffix_groups[at] != at {
+        at = suffix_groups[at];
     }
     at
 }
 
 /// Puts patterns whose states multiply into different automata.
-struct Spreading {
+struct Partitioner {
     /// By symbol of the sample: the hash of what nearly all patterns are in, which stay together.
     rest: Vec<u64>,
     before: Vec<u64>,
@@ -262,17 +266,17 @@ struct Spreading {
     table: Vec<u32>,
 }
 
-impl Spreading {
-    fn new(trace: Trace, common: &[usize], groups: Vec<usize>) -> Spreading {
+impl Partitioner {
+    fn new(trace: StateTrace, common: &[usize], suffix_groups: Vec<usize>) -> Partitioner {
         let is_free: Vec<bool> = {
-            let mut is_free = vec![true; groups.len()];
+            let mut is_free = vec![true; suffix_groups.len()];
             common.iter().for_each(|&pattern| is_free[pattern] = false);
             is_free
         };
-        let mut entries: Vec<Vec<(u32, u64)>> = vec![Vec::new(); groups.len()];
+        let mut entries: Vec<Vec<(u32, u64)>> = vec![Vec::new(); suffix_groups.len()];
         for (pattern, traced) in trace.patterns.into_iter().enumerate() {
             if is_free[pattern] {
-                entries[groups[pattern]].extend(traced);
+                entries[suffix_groups[pattern]].extend(traced);
             }
         }
         let mut moved: Vec<(usize, Vec<(u32, u64)>)> = entries.into_iter().enumerate().collect();
@@ -281,8 +285,8 @@ impl Spreading {
         for (_, entries) in moved.drain(MOVED.min(moved.len())..) {
             add(&mut rest, &entries);
         }
-        let group = groups.iter().zip(is_free);
-        let mut spreading = Spreading {
+        let group = suffix_groups.iter().zip(is_free);
+        let mut spreading = Partitioner {
             rest,
             before: trace.before,
             moved,
@@ -310,32 +314,32 @@ impl Spreading {
     /// The automata, as indexes of patterns, in the number that promises to be the cheapest.
     fn best(mut self) -> Vec<Vec<usize>> {
         let (mut best, mut least) = (Vec::new(), f64::MAX);
-        for unions in UNIONS {
-            let (places, states) = self.place(unions);
-            let cost = cost(unions, states);
+        for automata in AUTOMATA {
+            let (places, states) = self.assign(automata);
+            let cost = cost(automata, states);
             if cost < least {
                 (best, least) = (places, cost);
             }
         }
-        let mut unions: Vec<Vec<usize>> = Vec::new();
+        let mut automata: Vec<Vec<usize>> = Vec::new();
         let union_of = |group: usize| {
-            let place = self.moved.iter().position(|(moved, _)| *moved == group);
-            place.map_or(0, |place| best[place])
+            let assign = self.moved.iter().position(|(moved, _)| *moved == group);
+            assign.map_or(0, |assign| best[assign])
         };
         for (pattern, group) in self.group.iter().enumerate() {
             if let Some(group) = *group {
-                let union = union_of(group);
-                unions.resize(unions.len().max(union + 1), Vec::new());
-                unions[union].push(pattern);
+                let automaton = union_of(group);
+                automata.resize(automata.len().max(automaton + 1), Vec::new());
+                automata[automaton].push(pattern);
             }
         }
-        unions.retain(|members| !members.is_empty());
-        unions
+        automata.retain(|members| !members.is_empty());
+        automata
     }
 
     /// Places each group where it makes the fewest states more; gives the places and all states.
-    fn place(&mut self, unions: usize) -> (Vec<usize>, usize) {
-        let mut sums = vec![self.before.clone(); unions];
+    fn assign(&mut self, automata: usize) -> (Vec<usize>, usize) {
+        let mut sums = vec![self.before.clone(); automata];
         sums[0].clone_from(&self.rest);
         let mut states: Vec<usize> = sums.iter().map(|sums| self.distinct(sums, &[])).collect();
         let moved = std::mem::take(&mut self.moved);
@@ -343,11 +347,13 @@ impl Spreading {
         for (_, entries) in &moved {
             let with = sums.iter().map(|sums| self.distinct(sums, entries));
             let with: Vec<usize> = with.collect();
-            let more = |union: &usize| with[*union].saturating_sub(states[*union]);
-            let union = (0..unions).min_by_key(more).expect("there is one at least");
-            states[union] = with[union];
-            add(&mut sums[union], entries);
-            places.push(union);
+            let more = |automaton: &usize| with[*automaton].saturating_sub(states[*automaton]);
+            let automaton = (0..automata)
+                .min_by_key(more)
+                .expect("there is one at least");
+            states[automaton] = with[automaton];
+            add(&mut sums[automaton], entries);
+            places.push(automaton);
         }
         self.moved = moved;
         (places, states.iter().sum())
@@ -384,30 +390,30 @@ fn add(sums: &mut [u64], entries: &[(u32, u64)]) {
 
 /// Nanoseconds a delta, roughly: what one more automaton costs against what falling out of the caches
 /// does. Both were measured on one machine.
-fn cost(unions: usize, states: usize) -> f64 {
-    5.0 * unions as f64 + 14.0 * (states.max(MANY) as f64 / MANY as f64).log2()
+fn cost(automata: usize, states: usize) -> f64 {
+    5.0 * automata as f64 + 14.0 * (states.max(MANY) as f64 / MANY as f64).log2()
 }
 
-impl Part {
-    fn in_turn(self, unions: usize, simplified: &[Simplified]) -> Vec<Part> {
-        let mut parts: Vec<Part> = Vec::new();
+impl Partition {
+    fn in_turn(self, automata: usize, simplified: &[SimplifiedPattern]) -> Vec<Partition> {
+        let mut parts: Vec<Partition> = Vec::new();
         for (index, pattern) in self.patterns.into_iter().enumerate() {
-            if index < unions {
-                parts.push(Part {
+            if index < automata {
+                parts.push(Partition {
                     space: self.space,
                     gaps: self.gaps,
-                    ..Part::default()
+                    ..Partition::default()
                 });
             }
-            let part = &mut parts[index % unions];
+            let part = &mut parts[index % automata];
             part.patterns.push(pattern);
             part.whole.push(self.whole[index]);
         }
         // The first counts invalid bytes, so it is stepped to the end.
         for part in parts.iter_mut().skip(1) {
-            let is_once = |&pattern: &u32| !simplified[pattern as usize].wants_every_end;
-            if part.patterns.iter().all(is_once) {
-                part.is_once = part.patterns.len() <= MOST_ONCE;
+            let is_single_match = |&pattern: &u32| !simplified[pattern as usize].wants_every_end;
+            if part.patterns.iter().all(is_single_match) {
+                part.is_single_match = part.patterns.len() <= MAX_SINGLE_MATCH;
             }
         }
         parts
@@ -425,16 +431,16 @@ mod tests {
         (0..symbols).map(|at| (at, state(at))).collect()
     }
 
-    fn spreading(symbols: u32, patterns: Vec<Vec<(u32, u64)>>, common: &[usize]) -> Spreading {
-        let groups = (0..patterns.len()).collect();
+    fn spreading(symbols: u32, patterns: Vec<Vec<(u32, u64)>>, common: &[usize]) -> Partitioner {
+        let suffix_groups = (0..patterns.len()).collect();
         let before = vec![0; symbols as usize];
-        Spreading::new(Trace { before, patterns }, common, groups)
+        Partitioner::new(StateTrace { before, patterns }, common, suffix_groups)
     }
 
     #[test]
     fn patterns_that_share_a_tail_directly_or_not_are_one_group() {
-        let behind = [vec![2, 4], vec![5], vec![1, 4], vec![0, 7, 8]];
-        assert_eq!(groups(&behind, 9), [0, 1, 1, 3, 1, 5, 6, 0, 0]);
+        let after_cuts = [vec![2, 4], vec![5], vec![1, 4], vec![0, 7, 8]];
+        assert_eq!(suffix_groups(&after_cuts, 9), [0, 1, 1, 3, 1, 5, 6, 0, 0]);
     }
 
     #[test]
@@ -479,17 +485,17 @@ mod tests {
             traced(symbols, 2, 103),
             never(),
         ];
-        let unions = spreading(symbols, patterns.clone(), &[]).best();
-        assert_eq!(unions.len(), 3, "{unions:?}");
+        let automata = spreading(symbols, patterns.clone(), &[]).best();
+        assert_eq!(automata.len(), 3, "{automata:?}");
         for pair in [[0, 1], [0, 3], [1, 3]] {
             let is_together = |members: &&Vec<usize>| pair.iter().all(|at| members.contains(at));
-            assert_eq!(unions.iter().find(is_together), None);
+            assert_eq!(automata.iter().find(is_together), None);
         }
         // What is elsewhere already is in none of them.
-        let unions = spreading(symbols, patterns, &[1, 4]).best();
-        let mut members: Vec<usize> = unions.iter().flatten().copied().collect();
+        let automata = spreading(symbols, patterns, &[1, 4]).best();
+        let mut members: Vec<usize> = automata.iter().flatten().copied().collect();
         members.sort_unstable();
-        assert_eq!((unions.len(), members), (2, vec![0, 2, 3]));
+        assert_eq!((automata.len(), members), (2, vec![0, 2, 3]));
         // One automaton of few states costs the least.
         let few = vec![traced(100, 0, 10), traced(100, 1, 9)];
         assert_eq!(spreading(100, few, &[]).best(), [[0, 1]]);
@@ -497,21 +503,21 @@ mod tests {
 
     #[test]
     fn patterns_in_turn_are_told_once_where_nobody_wants_every_end() {
-        let simplified: Vec<Simplified> = (0..9)
-            .map(|pattern| Simplified {
+        let simplified: Vec<SimplifiedPattern> = (0..9)
+            .map(|pattern| SimplifiedPattern {
                 hir: Hir::literal(*b"word"),
                 wants_every_end: pattern == 2,
             })
             .collect();
-        let part = |patterns: Vec<u32>| Part {
+        let part = |patterns: Vec<u32>| Partition {
             whole: vec![false; patterns.len()],
             patterns,
-            ..Part::default()
+            ..Partition::default()
         };
         let parts = part((0..9).collect()).in_turn(4, &simplified);
         let told: Vec<(Vec<u32>, bool)> = parts
             .into_iter()
-            .map(|part| (part.patterns, part.is_once))
+            .map(|part| (part.patterns, part.is_single_match))
             .collect();
         let want = [
             (vec![0, 4, 8], false),
@@ -521,10 +527,10 @@ mod tests {
         ];
         assert_eq!(told, want);
         // An automaton that tells each pattern once has room for so many.
-        for (more, is_once) in [(0, true), (1, false)] {
-            let patterns = vec![3; 2 * (MOST_ONCE + more)];
+        for (more, is_single_match) in [(0, true), (1, false)] {
+            let patterns = vec![3; 2 * (MAX_SINGLE_MATCH + more)];
             let parts = part(patterns).in_turn(2, &simplified);
-            assert_eq!(parts[1].is_once, is_once, "{more}");
+            assert_eq!(parts[1].is_single_match, is_single_match, "{more}");
         }
     }
 }

@@ -3,38 +3,42 @@
 //! States are kept by the ten thousand and rarely looked at; differences of sorted numbers take a byte
 //! or two each where the numbers take four.
 
-use super::live::{Live, Outcome};
-use super::look::Before;
+use super::super::determinize::{StateSet, Successor};
+use super::super::look::LookBehind;
 
 /// Replaces `code` by the code of the outcome, whose lists are in order.
-pub(super) fn encode(outcome: &Outcome, code: &mut Vec<u8>) {
-    let Outcome { live, now, late } = outcome;
+pub(in crate::matcher) fn encode(successor: &Successor, code: &mut Vec<u8>) {
+    let Successor {
+        state_set,
+        now,
+        late,
+    } = successor;
     code.clear();
-    code.push(live.before as u8);
-    number(live.cut.map_or(0, |cut| cut + 1), code);
+    code.push(state_set.before as u8);
+    number(state_set.cut.map_or(0, |cut| cut + 1), code);
     // The states come last, so that they need no length.
     for list in [now, late] {
         number(list.len() as u32, code);
         numbers(list, code);
     }
-    numbers(&live.states, code);
+    numbers(&state_set.states, code);
 }
 
 /// What the outcome of that code led to, without what it reported.
-pub(super) fn decode(code: &[u8], live: &mut Live) {
+pub(in crate::matcher) fn decode(code: &[u8], state_set: &mut StateSet) {
     let mut rest = &code[1..];
-    live.before = Before::ALL[usize::from(code[0])];
-    live.cut = next(&mut rest).checked_sub(1);
+    state_set.before = LookBehind::ALL[usize::from(code[0])];
+    state_set.cut = next(&mut rest).checked_sub(1);
     for _ in 0..2 {
         for _ in 0..next(&mut rest) {
             next(&mut rest);
         }
     }
-    live.states.clear();
+    state_set.states.clear();
     let mut last = 0;
     while !rest.is_empty() {
         last += next(&mut rest);
-        live.states.push(last);
+        state_set.states.push(last);
     }
 }
 
@@ -74,24 +78,24 @@ mod tests {
 
     #[test]
     fn a_code_holds_what_it_was_made_of() {
-        let outcome = Outcome {
-            live: Live {
+        let successor = Successor {
+            state_set: StateSet {
                 cut: Some(300),
-                before: Before::Cr,
+                before: LookBehind::Cr,
                 states: vec![0, 1, 127, 128, 70_000, u32::MAX],
             },
             now: vec![5, 1 << 31],
             late: vec![0],
         };
-        let (mut code, mut live) = (Vec::new(), Live::default());
-        encode(&outcome, &mut code);
-        decode(&code, &mut live);
-        assert_eq!(live, outcome.live);
+        let (mut code, mut state_set) = (Vec::new(), StateSet::default());
+        encode(&successor, &mut code);
+        decode(&code, &mut state_set);
+        assert_eq!(state_set, successor.state_set);
         let mut other = Vec::new();
         encode(
-            &Outcome {
+            &Successor {
                 late: vec![1],
-                ..outcome
+                ..successor
             },
             &mut other,
         );

@@ -93,19 +93,6 @@ pub(super) fn push_portable(
     push(table, state, known, bytes.len().min(SHORT))
 }
 
-#[cfg(target_arch = "x86_64")]
-pub(super) fn has_avx512() -> bool {
-    [
-        is_x86_feature_detected!("avx512f"),
-        is_x86_feature_detected!("avx512bw"),
-        is_x86_feature_detected!("avx512vl"),
-        is_x86_feature_detected!("avx512vbmi"),
-        is_x86_feature_detected!("bmi2"),
-    ]
-    .into_iter()
-    .all(|is_there| is_there)
-}
-
 /// As [`columns_portable`], all columns at once, from a masked load.
 #[cfg(target_arch = "x86_64")]
 #[inline]
@@ -145,6 +132,7 @@ pub(super) fn push_avx512(
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::simd::SimdLevel;
     use super::*;
 
     #[test]
@@ -164,7 +152,7 @@ mod tests {
                 );
             }
             #[cfg(target_arch = "x86_64")]
-            if has_avx512() {
+            if SimdLevel::best() == SimdLevel::Avx512 {
                 // SAFETY: the processor has the features.
                 let wide = unsafe { columns_avx512(&columns, &text[..len]) };
                 assert_eq!(wide, (padded, u128::from_le_bytes(of)));

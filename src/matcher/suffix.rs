@@ -3,16 +3,16 @@
 
 use std::sync::atomic::Ordering;
 
-use super::build::Builder;
-use super::crowd::{Crowd, Masks};
-use super::live::{CUT, Live};
-use super::look::Before;
+use super::bit_nfa::{BitNfa, BitStateSet};
+use super::cache::CacheBuilder;
+use super::determinize::{CUT, StateSet};
+use super::look::LookBehind;
 use super::nfa::Nfa;
-use super::table::{Short, StateId, Table};
+use super::table::{ShortInput, StateId, Table};
 
 /// A live tail: what follows a gap that was reached. There is one for each cut at most.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tail {
+pub(super) struct Suffix {
     pub(super) cut: u32,
     pub(super) state: StateId,
     /// The state after the symbols being stepped, until they are through.
@@ -21,41 +21,41 @@ pub(super) struct Tail {
 
 /// What a cursor rarely has; it is kept once there, so that nothing is allocated again.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Aside {
-    pub(super) tails: Vec<Tail>,
-    pub(super) over: Option<Over>,
+pub(super) struct CursorExtra {
+    pub(super) suffixes: Vec<Suffix>,
+    pub(super) nfa_cursor: Option<NfaCursor>,
     /// Room for the tails as they were.
-    pub(super) saved: Vec<Tail>,
+    pub(super) saved: Vec<Suffix>,
     /// Symbols that were waited before the table was asked again.
     pub(super) waited: u32,
-    /// Room for the states of [`Over`].
-    pub(super) crowd: Crowd,
+    /// Room for the states of [`NfaCursor`].
+    pub(super) bit_states: BitStateSet,
     /// Which patterns have hit, where each is wanted once, and whether all have.
     pub(super) hit: u64,
-    pub(super) is_through: bool,
+    pub(super) is_exhausted: bool,
 }
 
 /// All states of a cursor, outside any table.
 #[derive(Clone, Debug)]
-pub(super) struct Over {
-    pub(super) before: Before,
-    pub(super) search: Crowd,
-    pub(super) tails: Vec<(u32, Live)>,
+pub(super) struct NfaCursor {
+    pub(super) before: LookBehind,
+    pub(super) search: BitStateSet,
+    pub(super) suffixes: Vec<(u32, StateSet)>,
     /// Symbols until the table is asked again whether it knows all of this.
     pub(super) wait: u32,
 }
 
 /// What is reported while a symbol is stepped, before it is certain that it can be.
 #[derive(Debug, Default)]
-pub(super) struct Hits(Vec<(u32, bool)>);
+pub(super) struct StepReports(Vec<(u32, bool)>);
 
-impl Hits {
+impl StepReports {
     pub(super) fn push(&mut self, pattern: u32, is_late: bool) {
         self.0.push((pattern, is_late));
     }
 
     /// Adds what the state of a tail reports.
-    pub(super) fn take(&mut self, table: &Table, state: StateId) {
+    pub(super) fn add_reports(&mut self, table: &Table, state: StateId) {
         let report = table.report(state);
         for (list, is_late) in [(report.late, true), (report.now, false)] {
             let patterns = list.iter().map(|pattern| pattern.load(Ordering::Relaxed));
@@ -67,7 +67,7 @@ impl Hits {
         self.0.is_empty()
     }
 
-    pub(super) fn append(&mut self, mut other: Hits) {
+    pub(super) fn append(&mut self, mut other: StepReports) {
         self.0.append(&mut other.0);
     }
 
@@ -86,28 +86,28 @@ impl Hits {
     }
 }
 
-impl Aside {
+impl CursorExtra {
     /// Whether there are no tails, and the state is in the table.
-    pub(super) fn is_idle(&self) -> bool {
-        self.tails.is_empty() && self.over.is_none()
+    pub(super) fn is_empty(&self) -> bool {
+        self.suffixes.is_empty() && self.nfa_cursor.is_none()
     }
 
     /// Forgets everything, for another haystack.
     pub(super) fn clear(&mut self) {
-        self.tails.clear();
-        self.over = None;
+        self.suffixes.clear();
+        self.nfa_cursor = None;
         self.hit = 0;
-        self.is_through = false;
+        self.is_exhausted = false;
     }
 
     /// Steps the tails over the bytes that the search was stepped over. If that is not plain nothing has
     /// happened.
     #[inline]
-    pub(super) fn look_short(&mut self, table: &Table, short: &Short) -> bool {
+    pub(super) fn try_step_short(&mut self, table: &Table, short: &ShortInput) -> bool {
         let mut all = 0;
-        for tail in &mut self.tails {
-            let (next, bits) = table.along(short, tail.state);
-            tail.next = next;
+        for suffix in &mut self.suffixes {
+            let (next, bits) = table.step_short_from(short, suffix.state);
+            suffix.next = next;
             all |= bits;
         }
         !table.any_special(all)
@@ -117,12 +117,12 @@ impl Aside {
     #[inline]
     pub(super) fn push_plain(&mut self, table: &Table, columns: &[u8; 256], bytes: &[u8]) -> bool {
         let mut bits = 0;
-        for tail in &mut self.tails {
-            tail.next = tail.state;
-            bits |= tail.state.entry_bits();
+        for suffix in &mut self.suffixes {
+            suffix.next = suffix.state;
+            bits |= suffix.state.entry_bits();
             for &byte in bytes {
-                tail.next = table.next(tail.next, usize::from(columns[usize::from(byte)]));
-                bits |= tail.next.bits();
+                suffix.next = table.next(suffix.next, usize::from(columns[usize::from(byte)]));
+                bits |= suffix.next.bits();
             }
         }
         !table.any_special(bits)
@@ -130,12 +130,12 @@ impl Aside {
 
     /// Goes on from where the tails were stepped to, without those that are `dead`.
     #[inline]
-    pub(super) fn commit(&mut self, dead: StateId) {
+    pub(super) fn accept_step(&mut self, dead: StateId) {
         let mut at = 0;
-        while let Some(tail) = self.tails.get_mut(at) {
-            tail.state = tail.next;
-            if tail.state == dead {
-                self.tails.swap_remove(at);
+        while let Some(suffix) = self.suffixes.get_mut(at) {
+            suffix.state = suffix.next;
+            if suffix.state == dead {
+                self.suffixes.swap_remove(at);
             } else {
                 at += 1;
             }
@@ -143,10 +143,10 @@ impl Aside {
     }
 }
 
-impl Over {
+impl NfaCursor {
     /// What the search stands for.
-    pub(super) fn live(&self) -> Live {
-        Live {
+    pub(super) fn state_set(&self) -> StateSet {
+        StateSet {
             cut: None,
             before: self.before,
             states: self.search.states().collect(),
@@ -157,88 +157,92 @@ impl Over {
     pub(super) fn step(
         &mut self,
         nfa: &Nfa,
-        masks: &Masks,
-        builder: &mut Builder,
+        bit_nfa: &BitNfa,
+        cache: &mut CacheBuilder,
         column: usize,
-        hits: &mut Hits,
+        hits: &mut StepReports,
     ) {
         let before = self.before;
-        self.before = builder.step_crowd(nfa, masks, &mut self.search, before, column);
-        let outcome = &mut builder.step.outcome;
-        if self.tails.is_empty() && outcome.now.is_empty() && outcome.late.is_empty() {
+        self.before = cache.step_bit_states(nfa, bit_nfa, &mut self.search, before, column);
+        let successor = &mut cache.step.successor;
+        if self.suffixes.is_empty() && successor.now.is_empty() && successor.late.is_empty() {
             return;
         }
         let (now, late) = (
-            std::mem::take(&mut outcome.now),
-            std::mem::take(&mut outcome.late),
+            std::mem::take(&mut successor.now),
+            std::mem::take(&mut successor.late),
         );
         for &late in &late {
-            self.reach(nfa, builder, late, before, true, hits);
+            self.on_report(nfa, cache, late, before, true, hits);
         }
-        self.tails.retain_mut(|(_, live)| {
-            builder.step_live(nfa, live, column);
-            let outcome = &mut builder.step.outcome;
-            outcome
+        self.suffixes.retain_mut(|(_, state_set)| {
+            cache.step_set(nfa, state_set, column);
+            let successor = &mut cache.step.successor;
+            successor
                 .late
                 .iter()
                 .for_each(|&pattern| hits.push(pattern, true));
-            outcome
+            successor
                 .now
                 .iter()
                 .for_each(|&pattern| hits.push(pattern, false));
-            std::mem::swap(live, &mut outcome.live);
-            !live.states.is_empty()
+            std::mem::swap(state_set, &mut successor.state_set);
+            !state_set.states.is_empty()
         });
         let before = self.before;
         for &now in &now {
-            self.reach(nfa, builder, now, before, false, hits);
+            self.on_report(nfa, cache, now, before, false, hits);
         }
-        builder.step.outcome.now = now;
-        builder.step.outcome.late = late;
+        cache.step.successor.now = now;
+        cache.step.successor.late = late;
     }
 
-    fn reach(
+    fn on_report(
         &mut self,
         nfa: &Nfa,
-        builder: &mut Builder,
+        cache: &mut CacheBuilder,
         reached: u32,
-        before: Before,
+        before: LookBehind,
         is_late: bool,
-        hits: &mut Hits,
+        hits: &mut StepReports,
     ) {
         match reached & CUT {
             0 => hits.push(reached, is_late),
-            _ => self.wake(nfa, builder, reached & !CUT, before, is_late, hits),
+            _ => self.activate_suffix(nfa, cache, reached & !CUT, before, is_late, hits),
         }
     }
 
     /// Wakes the tail of a cut, live or not.
-    pub(super) fn wake(
+    pub(super) fn activate_suffix(
         &mut self,
         nfa: &Nfa,
-        builder: &mut Builder,
+        cache: &mut CacheBuilder,
         cut: u32,
-        before: Before,
+        before: LookBehind,
         is_late: bool,
-        hits: &mut Hits,
+        hits: &mut StepReports,
     ) {
-        let known = self.tails.iter_mut().find(|tail| tail.0 == cut);
-        let step = &mut builder.step;
-        step.wake(
+        let known = self.suffixes.iter_mut().find(|suffix| suffix.0 == cut);
+        let step = &mut cache.step;
+        step.activate_suffix(
             nfa,
-            known.as_ref().map_or(&Live::default(), |tail| &tail.1),
+            known
+                .as_ref()
+                .map_or(&StateSet::default(), |suffix| &suffix.1),
             cut,
             before,
         );
-        let outcome = &mut step.outcome;
-        outcome
+        let successor = &mut step.successor;
+        successor
             .now
             .iter()
             .for_each(|&pattern| hits.push(pattern, is_late));
         match known {
-            Some(tail) => std::mem::swap(&mut tail.1, &mut outcome.live),
-            None if outcome.is_dead() => {}
-            None => self.tails.push((cut, std::mem::take(&mut outcome.live))),
+            Some(suffix) => std::mem::swap(&mut suffix.1, &mut successor.state_set),
+            None if successor.is_dead() => {}
+            None => self
+                .suffixes
+                .push((cut, std::mem::take(&mut successor.state_set))),
         }
     }
 }

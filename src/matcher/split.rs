@@ -8,44 +8,44 @@
 use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
 
 /// Hundredths of a bit: how unlikely text is to get past something.
-pub(crate) type Evidence = u32;
+pub(crate) type Selectivity = u32;
 
 /// The evidence of one character.
-pub(crate) const UNIT: Evidence = 500;
+pub(crate) const UNIT: Selectivity = 500;
 
 /// What counts as a wide gap, and how much must stand before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gaps {
+pub(crate) struct GapCriteria {
     /// Least printable ASCII characters that the gap takes.
     pub(crate) characters: usize,
     /// Least number of optional repeats.
     pub(crate) repeats: u32,
     /// Least evidence before it: a tail that any text wakes is only a slow union.
-    pub(crate) evidence: Evidence,
+    pub(crate) selectivity: Selectivity,
 }
 
-impl Gaps {
+impl GapCriteria {
     /// Four bits, less than one letter: with eight, the prefixes that multiply most (`; `) were not cut,
     /// and uap-core visited 200,865 states instead of 17,057.
-    pub(crate) const USUAL: Gaps = Gaps {
+    pub(crate) const USUAL: GapCriteria = GapCriteria {
         characters: 40,
         repeats: 8,
-        evidence: 400,
+        selectivity: 400,
     };
 
     /// Whether the pattern is, at this place, a gap to cut before.
-    pub(crate) fn is_gap(&self, hir: &Hir, before: Evidence) -> bool {
+    pub(crate) fn is_gap(&self, hir: &Hir, before: Selectivity) -> bool {
         let HirKind::Repetition(repetition) = uncaptured(hir).kind() else {
             return false;
         };
-        before >= self.evidence
+        before >= self.selectivity
             && repeats(repetition) >= self.repeats
             && class(&repetition.sub).is_some_and(|class| characters(class) >= self.characters)
     }
 
     /// Whether a gap to cut before is somewhere inside; those in counted repeats are not, because there
     /// would be one for each copy.
-    pub(crate) fn is_inside(&self, hir: &Hir, before: Evidence) -> bool {
+    pub(crate) fn is_inside(&self, hir: &Hir, before: Selectivity) -> bool {
         if self.is_gap(hir, before) {
             return true;
         }
@@ -59,7 +59,7 @@ impl Gaps {
                 let mut before = before;
                 subs.iter().any(|sub| {
                     let is_inside = self.is_inside(sub, before);
-                    before += evidence(sub);
+                    before += selectivity(sub);
                     is_inside
                 })
             }
@@ -77,23 +77,26 @@ pub(crate) fn is_single(repetition: &Repetition) -> bool {
 }
 
 /// The evidence of the least telling way through the pattern.
-pub(crate) fn evidence(hir: &Hir) -> Evidence {
+pub(crate) fn selectivity(hir: &Hir) -> Selectivity {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(Look::Start) => 0,
         HirKind::Look(_) => 50,
         HirKind::Literal(literal) => UNIT * literal.0.len().min(64) as u32,
         HirKind::Class(class) => of_class(class),
-        HirKind::Capture(capture) => evidence(&capture.sub),
-        HirKind::Repetition(repetition) => repetition.min.min(64) * evidence(&repetition.sub),
-        HirKind::Concat(subs) => subs.iter().map(evidence).fold(0, Evidence::saturating_add),
-        HirKind::Alternation(subs) => subs.iter().map(evidence).min().unwrap_or(0),
+        HirKind::Capture(capture) => selectivity(&capture.sub),
+        HirKind::Repetition(repetition) => repetition.min.min(64) * selectivity(&repetition.sub),
+        HirKind::Concat(subs) => subs
+            .iter()
+            .map(selectivity)
+            .fold(0, Selectivity::saturating_add),
+        HirKind::Alternation(subs) => subs.iter().map(selectivity).min().unwrap_or(0),
     }
     .min(1 << 20)
 }
 
-fn of_class(class: &Class) -> Evidence {
+fn of_class(class: &Class) -> Selectivity {
     let share = 95.0 / (characters(class) as f32).max(1.5);
-    (share.log2() * 100.0).clamp(0.0, UNIT as f32) as Evidence
+    (share.log2() * 100.0).clamp(0.0, UNIT as f32) as Selectivity
 }
 
 fn repeats(repetition: &Repetition) -> u32 {
@@ -149,19 +152,19 @@ mod tests {
 
     #[test]
     fn a_gap_is_wide_long_and_stands_behind_something() {
-        let is_gap = |text| Gaps::USUAL.is_gap(&parse(text), 400);
+        let is_gap = |text| GapCriteria::USUAL.is_gap(&parse(text), 400);
         for gap in [".*", "(.)*?", "[^;]{1,200}", "(?s:.)+", r"[^\n]{3,}"] {
             assert!(is_gap(gap), "{gap}");
         }
         for other in [r"\d*", ".", ".{3}", ".{0,7}", "(?:ab)*", "[a-z]*"] {
             assert!(!is_gap(other), "{other}");
         }
-        assert!(!Gaps::USUAL.is_gap(&parse(".*"), 399));
+        assert!(!GapCriteria::USUAL.is_gap(&parse(".*"), 399));
     }
 
     #[test]
     fn gaps_inside_alternations_and_loops_count_and_those_in_copies_do_not() {
-        let is_inside = |text| Gaps::USUAL.is_inside(&parse(text), 0);
+        let is_inside = |text| GapCriteria::USUAL.is_inside(&parse(text), 0);
         assert!(is_inside("(?:a.*b|c)d"));
         assert!(is_inside("(?:a.*b)+"));
         assert!(!is_inside("(?:a.*b){2,9}"));
@@ -185,16 +188,16 @@ mod tests {
                 .utf8(false)
                 .build()
                 .parse(class);
-            assert_eq!(evidence(&parser.unwrap()), want, "{class}");
+            assert_eq!(selectivity(&parser.unwrap()), want, "{class}");
         }
     }
 
     #[test]
     fn evidence_is_that_of_the_least_telling_way() {
-        assert_eq!(evidence(&parse("abc")), 1500);
-        assert_eq!(evidence(&parse("(?:abc|d)")), 500);
-        assert_eq!(evidence(&parse("^")), 0);
-        assert!(evidence(&parse(r"\d")) > evidence(&parse(r"[a-z]")));
-        assert_eq!(evidence(&parse("a{0,9}")), 0);
+        assert_eq!(selectivity(&parse("abc")), 1500);
+        assert_eq!(selectivity(&parse("(?:abc|d)")), 500);
+        assert_eq!(selectivity(&parse("^")), 0);
+        assert!(selectivity(&parse(r"\d")) > selectivity(&parse(r"[a-z]")));
+        assert_eq!(selectivity(&parse("a{0,9}")), 0);
     }
 }

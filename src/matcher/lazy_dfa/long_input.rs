@@ -1,27 +1,27 @@
 //! Long deltas: in lanes, or from one place where a match may begin to the next.
 
-use super::super::Event;
-use super::super::filter::{Effort, Filter};
-use super::super::lanes::{Lanes, Tile};
+use super::super::MatchEvent;
+use super::super::prefilter::{Prefilter, ScanEffort};
+use super::super::speculative::{SpeculativeLanes, Tile};
 use super::super::table::StateId;
-use super::{Built, Cursor, Lazy};
+use super::{DfaCache, DfaCursor, LazyDfa};
 
 /// Bytes stepped with live tails before a filter asks whether they are dead.
 const AWAKE: usize = 16;
 
-impl Lazy {
+impl LazyDfa {
     /// Steps only where a match can be, and the end.
     #[inline(never)]
-    pub(super) fn push_filtered(
+    pub(super) fn push_prefiltered(
         &self,
-        filter: &Filter,
-        cursor: &mut Cursor,
+        filter: &Prefilter,
+        cursor: &mut DfaCursor,
         bytes: &[u8],
-        on: &mut impl FnMut(Event),
+        on: &mut impl FnMut(MatchEvent),
     ) {
-        let tail = bytes.len().saturating_sub(filter.tail());
+        let unfiltered_bytes = bytes.len().saturating_sub(filter.unfiltered_bytes());
         let mut candidates = filter.candidates(bytes);
-        let mut effort = Effort::default();
+        let mut effort = ScanEffort::default();
         let mut at = 0;
         loop {
             let from = at;
@@ -31,15 +31,17 @@ impl Lazy {
                 break;
             }
             let candidate = candidates.next(at);
-            let begin = candidate.saturating_sub(filter.reach()).min(tail);
+            let begin = candidate
+                .saturating_sub(filter.look_back())
+                .min(unfiltered_bytes);
             if begin > at {
                 let column = self.nfa.alphabet.bytes()[usize::from(bytes[begin - 1])];
-                let before = self.behind[usize::from(column)];
-                cursor.state = cursor.generation.bases[before as usize];
+                let before = self.look_behind_after[usize::from(column)];
+                cursor.state = cursor.generation.start_states[before as usize];
                 cursor.decoder.passed_ascii();
                 at = begin;
             }
-            if candidate >= tail {
+            if candidate >= unfiltered_bytes {
                 self.push_plain(cursor, bytes, at, on);
                 break;
             }
@@ -49,20 +51,20 @@ impl Lazy {
             at = candidate + 1;
         }
         effort.looks = candidates.looks;
-        filter.note(bytes.len(), effort);
+        filter.record_filtered(bytes.len(), effort);
     }
 
     /// Steps until nothing is in progress, in the search or in a tail; gives where.
     fn push_busy(
         &self,
-        cursor: &mut Cursor,
+        cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(Event),
+        on: &mut impl FnMut(MatchEvent),
     ) -> usize {
         let columns = self.nfa.alphabet.bytes();
         while let Some(&byte) = bytes.get(at) {
-            if cursor.has_tails() {
+            if cursor.has_suffixes() {
                 let end = bytes.len().min(at + AWAKE);
                 self.push_plain(cursor, &bytes[..end], at, on);
                 at = end;
@@ -90,11 +92,11 @@ impl Lazy {
     pub(super) fn push_tiles(
         &self,
         tile: Tile,
-        cursor: &mut Cursor,
+        cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
         stepped: &mut usize,
-        on: &mut impl FnMut(Event),
+        on: &mut impl FnMut(MatchEvent),
     ) -> usize {
         let size = tile.bytes();
         // After a miss that many tiles are not tried: twice as many after each.
@@ -125,15 +127,19 @@ impl Lazy {
         at
     }
 
-    fn step_tile(&self, tile: Tile, cursor: &Cursor, text: &[u8]) -> Option<StateId> {
-        let Built { table, bases, .. } = &**cursor.generation;
+    fn step_tile(&self, tile: Tile, cursor: &DfaCursor, text: &[u8]) -> Option<StateId> {
+        let DfaCache {
+            table,
+            start_states,
+            ..
+        } = &**cursor.generation;
         let columns = self.nfa.alphabet.bytes();
-        let behind = &self.behind;
-        Lanes {
+        let look_behind_after = &self.look_behind_after;
+        SpeculativeLanes {
             table,
             columns,
-            bases,
-            behind,
+            start_states,
+            look_behind_after,
         }
         .step(cursor.state, text, tile)
     }

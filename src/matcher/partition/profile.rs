@@ -6,35 +6,35 @@
 
 use regex_syntax::hir::Hir;
 
-use super::alphabet::{Space, TooManyClasses};
-use super::build::Builder;
-use super::decode::Symbol;
-use super::hash;
-use super::lazy::Lazy;
-use super::live::{CUT, Live};
-use super::nfa::Nfa;
-use super::table::{Config, SHORT, Table};
-use super::tree::Cuts;
+use super::super::alphabet::{SymbolSpace, TooManyClasses};
+use super::super::cache::CacheBuilder;
+use super::super::determinize::{CUT, StateSet};
+use super::super::hash;
+use super::super::lazy_dfa::LazyDfa;
+use super::super::nfa::Nfa;
+use super::super::prefix_tree::SplitConfig;
+use super::super::table::{SHORT, Table, TableConfig};
+use super::super::utf8::Symbol;
 
 /// The text.
-pub(super) const TEXT: &str = include_str!("sample.txt");
+pub(in crate::matcher) const TEXT: &str = include_str!("sample.txt");
 
 /// Bytes after which a new haystack begins.
 const WINDOW: usize = 2048;
 
 /// How one automaton did on the sample.
 #[derive(Debug)]
-pub(super) struct Trial {
+pub(super) struct ProfileRun {
     pub(super) states: usize,
     /// By pattern: the number of windows that it hits.
     pub(super) hits: Vec<u32>,
     pub(super) windows: u32,
 }
 
-impl Trial {
+impl ProfileRun {
     /// Steps the sample through the automaton.
-    pub(super) fn new(lazy: &Lazy, patterns: usize) -> Trial {
-        let mut trial = Trial {
+    pub(super) fn new(lazy: &LazyDfa, patterns: usize) -> ProfileRun {
+        let mut trial = ProfileRun {
             states: 0,
             hits: vec![0; patterns],
             windows: 0,
@@ -65,51 +65,52 @@ impl Trial {
 /// Where each pattern has something in progress, and what, as a hash: the states of an automaton of
 /// several patterns are the different sums of their hashes.
 #[derive(Debug)]
-pub(super) struct Trace {
+pub(super) struct StateTrace {
     /// By symbol: a hash of what stands before.
     pub(super) before: Vec<u64>,
     /// By pattern: symbols, and the hash there.
     pub(super) patterns: Vec<Vec<(u32, u64)>>,
 }
 
-impl Trace {
+impl StateTrace {
     pub(super) fn new(
-        space: Space,
+        space: SymbolSpace,
         patterns: &[Hir],
-        cuts: Option<Cuts<'_>>,
-    ) -> Result<Trace, TooManyClasses> {
-        let (nfa, owners) = Nfa::apart(space, patterns, cuts)?;
-        let table = Table::new(&nfa.alphabet, Config::BARE);
-        let mut builder = Builder::new(&nfa, &table, 0);
+        cuts: Option<SplitConfig<'_>>,
+    ) -> Result<StateTrace, TooManyClasses> {
+        let (nfa, owners) = Nfa::without_prefix_sharing(space, patterns, cuts)?;
+        let table = Table::new(&nfa.alphabet, TableConfig::BARE);
+        let mut cache = CacheBuilder::new(&nfa, &table, 0);
         let cut_owners: Vec<u32> = nfa
             .cuts
             .iter()
             .map(|cut| owners[cut.entry as usize])
             .collect();
-        let mut trace = Trace {
+        let mut trace = StateTrace {
             before: Vec::new(),
             patterns: vec![Vec::new(); patterns.len()],
         };
         for window in TEXT.as_bytes().chunks(WINDOW) {
-            let mut search = Live::default();
+            let mut search = StateSet::default();
             for char in String::from_utf8_lossy(window).chars() {
                 nfa.alphabet.symbol(Symbol::Char(char), |column, _| {
-                    builder.step_live(&nfa, &search, column);
-                    let outcome = &mut builder.step.outcome;
-                    std::mem::swap(&mut search, &mut outcome.live);
+                    cache.step_set(&nfa, &search, column);
+                    let successor = &mut cache.step.successor;
+                    std::mem::swap(&mut search, &mut successor.state_set);
                     let at = trace.before.len() as u32;
                     trace
                         .before
                         .push(hash::of_number(1 << 40 | search.before as u64));
                     let states = search.states.iter();
-                    states.for_each(|&state| trace.note(owners[state as usize], at, state.into()));
-                    for (list, tag) in [(&outcome.now, 1), (&outcome.late, 2)] {
+                    states
+                        .for_each(|&state| trace.record(owners[state as usize], at, state.into()));
+                    for (list, tag) in [(&successor.now, 1), (&successor.late, 2)] {
                         for &reported in list {
                             let pattern = match reported & CUT {
                                 0 => reported,
                                 _ => cut_owners[(reported & !CUT) as usize],
                             };
-                            trace.note(pattern, at, tag << 32 | u64::from(reported));
+                            trace.record(pattern, at, tag << 32 | u64::from(reported));
                         }
                     }
                 });
@@ -118,7 +119,7 @@ impl Trace {
         Ok(trace)
     }
 
-    fn note(&mut self, pattern: u32, at: u32, what: u64) {
+    fn record(&mut self, pattern: u32, at: u32, what: u64) {
         let entries = &mut self.patterns[pattern as usize];
         let hash = hash::of_number(what);
         match entries.last_mut() {
@@ -130,12 +131,12 @@ impl Trace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::forced::parsed;
+    use super::super::super::test_support::parsed;
     use super::*;
 
     #[test]
     fn what_hits_half_of_the_windows_is_common() {
-        let trial = Trial {
+        let trial = ProfileRun {
             states: 0,
             hits: vec![4, 3],
             windows: 8,
@@ -147,7 +148,7 @@ mod tests {
     fn a_trace_says_once_a_symbol_what_is_in_progress_there() {
         // Several states of the first are in progress at once, and the last never begins.
         let patterns = parsed(&["[a-z]{3}X", "fn", "\u{1F980}\u{1F980}"]);
-        let trace = Trace::new(Space::Chars, &patterns, None).expect("few classes");
+        let trace = StateTrace::new(SymbolSpace::Chars, &patterns, None).expect("few classes");
         assert_eq!(trace.before.len(), TEXT.chars().count());
         let [letters, word, never] = &trace.patterns[..] else {
             panic!("{} patterns", trace.patterns.len());

@@ -10,11 +10,11 @@ use regex_automata::{Input, MatchKind};
 use regex_syntax::hir::Hir;
 
 use crate::limits::Limits;
-use crate::matcher::gap::Gaps;
-use crate::matcher::lanes::Tile;
-use crate::matcher::plan::{Plan, Spread};
-use crate::matcher::table::narrow::Narrow;
-use crate::matcher::table::simd::Level;
+use crate::matcher::partition::{PartitionPlan, Spread};
+use crate::matcher::simd::SimdLevel;
+use crate::matcher::speculative::Tile;
+use crate::matcher::split::GapCriteria;
+use crate::matcher::table::sparse::SparseRows;
 use crate::matcher::{Matcher, SHORT, is_short, pattern};
 use crate::testing::{Random, pattern_text, sample};
 
@@ -63,59 +63,63 @@ pub(crate) fn parsed(patterns: &[&str]) -> Vec<Hir> {
 }
 
 /// Every gap is cut, however narrow and wherever it is.
-pub(crate) const EVERY_GAP: Gaps = Gaps {
+pub(crate) const EVERY_GAP: GapCriteria = GapCriteria {
     characters: 0,
     repeats: 1,
-    evidence: 0,
+    selectivity: 0,
 };
 
 /// Ways to lay out patterns: as usual, and forced.
-pub(crate) const PLANS: [Plan; 10] = [
-    Plan::USUAL,
-    Plan {
-        level: Some(Level::Portable),
-        ..Plan::USUAL
+pub(crate) const PLANS: [PartitionPlan; 10] = [
+    PartitionPlan::USUAL,
+    PartitionPlan {
+        level: Some(SimdLevel::Portable),
+        ..PartitionPlan::USUAL
     },
     // With narrow rows for all states that report nothing, and for those behind a few.
-    Plan {
-        narrow: Narrow {
+    PartitionPlan {
+        sparse: SparseRows {
             behind: 0,
             entries: 2,
         },
         ..plan(Some(EVERY_GAP), 1, None)
     },
-    Plan {
-        narrow: Narrow {
+    PartitionPlan {
+        sparse: SparseRows {
             behind: 12,
             entries: 1,
         },
-        level: Some(Level::Portable),
-        ..Plan::USUAL
+        level: Some(SimdLevel::Portable),
+        ..PartitionPlan::USUAL
     },
-    Plan {
-        narrow: Narrow {
+    PartitionPlan {
+        sparse: SparseRows {
             behind: 0,
-            ..Narrow::USUAL
+            ..SparseRows::USUAL
         },
         ..plan(None, 2, None)
     },
     plan(None, 1, None),
-    plan(Some(EVERY_GAP), 1, Some(Level::Portable)),
+    plan(Some(EVERY_GAP), 1, Some(SimdLevel::Portable)),
     plan(Some(EVERY_GAP), 2, None),
-    plan(None, 3, Some(Level::Portable)),
+    plan(None, 3, Some(SimdLevel::Portable)),
     plan(Some(EVERY_GAP), usize::MAX, None),
 ];
 
-pub(crate) const fn plan(gaps: Option<Gaps>, unions: usize, level: Option<Level>) -> Plan {
-    Plan {
+pub(crate) const fn plan(
+    gaps: Option<GapCriteria>,
+    automata: usize,
+    level: Option<SimdLevel>,
+) -> PartitionPlan {
+    PartitionPlan {
         gaps,
-        spread: Spread::InTurn(unions),
+        spread: Spread::InTurn(automata),
         level,
-        narrow: Narrow::USUAL,
+        sparse: SparseRows::USUAL,
     }
 }
 
-pub(crate) fn matcher_of(hirs: &[Hir], table_bytes: usize, plan: Plan) -> Matcher {
+pub(crate) fn matcher_of(hirs: &[Hir], table_bytes: usize, plan: PartitionPlan) -> Matcher {
     matcher_of_ends(hirs, table_bytes, plan, &[])
 }
 
@@ -123,7 +127,7 @@ pub(crate) fn matcher_of(hirs: &[Hir], table_bytes: usize, plan: Plan) -> Matche
 pub(crate) fn matcher_of_ends(
     hirs: &[Hir],
     table_bytes: usize,
-    plan: Plan,
+    plan: PartitionPlan,
     every_end: &[bool],
 ) -> Matcher {
     Matcher::planned(hirs, table_bytes, every_end, plan)
