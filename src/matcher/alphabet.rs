@@ -1,55 +1,55 @@
-//! The alphabet of an automaton: equivalence classes of symbols that no pattern tells apart.
+//! The alphabet of an automaton: equivalence classes of symbols that no pattern distinguishes.
 //!
-//! Symbols live in a space of *code points*: in [`SymbolSpace::Chars`] the Unicode scalar values and two
-//! more for bytes that belong to no character; in [`SymbolSpace::Bytes`] every byte, the non-ASCII ones
-//! once for each place they can have in or outside a character (so that a Unicode `\b` beside a
-//! byte pattern stays exact). Patterns that can match single non-ASCII bytes need the second, all
-//! others use the first, where `\w` is one class and not seven hundred byte sequences.
+//! Symbols are *code points* of one of two spaces. [`SymbolSpace::Chars`] has the Unicode scalar values and two more
+//! for bytes that belong to no character. [`SymbolSpace::Bytes`] has every byte; those that are not ASCII occur once
+//! for each position they can have in or outside a character, so that a Unicode `\b` next to a byte pattern stays
+//! exact. Patterns that can match single non-ASCII bytes need the second. All others use the first, in which `\w`
+//! is one class and not seven hundred byte sequences.
 //!
-//! A class is known to the table by its *column*. Column 0 is `STAY`; the columns of ASCII bytes come
-//! next, frequent ones first; then the column of bytes that need decoding; then all other classes.
+//! The table knows a class by its *column*. Column 0 is `STAY`. The columns of ASCII bytes follow, frequent bytes
+//! first, then the column of bytes that need decoding, then all other classes.
 
 use std::collections::{HashMap, HashSet};
 
 use super::hash;
 use super::utf8::Symbol;
 
-/// Ranges of code points, both ends included.
+/// Inclusive ranges of code points.
 pub(crate) type Ranges = Vec<(u32, u32)>;
 
-/// A bit set over the columns of the alphabet.
+/// A bit set of columns.
 pub(crate) type ColumnSet = Box<[u64]>;
 
-/// What the code points of an alphabet stand for.
+/// The meaning of the code points of an alphabet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SymbolSpace {
     /// Unicode scalar values, and one code point each for raw and trailing bytes.
     #[default]
     Chars,
-    /// Bytes with their place in a character.
+    /// Bytes with their position in a character.
     Bytes,
 }
 
-/// The column that maps every state to itself.
+/// The column that leads every state to itself.
 pub(crate) const STAY: usize = 0;
 
 const RAW: u32 = 0x11_0000;
 const TRAILING: u32 = 0x11_0001;
 const CHARS_END: u32 = 0x11_0002;
 
-/// Where a symbol of the alphabet stands in the bytes that are being pushed.
+/// The position of a symbol in the pushed bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SymbolSpan {
-    /// Index of the byte that made the symbol certain.
+    /// The index of the byte that made the symbol certain.
     pub(crate) at: usize,
-    /// Number of bytes between the end of the symbol and the end of that byte.
+    /// The number of bytes between the end of the symbol and the end of that byte.
     pub(crate) back: usize,
-    /// Number of bytes of the symbol.
+    /// The number of bytes of the symbol.
     pub(crate) width: usize,
 }
 
 impl SymbolSpan {
-    /// The place of a whole character or byte.
+    /// Returns the span of a whole character or byte.
     pub(crate) fn whole(width: usize) -> SymbolSpan {
         SymbolSpan {
             at: 0,
@@ -58,7 +58,7 @@ impl SymbolSpan {
         }
     }
 
-    /// The same, in a longer run of bytes.
+    /// Shifts the span within a longer run of bytes.
     pub(crate) fn after(self, at: usize, back: usize) -> SymbolSpan {
         SymbolSpan {
             at: self.at + at,
@@ -68,7 +68,7 @@ impl SymbolSpan {
     }
 }
 
-/// Parts of a character that a non-ASCII byte can be; the code point is `128 + 128 * role + (byte - 128)`.
+/// The position of a non-ASCII byte in a character. Its code point is `128 + 128 * role + (byte - 128)`.
 #[derive(Clone, Copy)]
 enum ByteRole {
     Raw,
@@ -95,7 +95,7 @@ fn placed(byte: u8, role: ByteRole) -> u32 {
     128 + 128 * role as u32 + (u32::from(byte) - 128)
 }
 
-/// What look-around asks about a symbol.
+/// The properties of a symbol that assertions ask about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct SymbolFlags(u8);
 
@@ -112,7 +112,7 @@ impl SymbolFlags {
     fn has(self, flag: u8) -> bool {
         self.0 & flag != 0
     }
-    /// A word character begins here.
+    /// A word character starts here.
     pub(crate) fn is_word_ahead(self) -> bool {
         self.has(Self::WORD_AHEAD)
     }
@@ -129,7 +129,7 @@ impl SymbolFlags {
     pub(crate) fn is_cr(self) -> bool {
         self.has(Self::CR)
     }
-    /// No character begins here.
+    /// No character starts here.
     pub(crate) fn is_invalid_ahead(self) -> bool {
         self.has(Self::INVALID_AHEAD)
     }
@@ -142,7 +142,7 @@ impl SymbolFlags {
     }
 }
 
-/// Which properties of symbols the patterns of an automaton ask about.
+/// The properties of symbols that the patterns of an automaton ask about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LookNeeds {
     pub(crate) line: bool,
@@ -150,31 +150,31 @@ pub(crate) struct LookNeeds {
     pub(crate) word: WordLookNeeds,
 }
 
-/// Which word boundaries are asked about.
+/// The word boundaries that the patterns ask about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WordLookNeeds {
     pub(crate) ascii: bool,
     pub(crate) unicode: bool,
 }
 
-/// Most classes of an alphabet: a row of the table has a cell for each. Three thousand different
-/// characters in literals, as in a list of Chinese words, are fine.
+/// The most classes of an alphabet: a row has a cell for each. Three thousand different characters in literals, as in
+/// a list of Chinese words, fit.
 pub(crate) const CLASSES: usize = 1 << 13;
 
-/// Most pairs of a set and a piece of the code space: about a second of work.
+/// The most pairs of a class and a code range that are examined: about a second of work.
 const MEMBERSHIPS: usize = 1 << 30;
 
-/// The patterns tell too many characters apart for one table.
+/// The patterns distinguish too many classes of characters for one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyClasses;
 
-/// Maps symbols to columns.
+/// The map from symbols to columns.
 #[derive(Debug)]
 pub(crate) struct Alphabet {
     space: SymbolSpace,
-    /// Column of each byte; those that need decoding share one, where no state has a transition.
+    /// The column of each byte. Bytes that need decoding share one, on which no state has a transition.
     bytes: [u8; 256],
-    /// Two-stage table of the columns of all code points: block of each 128 code points, then columns.
+    /// A two-stage table of the columns of all code points: the block of each 128 code points, then its columns.
     blocks: Box<[u16]>,
     columns: Box<[u16]>,
     flags: Box<[SymbolFlags]>,
@@ -183,12 +183,12 @@ pub(crate) struct Alphabet {
 const BLOCK: usize = 128;
 
 impl Alphabet {
-    /// The coarsest alphabet over which every set of `classes` is a union of classes, and for each set
-    /// the columns it holds.
+    /// Builds the coarsest alphabet over which every class of `classes` is a union of columns. Also returns, by
+    /// class, the columns it contains.
     ///
     /// # Errors
-    /// More than [`CLASSES`] classes, or so many sets and classes that telling which set holds which
-    /// class takes more than [`MEMBERSHIPS`].
+    /// The alphabet has more than [`CLASSES`] columns, or computing which class contains which column takes more than
+    /// [`MEMBERSHIPS`] steps.
     pub(crate) fn new(
         space: SymbolSpace,
         classes: &[Ranges],
@@ -231,12 +231,12 @@ impl Alphabet {
         Ok((alphabet, members))
     }
 
-    /// Number of columns, `STAY` and the decoding one included.
+    /// Returns the number of columns, `STAY` and the decoding column included.
     pub(crate) fn len(&self) -> usize {
         self.flags.len()
     }
 
-    /// Column of each byte, as far as a byte alone can tell.
+    /// Returns the column of each byte, as far as a byte alone decides it.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8; 256] {
         &self.bytes
@@ -246,7 +246,7 @@ impl Alphabet {
         self.flags[column]
     }
 
-    /// The columns of a symbol, one after the other.
+    /// Calls `on` with the columns of a symbol in order.
     #[inline]
     pub(crate) fn symbol(&self, symbol: Symbol, mut on: impl FnMut(usize, SymbolSpan)) {
         let one = SymbolSpan::whole(1);
@@ -270,7 +270,7 @@ impl Alphabet {
         }
     }
 
-    /// The column of a character, where characters are the symbols.
+    /// Returns the column of a character, if characters are the symbols.
     #[inline(always)]
     pub(crate) fn char(&self, char: char) -> Option<usize> {
         (self.space == SymbolSpace::Chars).then(|| self.column(u32::from(char)))
@@ -305,7 +305,7 @@ impl Alphabet {
     }
 }
 
-/// The code points that a byte class matches in [`SymbolSpace::Bytes`].
+/// Appends the code points that a byte range matches in [`SymbolSpace::Bytes`].
 pub(crate) fn byte_ranges(start: u8, end: u8, out: &mut Ranges) {
     if start < 128 {
         out.push((u32::from(start), u32::from(end.min(127))));
@@ -333,7 +333,7 @@ fn word_ranges() -> Ranges {
     }
 }
 
-/// The sets of code points that have each flag which the patterns ask about.
+/// Returns, for each flag that the patterns ask about, the code points that have it.
 fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
     const ASCII_WORD: [(u32, u32); 4] = [(48, 57), (65, 90), (95, 95), (97, 122)];
     let mut classes = Vec::new();
@@ -386,8 +386,8 @@ fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
     classes
 }
 
-/// A piece of the code space that no set splits: its first code point and its signature (the sum of
-/// the hashes of the sets that hold it). Pieces with one signature are one class.
+/// A range of code points that no class splits: its first code point, and the sum of the hashes of the classes that
+/// contain it. Ranges with equal signatures have one column.
 struct CodeRange {
     start: u32,
     signature: u128,
@@ -424,7 +424,7 @@ fn split(end: u32, classes: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<CodeRa
 /// Bytes by falling frequency in text and code, so that hot columns share cache lines.
 pub(super) const BY_FREQUENCY: &[u8] = b" etaonirsldcu\nmpfhg_.\",b():y;=v-w/k*'0x>1<,TCSE{}&[]A#2RIN`qjDLPMOzFU!3B45\t8HV6G9W7|\\+?$@YKX%QJZ~^\r";
 
-/// A column for each piece; the number of columns; and the column of bytes that need decoding.
+/// Assigns columns. Returns the column of each range, the number of columns, and the decoding column.
 fn number(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
     let mut of: HashMap<u128, u16> = HashMap::new();
     let mut next = STAY as u16 + 1;
@@ -440,7 +440,7 @@ fn number(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
     }
     let decode_column = next as usize;
     next += 1;
-    // Invalid input is rare and asked about least: its code points are the last, and so are its columns.
+    // Invalid input is rare: its code points are the last, and so are its columns.
     code_ranges
         .iter()
         .for_each(|p| give(p.signature, &mut next));
@@ -448,7 +448,7 @@ fn number(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
     (columns, next as usize, decode_column)
 }
 
-/// Calls `on` with each (set, piece) where the set holds the piece.
+/// Calls `on` with each pair of a class and a range that it contains.
 fn for_each_piece(code_ranges: &[CodeRange], classes: &[Ranges], mut on: impl FnMut(usize, usize)) {
     for (index, ranges) in classes.iter().enumerate() {
         for &(start, last) in ranges {
@@ -462,12 +462,12 @@ fn for_each_piece(code_ranges: &[CodeRange], classes: &[Ranges], mut on: impl Fn
     }
 }
 
-/// The block of each [`BLOCK`] code points, and the columns of each block. Equal blocks are there once.
+/// Builds the two-stage table: the block of each [`BLOCK`] code points, and the columns of each distinct block.
 fn two_stage(code_ranges: &[CodeRange], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u16]>) {
     let mut blocks = Vec::with_capacity(end as usize / BLOCK + 1);
     let mut table: Vec<u16> = Vec::new();
     let mut known: HashMap<[u16; BLOCK], u16> = HashMap::new();
-    // Most blocks are of one column, and of the same one as the block before.
+    // Most blocks have a single column, the same one as the block before.
     let mut latest: Option<(u16, u16)> = None;
     let mut range = 0;
     for start in (0..end).step_by(BLOCK) {
@@ -494,7 +494,7 @@ fn two_stage(code_ranges: &[CodeRange], columns: &[u16], end: u32) -> (Box<[u16]
     (blocks.into_boxed_slice(), table.into_boxed_slice())
 }
 
-/// Moves on to the piece that holds `code`.
+/// Advances to the range that contains `code`.
 fn piece_at(code_ranges: &[CodeRange], range: &mut usize, code: u32) -> usize {
     while code_ranges
         .get(*range + 1)

@@ -1,29 +1,28 @@
-//! Many NFA states of a search at once, as bits: how a cursor outside the table is stepped.
+//! Bit-parallel simulation of the NFA, for a cursor in the fallback.
 //!
-//! Text that is made to multiply states does it with counted repeats (`1[01]{20}x`), whose states stand in
-//! a row: one word of 64 of them moves on with a shift. What does not stand in a row is stepped state by
-//! state. Such text ran at 1.0 MiB/s where every state was built, and at 11.7 as a crowd (same busy machine,
-//! default budget).
+//! Text that multiplies states does so with counted repeats (`1[01]{20}x`). Their NFA states have consecutive
+//! numbers, so a shift moves a word of 64 of them at once. States without such a neighbour are stepped one by one.
+//! On such text, building every state ran at 1.0 MiB/s and this at 11.7 MiB/s (same busy machine, default budget).
 
 use super::nfa::{Nfa, NfaState};
 
-/// What stepping needs to know of an NFA, by word of 64 states.
+/// The masks of an NFA, by word of 64 states.
 #[derive(Debug)]
 pub(super) struct BitNfa {
     words: usize,
-    /// By column and word: states that take it.
+    /// By column and word: the states whose class contains the column.
     takes: Box<[u64]>,
-    /// States that lead to the one numbered before them, and to nothing else.
+    /// The states whose only target is the state numbered one less.
     rows: Box<[u64]>,
-    /// Assertions that the next symbol decides.
+    /// The assertions that the next symbol decides.
     looks: Box<[u64]>,
 }
 
-/// A set of NFA states.
+/// A set of NFA states as a bit vector.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BitStateSet {
     bits: Vec<u64>,
-    /// Words that are not empty.
+    /// The indices of the nonzero words, unordered.
     active: Vec<u32>,
 }
 
@@ -56,7 +55,7 @@ impl BitNfa {
 }
 
 impl BitStateSet {
-    /// The states, in order.
+    /// Returns the states in order.
     pub(super) fn states(&self) -> impl Iterator<Item = u32> {
         let mut active = self.active.clone();
         active.sort_unstable();
@@ -78,14 +77,14 @@ impl BitStateSet {
         self.add_bits(state as usize / 64, 1 << (state % 64));
     }
 
-    /// Whether some of them wait for the next symbol.
+    /// Returns true if the set contains an assertion that the next symbol decides.
     pub(super) fn looks(&self, bit_nfa: &BitNfa) -> bool {
         let mut active = self.active.iter().map(|&word| word as usize);
         active.any(|word| self.bits[word] & bit_nfa.looks[word] != 0)
     }
 
-    /// Steps the states over a symbol: those that stand in a row lead to `next`, and each other one that
-    /// takes it is given to `on`.
+    /// Steps the states over a symbol. Consecutive states move into `next` by a shift; each other state that takes the
+    /// symbol is passed to `on`.
     pub(super) fn step(
         &self,
         bit_nfa: &BitNfa,
@@ -113,7 +112,7 @@ impl BitStateSet {
         }
     }
 
-    /// Takes these states out, by word.
+    /// Removes the states of a bit vector.
     pub(super) fn remove(&mut self, holds: &[u64]) {
         let bits = &mut self.bits;
         self.active.retain(|&word| {

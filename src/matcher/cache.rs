@@ -1,5 +1,5 @@
-//! The states of a lazily built DFA: which there are, where their rows stand, and when there is no room for more.
-//! What they stand for and how one follows from another is `state_set`'s to know.
+//! The cache of DFA states: it interns state sets, allocates their rows, and decides when the table is full.
+//! `determinize` computes the sets themselves.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -13,86 +13,86 @@ use super::nfa::Nfa;
 use super::table::sparse::SPARSE_BYTES;
 use super::table::{RowAllocator, RowSpec, StateId, Table};
 
-/// Something that the table does not hold yet.
+/// Something that a step needs and the table does not have yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unbuilt {
-    /// The state after this one.
+    /// The transition of this state on this column.
     Transition(StateId, usize),
-    /// The state of this tail, woken once more.
+    /// The state of this suffix after it is activated while live.
     Reentry(StateId),
-    /// The first state of the tail of a cut.
+    /// The start state of the suffix of a cut.
     SuffixStart(u32, LookBehind),
     /// A full row for this state.
     FullRow(StateId),
 }
 
-/// Builds the states of a table; there is one, behind the lock.
+/// Builds the states of a table. There is one for each table, behind its lock.
 #[derive(Debug)]
 pub(super) struct CacheBuilder {
     rows: RowAllocator,
     budget: usize,
     is_full: bool,
-    /// What the rows stand for, in their order: those without a report, those with one, and narrow ones.
+    /// The state sets of the rows, in the order of the rows: without a report, with a report, and sparse.
     keys: Vec<StateKey>,
     special_keys: Vec<StateKey>,
     sparse_keys: Vec<StateKey>,
-    /// Keys of full rows, of states that report nothing, from which on new ones get a narrow row.
+    /// The number of full rows without a report after which new states get a sparse row.
     full_rows: usize,
-    /// Narrow rows that have been widened.
+    /// The number of sparse rows that have been promoted.
     promoted_rows: usize,
-    /// The codes of the keys, one after the other.
+    /// The encoded state sets, one after the other.
     codes: Vec<u8>,
-    /// The state of each hash of a code.
+    /// The state of each hash of an encoded set.
     by_hash: HashMap<u64, StateId, BuildHasherDefault<IdentityHasher>>,
-    /// By look-behind: what a new search is in.
+    /// The start closure, by look-behind.
     start_closures: Vec<StartClosure>,
-    /// What a new search contributes, by look-behind and column.
+    /// The contribution of the start closure to a successor, by look-behind and column.
     start_contributions: Vec<Option<Box<Successor>>>,
     columns: usize,
-    /// Steps taken past the budget.
+    /// The steps taken in the fallback.
     fallback_steps: usize,
     scratch: StateSet,
     bit_states: BitStateSet,
     code: Vec<u8>,
-    /// What was built since it was asked what for, and the symbols that were stepped meanwhile.
+    /// The transitions built since the last check for thrashing, and the symbols stepped meanwhile.
     built: u32,
     symbols: u32,
-    /// Whether building was in vain.
+    /// True if states are built about as often as they are used.
     is_thrashing: bool,
     pub(super) step: Determinizer,
 }
 
-/// Steps past the budget that are worth building a state anew: about what building one costs.
+/// The steps in the fallback that cost about as much as building a state.
 const STEPS_PER_STATE: usize = 16;
 
-/// States that are built before it is asked what for.
+/// The transitions that are built between two checks for thrashing.
 const BUILDS_PER_CHECK: u32 = 1024;
 
-/// The same, where it was in vain the last time.
+/// The same while the cache is thrashing.
 const BUILDS_PER_RECHECK: u32 = 8;
 
-/// Fewer symbols than that for each state that had to be built, and building them is in vain: stepping
-/// such a text as a crowd is ten times as fast. Ordinary text has twenty to fifty, soon.
+/// With fewer symbols than this for each transition built, the cache is thrashing: stepping such text as a bit-parallel
+/// NFA is ten times as fast. Ordinary text soon has twenty to fifty.
 const SYMBOLS_PER_STATE: u32 = 2;
 
-/// There is no telling before so many states: every table is new once.
+/// Below this number of states nothing is judged: every table is new once.
 const MIN_STATES_TO_JUDGE: usize = 8192;
 
-/// What a state stands for, as a piece of [`CacheBuilder::codes`].
+/// An encoded state set, as a range of [`CacheBuilder::codes`].
 #[derive(Clone, Copy, Debug)]
 struct StateKey {
     start: u32,
     len: u32,
 }
 
-/// Bytes that a state takes besides its row and its code.
+/// The bytes that a state takes besides its row and its encoded set.
 const KEY_BYTES: usize = size_of::<StateKey>() + 2 * size_of::<(u64, StateId)>();
 
 impl CacheBuilder {
     pub(super) fn new(nfa: &Nfa, table: &Table, budget: usize) -> CacheBuilder {
         let mut step = Determinizer::new(nfa.states.len());
         let start_closures = LookBehind::ALL
-            .map(|before| step.start_closures(nfa, before))
+            .map(|before| step.start_closure(nfa, before))
             .into();
         let columns = nfa.alphabet.len();
         CacheBuilder {
@@ -120,45 +120,45 @@ impl CacheBuilder {
         }
     }
 
-    /// Number of states built.
+    /// Returns the number of states built.
     pub(super) fn states(&self) -> usize {
         self.keys() - self.promoted_rows
     }
 
-    /// Number of keys: a state that was widened has two.
+    /// Returns the number of keys: a promoted state has two.
     fn keys(&self) -> usize {
         self.keys.len() + self.special_keys.len() + self.sparse_keys.len()
     }
 
-    /// How many of them have narrow rows, and had.
+    /// Returns how many states have a sparse row, and how many had one.
     #[cfg(test)]
     pub(super) fn shape(&self) -> String {
         let sparse = self.sparse_keys.len();
         format!("{} narrow rows, {} widened", sparse, self.promoted_rows)
     }
 
-    /// Bytes of their rows.
+    /// Returns the bytes of all rows.
     pub(super) fn table_bytes(&self, table: &Table) -> usize {
         self.rows.bytes(table)
     }
 
-    /// Bytes of what they stand for.
+    /// Returns the bytes of all state sets.
     pub(super) fn set_bytes(&self) -> usize {
         self.codes.capacity() + self.keys() * KEY_BYTES
     }
 
-    /// Bytes that rows and what they stand for may take.
+    /// Returns the bytes that rows and state sets may take.
     pub(super) fn budget(&self) -> usize {
         self.budget
     }
 
-    /// Whether that is spent.
+    /// Returns true if the budget is spent.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Whether a new table is worth it: at once where ordinary text has filled this one, and else when
-    /// so much was stepped past the budget that building all of its states again would have been cheaper.
+    /// Returns true if a new table is worth it: at once if ordinary text filled this one, otherwise when so many
+    /// steps were taken in the fallback that building all states again would have been cheaper.
     pub(super) fn should_replace_cache(&self) -> bool {
         let is_ordinary = !self.is_thrashing && self.states() > MIN_STATES_TO_JUDGE;
         let least = match is_ordinary {
@@ -168,12 +168,12 @@ impl CacheBuilder {
         self.is_full && self.fallback_steps > least
     }
 
-    /// Counts a step past the budget.
+    /// Counts a step in the fallback.
     pub(super) fn record_fallback_step(&mut self) {
         self.fallback_steps += 1;
     }
 
-    /// Counts a transition that is to be built after so many symbols; gives whether it should be.
+    /// Counts a transition that is requested after `symbols` symbols. Returns true if it should be built.
     fn should_build(&mut self, symbols: u32) -> bool {
         self.built += 1;
         self.symbols = self.symbols.saturating_add(symbols);
@@ -193,8 +193,7 @@ impl CacheBuilder {
         true
     }
 
-    /// The states that nothing is in progress in, by what stands before, and the one of dead tails; they
-    /// have rows whatever the budget.
+    /// Builds the start states, by look-behind, and the state of dead suffixes. They have rows whatever the budget.
     pub(super) fn first_states(
         &mut self,
         table: &Table,
@@ -223,19 +222,19 @@ impl CacheBuilder {
         state.expect("a new table has room for its first states")
     }
 
-    /// Cuts that are reached before the first symbol.
+    /// Returns the cuts that are reached before the first symbol.
     pub(super) fn initial_cuts(&self) -> &[u32] {
         &self.start_closures[LookBehind::Start as usize].cuts
     }
 
-    /// What the state stands for.
+    /// Returns the state set of a state.
     pub(super) fn state_set(&self, table: &Table, state: StateId) -> StateSet {
         let mut state_set = StateSet::default();
         state_repr::decode(self.code_of(table, state), &mut state_set);
         state_set
     }
 
-    /// The state that this stands for, if there is one or room for it, and it reports nothing.
+    /// Returns the state with this set and no report, if it exists or there is room for it.
     pub(super) fn intern_set(
         &mut self,
         nfa: &Nfa,
@@ -245,7 +244,7 @@ impl CacheBuilder {
         self.step.successor.clear();
         self.step.successor.state_set.clone_from(state_set);
         nfa.drop_subsumed(&mut self.step.successor.state_set.states);
-        // Where building is in vain, only a known state will do.
+        // While thrashing, only a known state will do.
         let was_full = self.is_full;
         self.is_full |= self.is_thrashing;
         let state = self.intern(table);
@@ -255,8 +254,8 @@ impl CacheBuilder {
         state
     }
 
-    /// Builds what is missing after so many symbols in the table, and gives it; `None` where there is no
-    /// room, or it would be in vain.
+    /// Builds what is missing after `symbols` symbols in the table and returns it. Returns `None` if there is no
+    /// room, or if the cache is thrashing.
     pub(super) fn build(
         &mut self,
         nfa: &Nfa,
@@ -266,7 +265,7 @@ impl CacheBuilder {
     ) -> Option<StateId> {
         if let Unbuilt::FullRow(state) = unbuilt {
             self.symbols = self.symbols.saturating_add(symbols);
-            // What the row holds already is stepped all the same.
+            // Without a full row, the transitions of the sparse one remain in use.
             return Some(self.promote(table, state).unwrap_or_else(|| {
                 table.cancel_promotion(state);
                 state
@@ -302,14 +301,14 @@ impl CacheBuilder {
                 self.step
                     .activate_suffix(nfa, &StateSet::default(), cut, before);
                 let first = self.intern(table)?;
-                // It is woken from a list that is not mended.
+                // The list of suffix starts is never redirected, so it must hold a full row.
                 self.promote(table, first)
             }
             Unbuilt::FullRow(_) => unreachable!("done above"),
         }
     }
 
-    /// The row of the state that another transition can be written to; `None` where there is no room for one.
+    /// Returns a row of the state that has room for another transition; `None` if there is no room.
     fn with_room(&mut self, table: &Table, state: StateId) -> Option<StateId> {
         let promoted = table.promoted(state);
         match table.has_slot(promoted) {
@@ -318,7 +317,7 @@ impl CacheBuilder {
         }
     }
 
-    /// The full row of a state, which it may get now; `None` where there is no room.
+    /// Returns the full row of a state, which it may get now; `None` if there is no room.
     fn promote(&mut self, table: &Table, state: StateId) -> Option<StateId> {
         let sparse = table.promoted(state);
         if !sparse.is_sparse() {
@@ -342,33 +341,33 @@ impl CacheBuilder {
         Some(full)
     }
 
-    /// Whether the budget has room for that many bytes more.
+    /// Returns true if the budget has room for so many bytes more.
     fn has_room(&self, table: &Table, bytes: usize) -> bool {
         !self.is_full && self.rows.bytes(table) + self.set_bytes() + bytes <= self.budget
     }
 
-    /// Steps a state that is in no table; the outcome is in `step`.
+    /// Computes the successor of a set that is in no table. The result is in `step`.
     pub(super) fn step_set(&mut self, nfa: &Nfa, state_set: &StateSet, column: usize) {
         if state_set.cut.is_some() {
-            return self.step.suffix(nfa, state_set, column);
+            return self.step.step_suffix(nfa, state_set, column);
         }
         let slot = self.start_contribution(nfa, state_set.before, column);
         let after = state_set
             .before
             .after(nfa.alphabet.flags(column), nfa.look_needs);
-        self.step.run(nfa, state_set, column, after);
+        self.step.step(nfa, state_set, column, after);
         let start_contributions = self.start_contributions[slot]
             .as_ref()
             .expect("it was just spawned");
-        self.step.join(
+        self.step.add_start_contribution(
             nfa,
             start_contributions,
             &self.start_closures[after as usize],
         );
     }
 
-    /// Steps a search that is in no table, as a crowd. What it reports is in `step`, the lists not in
-    /// order and maybe with repeats; gives what stands before the position then.
+    /// Steps the search of a cursor in the fallback. Its reports are in `step`, unsorted and possibly with
+    /// duplicates. Returns the new look-behind.
     pub(super) fn step_bit_states(
         &mut self,
         nfa: &Nfa,
@@ -381,12 +380,12 @@ impl CacheBuilder {
             return self.step_bit_states_as_list(nfa, bit_nfa, bit_states, before, column);
         }
         let slot = self.start_contribution(nfa, before, column);
-        // Put back below: counting references for every symbol would take an eighth of the time.
+        // Put back below: a reference count for every symbol would take an eighth of the time.
         let start_contributions = self.start_contributions[slot].take();
         let after = before.after(nfa.alphabet.flags(column), nfa.look_needs);
         let mut next = std::mem::take(&mut self.bit_states);
         self.step
-            .bit_states(nfa, bit_nfa, (&*bit_states, &mut next), column, after);
+            .step_bit_states(nfa, bit_nfa, (&*bit_states, &mut next), column, after);
         next.remove(&self.start_closures[after as usize].holds);
         if let Some(start_contributions) = &start_contributions {
             let states = start_contributions.state_set.states.iter();
@@ -406,7 +405,7 @@ impl CacheBuilder {
         after
     }
 
-    /// The same, state by state.
+    /// [`step_bit_states`](Self::step_bit_states), state by state, for sets with assertions.
     fn step_bit_states_as_list(
         &mut self,
         nfa: &Nfa,
@@ -427,7 +426,7 @@ impl CacheBuilder {
         successor.before
     }
 
-    /// Patterns that match because the haystack ends here.
+    /// Returns the patterns that match because the haystack ends here.
     pub(super) fn at_end(&mut self, nfa: &Nfa, state_set: &StateSet) -> Vec<u32> {
         let start_closures: &[u32] = match state_set.cut {
             None => &self.start_closures[state_set.before as usize].states,
@@ -437,7 +436,7 @@ impl CacheBuilder {
         self.step.at_end(nfa, state_set.before, states)
     }
 
-    /// The same as [`CacheBuilder::state_set`], in the scratch space, which is to be given back.
+    /// As [`CacheBuilder::state_set`], in scratch space that the caller must give back.
     fn decoded(&mut self, table: &Table, state: StateId) -> StateSet {
         let mut state_set = std::mem::take(&mut self.scratch);
         state_repr::decode(self.code_of(table, state), &mut state_set);
@@ -446,7 +445,7 @@ impl CacheBuilder {
 
     fn key(&self, table: &Table, state: StateId) -> &StateKey {
         let row = table.row(state);
-        // Row 0 above the match bit is `UNKNOWN`, which stands for nothing.
+        // The first row above the match bit is `UNKNOWN`, which has no state set.
         if state.is_sparse() {
             &self.sparse_keys[row]
         } else if table.is_special(state) {
@@ -461,7 +460,7 @@ impl CacheBuilder {
         &self.codes[key.start as usize..][..key.len as usize]
     }
 
-    /// Works out what a new search contributes, if that is not known; gives where in `start_contributions` it stands.
+    /// Computes the contribution of the start closure, unless it is known. Returns its index in `start_contributions`.
     fn start_contribution(&mut self, nfa: &Nfa, before: LookBehind, column: usize) -> usize {
         let slot = before as usize * self.columns + column;
         if self.start_contributions[slot].is_some() {
@@ -474,7 +473,7 @@ impl CacheBuilder {
             before,
             states,
         };
-        self.step.run(nfa, &state_set, column, after);
+        self.step.step(nfa, &state_set, column, after);
         let start_closures = &self.start_closures[after as usize];
         let mut start_contributions = self.step.successor.clone();
         start_contributions
@@ -488,7 +487,7 @@ impl CacheBuilder {
         slot
     }
 
-    /// The state that `step` describes: a known one, or a new one if the budget allows.
+    /// Returns the state whose set `step` has computed: a known one, or a new one if the budget allows.
     fn intern(&mut self, table: &Table) -> Option<StateId> {
         let mut code = std::mem::take(&mut self.code);
         state_repr::encode(&self.step.successor, &mut code);
@@ -500,7 +499,7 @@ impl CacheBuilder {
     fn intern_code(&mut self, table: &Table, code: &[u8]) -> Option<StateId> {
         let hash = hash::of_bytes(code);
         if let Some(&known) = self.by_hash.get(&hash) {
-            // Another state with the same hash is never met, and stepped outside the table if it is.
+            // A hash collision between different sets has never been seen. If there is one, the set stays in the fallback.
             return (self.code_of(table, known) == code).then_some(known);
         }
         let Successor {
@@ -533,7 +532,7 @@ impl CacheBuilder {
     fn remember(&mut self, table: &Table, state: StateId, code: &[u8]) {
         let start = self.codes.len() as u32;
         if self.codes.capacity() - self.codes.len() < code.len() {
-            // A quarter more, as long as rows can have as much of what the budget leaves.
+            // Grow by a quarter, but leave the rows at least half of what the budget has left.
             let spent = self.rows.bytes(table) + self.set_bytes();
             let left = self.budget.saturating_sub(spent);
             let quarter = self.codes.len() / 4;
@@ -574,7 +573,7 @@ mod tests {
         let (start_states, dead) = cache.first_states(&table);
         let start = start_states[LookBehind::Start as usize];
         let column = usize::from(nfa.alphabet.bytes()[usize::from(b'a')]);
-        // The hash of the state behind `a` is given to another one, as if theirs were the same.
+        // Give the hash of the state after `a` to another state, as if the two collided.
         let state_set = cache.state_set(&table, start);
         cache.step_set(&nfa, &state_set, column);
         let mut code = Vec::new();
@@ -585,16 +584,16 @@ mod tests {
         assert_eq!(cache.build(&nfa, &table, unbuilt, 0), None);
         assert_eq!(cache.states(), states);
         assert!(!cache.is_full(), "there is room, but not for this one");
-        // What has a hash of its own is built.
+        // A set with a hash of its own is built.
         cache.by_hash.remove(&hash::of_bytes(&code));
         let state = cache.build(&nfa, &table, unbuilt, 0).expect("room");
         assert_eq!(cache.build(&nfa, &table, unbuilt, 0), Some(state));
         assert_eq!(cache.states(), states + 1);
         assert_eq!(table.step(start, column), state);
-        assert!(!cache.state_set(&table, state).is_base());
+        assert!(!cache.state_set(&table, state).is_start_closure());
     }
 
-    /// A builder whose table holds so many states; nobody asks which.
+    /// Returns a cache with this number of states; their sets are empty.
     fn of_states(states: usize, budget: usize) -> CacheBuilder {
         let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["abc"]), None).expect("few classes");
         let table = Table::new(&nfa.alphabet, TableConfig::BARE);
@@ -605,7 +604,7 @@ mod tests {
 
     #[test]
     fn a_full_table_is_worn_when_building_it_anew_would_have_been_cheaper() {
-        // Filled by ordinary text, by a hostile one, and by so few states that there is no telling.
+        // Filled by ordinary text, by text that thrashes, and with too few states to judge.
         let cases = [
             (
                 MIN_STATES_TO_JUDGE + 1,
@@ -656,9 +655,9 @@ mod tests {
             SYMBOLS_PER_STATE - 1
         ));
         assert!(build(&mut cache, BUILDS_PER_RECHECK, SYMBOLS_PER_STATE));
-        // In vain again, it is asked as seldom as at first.
+        // After one more failed check, the next one comes after as many builds as at first.
         assert!(!build(&mut cache, BUILDS_PER_CHECK, 0));
-        // There is no telling while states are few, and what they stand for is little beside the budget.
+        // Nothing is judged while states are few and their sets small beside the budget.
         assert!(build(
             &mut of_states(MIN_STATES_TO_JUDGE, usize::MAX),
             BUILDS_PER_CHECK,

@@ -1,11 +1,12 @@
-//! What a state of a lazily built DFA stands for, and how one follows from another: a step through the NFA.
+//! The determinizer: which NFA states a DFA state stands for, and how to compute its successor.
 //!
-//! A state of the search is what stands before the position, and the NFA states that are live *beyond*
-//! those of a new search: every position also starts all patterns anew, and what that contributes is
-//! computed once per (look-behind, column) and left out of the state. A state of a tail is the NFA
-//! states that are live behind one cut. A state knows two lists of what it reports: what is there
-//! whatever comes next, and what was there before the last symbol and needed it to be sure. Reported
-//! are patterns, and by the search also cuts that were reached.
+//! A state of the search is a look-behind and the live NFA states *beyond* the start closure. The search is
+//! unanchored, so every position adds the start closure; its contribution to a successor depends only on the
+//! look-behind and the column, is computed once for each pair, and is left out of the set. A state of a suffix is the
+//! NFA states that are live after one cut.
+//!
+//! A successor has two lists of reports: patterns that match whatever comes next, and patterns that matched before
+//! the last symbol and needed it to be certain. A successor of the search also reports the cuts it reached.
 
 pub(super) mod state_repr;
 
@@ -13,23 +14,23 @@ use super::bit_nfa::{BitNfa, BitStateSet};
 use super::look::{LookAhead, LookBehind, holds};
 use super::nfa::{Nfa, NfaState};
 
-/// What a state of the automaton stands for.
+/// The set of NFA states that a DFA state stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StateSet {
-    /// The cut whose tail it is; the search itself has none.
+    /// The cut whose suffix this is; `None` for the search.
     pub(super) cut: Option<u32>,
     pub(super) before: LookBehind,
-    /// NFA states, for the search those beyond a new one; sorted.
+    /// The sorted NFA states; for the search, those beyond the start closure.
     pub(super) states: Vec<u32>,
 }
 
 impl StateSet {
-    /// Whether there is nothing beyond a new search.
-    pub(super) fn is_base(&self) -> bool {
+    /// Returns true if there is no state beyond the start closure.
+    pub(super) fn is_start_closure(&self) -> bool {
         self.states.is_empty()
     }
 
-    /// A tail in which nothing is live any more, whichever it was.
+    /// Returns the set of a suffix that can no longer match, the same for every cut.
     pub(super) fn dead() -> StateSet {
         StateSet {
             cut: Some(DEAD_CUT),
@@ -39,18 +40,18 @@ impl StateSet {
     }
 }
 
-/// In a list of what is reported: this is a cut, not a pattern.
+/// The flag of a cut in a list of reports; a pattern does not have it.
 pub(super) const CUT: u32 = 1 << 31;
 
-/// The cut of tails that are over, whichever theirs was. There are not so many.
+/// The cut of all dead suffixes. No pattern set has so many cuts.
 const DEAD_CUT: u32 = !CUT;
 
-/// The NFA states of a new search.
+/// The epsilon closure of the start of every pattern.
 #[derive(Debug)]
 pub(super) struct StartClosure {
     pub(super) states: Box<[u32]>,
     pub(super) holds: Box<[u64]>,
-    /// Cuts that it reaches at once.
+    /// The cuts in the closure.
     pub(super) cuts: Box<[u32]>,
 }
 
@@ -60,7 +61,7 @@ impl StartClosure {
     }
 }
 
-/// What a step leads to; in order once it is joined.
+/// The successor of a state: its set and its reports. The lists are sorted by [`Determinizer::add_start_contribution`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Successor {
     pub(super) state_set: StateSet,
@@ -68,15 +69,15 @@ pub(super) struct Successor {
     pub(super) late: Vec<u32>,
 }
 
-/// Scratch space of one step through the NFA, and its outcome.
+/// The scratch space of the subset construction, with the successor it computed last.
 #[derive(Debug)]
 pub(super) struct Determinizer {
-    /// In which round each NFA state was last reached.
+    /// The round in which each NFA state was last reached.
     seen: Vec<u64>,
     round: u64,
     stack: Vec<u32>,
     resolved: Vec<u32>,
-    /// Whether cuts are passed, as tails do, and not reported.
+    /// True if cuts are passed, as in a suffix, and not reported.
     passes_cuts: bool,
     pub(super) successor: Successor,
 }
@@ -93,17 +94,17 @@ impl Determinizer {
         }
     }
 
-    /// How many states the NFA has.
+    /// Returns the number of NFA states.
     pub(super) fn states(&self) -> usize {
         self.seen.len()
     }
 
-    /// The NFA states of a new search.
-    pub(super) fn start_closures(&mut self, nfa: &Nfa, before: LookBehind) -> StartClosure {
+    /// Computes the start closure after this look-behind.
+    pub(super) fn start_closure(&mut self, nfa: &Nfa, before: LookBehind) -> StartClosure {
         self.round += 1;
         let mut states = Vec::new();
         for &start in &nfa.starts {
-            self.close(nfa, start, before, LookAhead::Unknown, &mut states);
+            self.epsilon_closure(nfa, start, before, LookAhead::Unknown, &mut states);
         }
         let mut cuts = Vec::new();
         states.retain(|&state| match nfa.states[state as usize] {
@@ -125,9 +126,9 @@ impl Determinizer {
         }
     }
 
-    /// Adds to `out` the states reached from `state` without taking a symbol: sets, matches, cuts that
-    /// are not passed, and assertions that `after` does not decide yet.
-    fn close(
+    /// Adds the epsilon closure of `state` to `out`: classes, matches, cuts that are not passed, and assertions that
+    /// `after` does not decide yet.
+    fn epsilon_closure(
         &mut self,
         nfa: &Nfa,
         state: u32,
@@ -154,8 +155,8 @@ impl Determinizer {
         }
     }
 
-    /// Steps the states of `state_set` over a symbol of that column.
-    pub(super) fn run(
+    /// Computes the successor of `state_set` on a column.
+    pub(super) fn step(
         &mut self,
         nfa: &Nfa,
         state_set: &StateSet,
@@ -174,7 +175,7 @@ impl Determinizer {
             match nfa.states[state as usize] {
                 NfaState::Class { class, next } if nfa.holds(class, column) => {
                     let states = &mut successor.state_set.states;
-                    self.close(nfa, next, after, LookAhead::Unknown, states);
+                    self.epsilon_closure(nfa, next, after, LookAhead::Unknown, states);
                 }
                 NfaState::Match(pattern) => successor.late.push(pattern),
                 NfaState::Cut { cut, .. } => successor.late.push(CUT | cut),
@@ -183,29 +184,29 @@ impl Determinizer {
         }
         successor.state_set.cut = state_set.cut;
         successor.state_set.before = after;
-        successor.take_reports(nfa);
+        successor.split_off_reports(nfa);
         self.resolved = resolved;
         self.successor = successor;
     }
 
-    /// Steps a crowd. Of the outcome only what is reported is told, the lists not in order and maybe with repeats.
-    pub(super) fn bit_states(
+    /// Steps a bit-parallel set. Of the successor only the reports are set, unsorted and possibly with duplicates.
+    pub(super) fn step_bit_states(
         &mut self,
         nfa: &Nfa,
         bit_nfa: &BitNfa,
-        (bit_states, next): (&BitStateSet, &mut BitStateSet),
+        (step_bit_states, next): (&BitStateSet, &mut BitStateSet),
         column: usize,
         after: LookBehind,
     ) {
         let mut reached = std::mem::take(&mut self.resolved);
         self.successor.clear();
         self.round += 1;
-        bit_states.step(bit_nfa, column, next, |next, state| {
+        step_bit_states.step(bit_nfa, column, next, |next, state| {
             let NfaState::Class { next: to, .. } = nfa.states[state as usize] else {
                 return;
             };
             reached.clear();
-            self.close(nfa, to, after, LookAhead::Unknown, &mut reached);
+            self.epsilon_closure(nfa, to, after, LookAhead::Unknown, &mut reached);
             for &state in &reached {
                 match nfa.states[state as usize] {
                     NfaState::Match(pattern) => self.successor.now.push(pattern),
@@ -217,8 +218,8 @@ impl Determinizer {
         self.resolved = reached;
     }
 
-    /// Steps a tail.
-    pub(super) fn suffix(&mut self, nfa: &Nfa, state_set: &StateSet, column: usize) {
+    /// Computes the successor of a suffix.
+    pub(super) fn step_suffix(&mut self, nfa: &Nfa, state_set: &StateSet, column: usize) {
         let cut = state_set.cut.expect("a tail has a cut");
         let has_look = nfa.cuts[cut as usize].has_look;
         let after = match has_look {
@@ -228,13 +229,13 @@ impl Determinizer {
             false => LookBehind::Other,
         };
         self.passes_cuts = true;
-        self.run(nfa, state_set, column, after);
+        self.step(nfa, state_set, column, after);
         self.passes_cuts = false;
         self.successor.sort(nfa);
         self.successor.canonicalize_dead();
     }
 
-    /// Wakes the tail of a cut, which may be in `state_set` already.
+    /// Adds the start of a suffix to `state_set`, in which it may be live already.
     pub(super) fn activate_suffix(
         &mut self,
         nfa: &Nfa,
@@ -253,18 +254,18 @@ impl Determinizer {
         self.passes_cuts = true;
         self.round += 1;
         let states = &mut successor.state_set.states;
-        self.close(nfa, about.entry, before, LookAhead::Unknown, states);
+        self.epsilon_closure(nfa, about.entry, before, LookAhead::Unknown, states);
         self.passes_cuts = false;
         states.extend_from_slice(&state_set.states);
         successor.state_set.cut = Some(cut);
         successor.state_set.before = before;
-        successor.take_reports(nfa);
+        successor.split_off_reports(nfa);
         successor.sort(nfa);
         successor.canonicalize_dead();
         self.successor = successor;
     }
 
-    /// The states that `states` stand for once it is known what comes next.
+    /// Replaces assertions by their targets or drops them, now that the look-ahead is known.
     fn resolve(
         &mut self,
         nfa: &Nfa,
@@ -277,21 +278,21 @@ impl Determinizer {
             return out.extend(states);
         }
         self.round += 1;
-        states.for_each(|state| self.close(nfa, state, before, after, out));
+        states.for_each(|state| self.epsilon_closure(nfa, state, before, after, out));
     }
 
-    /// Adds what a new search contributes, and puts the lists in order.
-    pub(super) fn join(
+    /// Adds the contribution of the start closure, and sorts the lists.
+    pub(super) fn add_start_contribution(
         &mut self,
         nfa: &Nfa,
         start_contributions: &Successor,
-        start_closures: &StartClosure,
+        start_closure: &StartClosure,
     ) {
         let successor = &mut self.successor;
         successor
             .state_set
             .states
-            .retain(|&state| !start_closures.holds(state));
+            .retain(|&state| !start_closure.holds(state));
         successor
             .state_set
             .states
@@ -332,8 +333,8 @@ impl Successor {
         self.late.clear();
     }
 
-    /// Moves what is reported now out of the states.
-    fn take_reports(&mut self, nfa: &Nfa) {
+    /// Moves matches and cuts from the states to the reports.
+    fn split_off_reports(&mut self, nfa: &Nfa) {
         let now = &mut self.now;
         self.state_set
             .states
@@ -358,7 +359,7 @@ impl Successor {
         nfa.drop_subsumed(&mut self.state_set.states);
     }
 
-    /// Makes all tails that are over the same.
+    /// Gives all dead suffixes the same set.
     fn canonicalize_dead(&mut self) {
         if self.state_set.states.is_empty() && self.now.is_empty() && self.late.is_empty() {
             self.state_set.cut = StateSet::dead().cut;
@@ -366,7 +367,7 @@ impl Successor {
         }
     }
 
-    /// Whether this is a tail that is over.
+    /// Returns true if this is a dead suffix.
     pub(super) fn is_dead(&self) -> bool {
         self.state_set.states.is_empty()
     }
@@ -380,15 +381,15 @@ mod tests {
 
     #[test]
     fn a_new_search_holds_its_states_and_no_others() {
-        // More states than a word has bits, and beginnings on both sides of it.
+        // More states than a word has bits, and starts on both sides of it.
         let patterns = parsed(&["[a-c]{70}x", "^y", r"\bz", "q{3}"]);
         let nfa = Nfa::new(SymbolSpace::Chars, &patterns, None).expect("few classes");
         assert!(nfa.states.len() > 64);
         let mut step = Determinizer::new(nfa.states.len());
         for before in LookBehind::ALL {
-            let start_closures = step.start_closures(&nfa, before);
-            let held = (0..nfa.states.len() as u32).filter(|&state| start_closures.holds(state));
-            let mut states = start_closures.states.to_vec();
+            let start_closure = step.start_closure(&nfa, before);
+            let held = (0..nfa.states.len() as u32).filter(|&state| start_closure.holds(state));
+            let mut states = start_closure.states.to_vec();
             states.sort_unstable();
             assert_eq!(held.collect::<Vec<u32>>(), states, "{before:?}");
             assert!(states.len() >= 2 && states.len() < nfa.states.len());

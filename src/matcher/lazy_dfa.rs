@@ -1,13 +1,20 @@
-//! A lazily built DFA whose transition table is append-only, shared by all streams and threads.
+//! A lazily built DFA. Its transition table is append-only and shared by all streams and threads.
 //!
-//! The search itself is one state. Where it reaches the cut of a pattern it *wakes* a tail, another state
-//! of the same table, which is stepped besides until it is dead. What wakes a live tail once more is
-//! merged into it, so there is one for each cut at most.
+//! The search is one state. When it reaches the cut of a pattern it *activates* the suffix of that cut: another
+//! state of the same table, which is stepped beside the search until it is dead. Activating a live suffix merges
+//! into its state, so a cursor has at most one suffix for each cut.
 //!
-//! When the budget is spent a cursor carries its NFA states itself and steps them, exactly and in
-//! time linear in the input, until it meets states of the table again. As soon as that is worth it, a new
-//! *generation* begins with an empty table: cursors move to it when they next step past the budget, and
-//! the old one goes with its last cursor. There are never more than two.
+//! When the table is full, a cursor enters the *fallback*: it carries its NFA states and steps them, exactly and in
+//! time linear in the input, until it meets states of the table again. As soon as building the states anew would
+//! have been cheaper, a new *generation* starts with an empty table. Cursors move to it when they next step in the
+//! fallback, and the old generation is freed with its last cursor. There are never more than two.
+//!
+//! # How a delta becomes a report
+//!
+//! `push` chooses a strategy by the length of the delta: [`short_input`] (up to 16 bytes), the prefilter or
+//! speculative lanes ([`long_input`]), and [`search`] for everything else and for whatever those decline. All of them
+//! only step states that are not special. A special state goes to [`step`], the one place that reports,
+//! activates suffixes and asks for unbuilt states; [`fallback`] does the same outside the table.
 
 mod fallback;
 mod long_input;
@@ -34,59 +41,58 @@ use super::utf8::{Symbol, Utf8Decoder};
 
 pub(crate) use short_input::{IdleRun, is_short};
 
-/// The automaton of several patterns.
+/// The automaton of a set of patterns.
 #[derive(Debug)]
 pub(crate) struct LazyDfa {
     nfa: Nfa,
     config: TableConfig,
-    /// What stands behind each column, where that is one ASCII character.
+    /// The look-behind after the symbol of each column, for columns of a single ASCII character.
     look_behind_after: Box<[LookBehind]>,
-    /// Long deltas are cut into the first ones, then what is left into the second.
+    /// The tiles that a long delta is cut into: the first size as often as it fits, then the second.
     tiles: [Tile; 2],
     filter: Option<Box<Prefilter>>,
-    /// Least bytes of a delta that is filtered.
+    /// The least bytes of a delta that is prefiltered.
     prefiltered: usize,
-    /// Where each pattern is reported once.
+    /// Set if each pattern is reported once.
     single_match: Option<SingleMatch>,
-    /// For stepping outside the table; made when that happens first.
+    /// The masks for the fallback, built when a cursor first enters it. Building them cannot fail.
     bit_nfa: OnceLock<BitNfa>,
     generations: Generations<DfaCache>,
 }
 
-/// One of the tables, with its number.
+/// A table with its generation number.
 type Generation = generations::Generation<DfaCache>;
 
-/// A table and what its states stand for.
+/// A table and the state sets behind its rows.
 #[derive(Debug)]
 struct DfaCache {
     table: Table,
-    /// The states that nothing is in progress in, by what stands before.
+    /// The states without a partial match, by look-behind.
     start_states: [StateId; LookBehind::ALL.len()],
-    /// The state of tails that are over.
+    /// The state of a suffix that can no longer match.
     dead: StateId,
-    /// The first state of the tail of each cut, by what stands before; 0 where it is not built.
+    /// The start state of the suffix of each cut, by look-behind; 0 if it is not built.
     suffixes: Box<[AtomicU32]>,
-    /// Cuts that a haystack begins with.
+    /// The cuts that are reached before the first symbol.
     initial_cuts: Box<[u32]>,
     cache: Mutex<CacheBuilder>,
 }
 
-/// The whole matching state of one haystack: a state of a table, and the bytes of an incomplete
-/// character.
+/// The complete search state of one haystack: a state of a table, and the bytes of an incomplete character.
 #[derive(Clone, Debug)]
 pub(crate) struct DfaCursor {
     generation: Arc<Generation>,
     state: StateId,
     decoder: Utf8Decoder,
     invalid_bytes: u32,
-    /// Bytes stepped in the table since something had to be built.
+    /// The bytes stepped in the table since a state was last built.
     stepped: u32,
-    /// Live tails, and NFA states of its own.
+    /// Live suffixes and fallback states; allocated on first use.
     extra: Option<Box<CursorExtra>>,
 }
 
 impl DfaCursor {
-    /// Number of bytes so far that belong to no character; saturates.
+    /// Returns the number of bytes so far that belong to no character. It saturates.
     pub(crate) fn invalid_bytes(&self) -> u32 {
         self.invalid_bytes
     }
@@ -97,16 +103,15 @@ impl DfaCursor {
         }
     }
 
-    /// Whether it has left the table.
+    /// Returns true if the cursor has left the table.
     fn in_fallback(&self) -> bool {
         self.extra
             .as_ref()
             .is_some_and(|extra| extra.nfa_cursor.is_some())
     }
 
-    /// The fast path for a delta of 1 to [`SHORT`] bytes that brings nothing special: steps it and copies it
-    /// to `room`, with zeros behind it. Says whether it was that, and the caller agrees; if not, nothing has
-    /// happened but in `room`.
+    /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the bytes
+    /// to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
     pub(crate) fn push_short(
         &mut self,
@@ -114,11 +119,11 @@ impl DfaCursor {
         room: &mut [u8; SHORT],
         agrees: impl FnOnce(&[u8; SHORT]) -> bool,
     ) -> bool {
-        let is_alone = match &self.extra {
+        let is_single_state = match &self.extra {
             None => true,
             Some(extra) => extra.is_empty(),
         };
-        if !is_alone || self.decoder.is_pending() {
+        if !is_single_state || self.decoder.is_pending() {
             return false;
         }
         let table = &self.generation.table;
@@ -132,15 +137,14 @@ impl DfaCursor {
         true
     }
 
-    /// Whether nothing will be reported any more, so that it need not be stepped.
+    /// Returns true if no pattern can be reported any more, so that the cursor need not be stepped.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.is_exhausted)
     }
 
-    /// Whether the search is all there is, in a full row: no tails, no states outside the table, no incomplete
-    /// character.
+    /// Returns true if the cursor is a single state with a full row: no suffixes, no fallback, no incomplete character.
     #[inline(always)]
-    fn is_alone(&self) -> bool {
+    fn is_single_state(&self) -> bool {
         !self.in_fallback()
             && !self.has_suffixes()
             && !self.decoder.is_pending()
@@ -170,25 +174,25 @@ impl DfaCache {
         }
     }
 
-    /// Whether nothing is in progress in the state.
+    /// Returns true if the state has no partial match.
     #[inline(always)]
-    fn is_base(&self, state: StateId) -> bool {
-        // Their rows are the first ones.
+    fn is_start_state(&self, state: StateId) -> bool {
+        // The start states have the first rows.
         state.bits() <= self.start_states[LookBehind::ALL.len() - 1].bits()
     }
 
-    /// The state that matching of a haystack begins in.
+    /// Returns the state at the start of a haystack.
     fn start(&self) -> StateId {
         self.start_states[LookBehind::Start as usize]
     }
 
-    /// The first state of the tail of a cut, if it is built.
+    /// Returns the start state of the suffix of a cut, if it is built.
     fn suffix_start(&self, cut: u32, before: LookBehind) -> Option<StateId> {
         let slot = cut as usize * LookBehind::ALL.len() + before as usize;
         StateId::of_bits(self.suffixes[slot].load(Ordering::Acquire))
     }
 
-    /// Publishes the first state of a tail; the table holds everything else already.
+    /// Publishes the start state of a suffix, whose row is complete.
     fn publish_suffix_start(&self, unbuilt: Unbuilt, state: StateId) {
         if let Unbuilt::SuffixStart(cut, before) = unbuilt {
             let slot = cut as usize * LookBehind::ALL.len() + before as usize;
@@ -197,49 +201,50 @@ impl DfaCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheBuilder> {
-        // Nothing panics while the lock is held; if it ever did, the table would still be whole,
-        // because a row is published only when it is complete.
+        // No code panics under this lock. If it did, the table would still be whole: a row is published only when it is
+        // complete.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What one automaton holds now: it grows with the text that it reads, up to its budget.
+/// The current size of one automaton. It grows with the text it reads, up to its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AutomatonSize {
-    /// States of the NFA, one a character class.
+    /// The number of NFA states, one for each character class.
     pub nfa_states: usize,
-    /// Classes of symbols that the patterns tell apart, and two columns of the table's own.
+    /// The number of columns: the classes of symbols that the patterns distinguish, and two more.
     pub columns: usize,
-    /// Places where patterns are cut before a wide gap; what follows is stepped only once it is reached.
+    /// The number of cuts: places where a pattern is cut before a wide gap. The suffix after a cut is stepped only
+    /// once the cut is reached.
     pub cuts: usize,
-    /// States built so far.
+    /// The number of DFA states built so far.
     pub states: usize,
-    /// Bytes of their rows in the transition table.
+    /// The bytes of their rows in the transition table.
     pub table_bytes: usize,
-    /// Bytes of what the states stand for.
+    /// The bytes of their state sets.
     pub set_bytes: usize,
-    /// Whether the budget is spent, so that new states are stepped instead of built.
+    /// True if the budget is spent, so that new states are simulated instead of built.
     pub is_full: bool,
-    /// How often a full table was replaced, by a larger one up to the budget. While streams still use the one before, that is kept
-    /// besides: never more than two.
+    /// How often a full table was replaced by a larger one, up to the budget. The table before is kept while
+    /// streams still use it; there are never more than two.
     pub generation: u32,
 }
 
-/// Least bytes of a delta that is filtered. Shorter ones are hardly longer than what a filter has to step.
+/// The least bytes of a delta that is prefiltered. A shorter one is hardly longer than what must be stepped anyway.
 const PREFILTERED: usize = 32;
 
 impl LazyDfa {
-    /// The automaton of `nfa`, whose tables grow from one generation to the next until they are as said.
+    /// Compiles the automaton of `nfa`. Its tables grow from generation to generation up to `config.budget`.
     pub(crate) fn new(nfa: Nfa, config: TableConfig) -> LazyDfa {
         LazyDfa::with_first(nfa, config, config.of_generation(0)).prefiltered()
     }
 
-    /// The same with a filter for long deltas, where patterns and processor allow one.
+    /// Adds a prefilter for long deltas, if the patterns and the processor allow one.
     pub(crate) fn prefiltered(mut self) -> LazyDfa {
         let current = self.generations.current();
-        // Where a new search reaches a cut at once, its tail is woken on the way into a base. A filter jumps
-        // there.
+        // If the start closure reaches a cut, entering a start state activates a suffix. The prefilter jumps to start
+        // states and would skip that.
         let mut start_states = current.start_states.iter();
         let has_woken =
             start_states.any(|&start_closures| current.table.is_special(start_closures));
@@ -249,12 +254,12 @@ impl LazyDfa {
         self
     }
 
-    /// Whether it has such tables.
+    /// Returns true if the tables have these parameters.
     pub(crate) fn has(&self, config: TableConfig) -> bool {
         self.config == config
     }
 
-    /// The same without a filter, for short deltas only, with room for that much in the first table.
+    /// Compiles an automaton without a prefilter, for profiling on a sample: its first table has `room` bytes.
     pub(crate) fn for_profile(nfa: Nfa, config: TableConfig, room: usize) -> LazyDfa {
         let first = TableConfig {
             budget: config.budget.min(room),
@@ -280,8 +285,8 @@ impl LazyDfa {
         }
     }
 
-    /// The same for patterns that hit in nearly any text: each is reported once, and a cursor is through
-    /// when none can be any more. There are at most [`MAX_SINGLE_MATCH`](super::single_match::MOST_ONCE).
+    /// Compiles an automaton for patterns that match nearly any text: each is reported once, and a cursor is exhausted
+    /// when all have been. There are at most [`MAX_SINGLE_MATCH`](super::single_match::MAX_SINGLE_MATCH).
     pub(crate) fn single_match(nfa: Nfa, config: TableConfig) -> LazyDfa {
         LazyDfa {
             single_match: Some(SingleMatch::new(&nfa)),
@@ -293,12 +298,12 @@ impl LazyDfa {
         &self.nfa
     }
 
-    /// The NFA, without what was built of it.
+    /// Returns the NFA without the states built from it.
     pub(crate) fn into_nfa(self) -> Nfa {
         self.nfa
     }
 
-    /// A cursor at the start of a haystack.
+    /// Returns a cursor at the start of a haystack.
     pub(crate) fn start(&self) -> DfaCursor {
         let generation = self.generations.current();
         let mut cursor = DfaCursor {
@@ -313,7 +318,7 @@ impl LazyDfa {
         cursor
     }
 
-    /// Takes the cursor to the start of another haystack.
+    /// Moves the cursor to the start of another haystack.
     pub(crate) fn restart(&self, cursor: &mut DfaCursor) {
         if !self.generations.is_latest(&cursor.generation) {
             cursor.generation = self.generations.current();
@@ -327,7 +332,7 @@ impl LazyDfa {
         self.activate_initial_suffixes(cursor);
     }
 
-    /// Steps the bytes; gives each pattern that becomes certain to match.
+    /// Steps the bytes and calls `on` for each match that becomes certain.
     #[inline]
     pub(crate) fn push(
         &self,
@@ -351,7 +356,7 @@ impl LazyDfa {
                 at = self.push_tiles(tile, cursor, bytes, at, &mut stepped, on);
             }
         }
-        self.push_plain(cursor, bytes, at, on);
+        self.push_scalar(cursor, bytes, at, on);
         if bytes.len() >= self.prefiltered
             && let Some(filter) = &self.filter
         {
@@ -359,8 +364,8 @@ impl LazyDfa {
         }
     }
 
-    /// Whether no match is in progress: what comes next begins anew. Means something only for an
-    /// automaton whose NFA is [layered](Nfa::layered).
+    /// Returns true if there is no partial match. Only meaningful for an automaton whose NFA has
+    /// [distinct starts](Nfa::with_distinct_starts).
     pub(crate) fn is_idle(&self, cursor: &DfaCursor) -> bool {
         if cursor.decoder.is_pending() {
             return false;
@@ -369,16 +374,16 @@ impl LazyDfa {
         let extra = cursor.extra.as_deref();
         match extra.and_then(|extra| extra.nfa_cursor.as_ref()) {
             Some(nfa_cursor) => nfa_cursor.search.states().next().is_none(),
-            None if generation.is_base(cursor.state) => true,
+            None if generation.is_start_state(cursor.state) => true,
             None if !generation.table.is_special(cursor.state) => false,
             None => generation
                 .lock()
                 .state_set(&generation.table, cursor.state)
-                .is_base(),
+                .is_start_closure(),
         }
     }
 
-    /// Ends the run of bytes that could complete a character: what is pending belongs to none.
+    /// Ends a run of bytes: the bytes of an incomplete character belong to none.
     pub(crate) fn flush(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
         let mut decoder = std::mem::take(&mut cursor.decoder);
         decoder.flush(|symbol, back| {
@@ -390,7 +395,7 @@ impl LazyDfa {
         cursor.decoder = decoder;
     }
 
-    /// Ends the haystack: gives the patterns that needed to know.
+    /// Ends the haystack: calls `on` for the matches that the end decides.
     pub(crate) fn finish(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
         if cursor.is_exhausted() {
             return;
@@ -453,7 +458,7 @@ impl LazyDfa {
         self.filter.is_some()
     }
 
-    /// What decides how fast deltas are stepped, in one line.
+    /// Returns, in one line, everything that decides how fast deltas are stepped.
     #[cfg(test)]
     pub(super) fn shape(&self) -> String {
         use super::tests::shape::sum;

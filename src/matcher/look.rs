@@ -1,14 +1,14 @@
-//! What stands before the current position, and which assertions that decides.
+//! Look-behind and look-ahead at a position, and the assertions they decide.
 
 use regex_syntax::hir::Look;
 
 use super::alphabet::{LookNeeds, SymbolFlags};
 
-/// What stands before a position, as far as look-around can ask.
+/// The symbol before a position, as far as an assertion can distinguish it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum LookBehind {
-    /// Nothing: the haystack begins here.
+    /// None: the haystack starts here.
     #[default]
     Start,
     Lf,
@@ -34,8 +34,8 @@ impl LookBehind {
         LookBehind::Invalid,
     ];
 
-    /// What stands before the position after a symbol with these flags. What the patterns do not ask
-    /// about has no flags, so that it makes no difference between states.
+    /// Returns the look-behind after a symbol with these flags. A property that no pattern asks about has no flag, so it
+    /// does not distinguish states.
     pub(crate) fn after(self, flags: SymbolFlags, look_needs: LookNeeds) -> LookBehind {
         let after = if flags.is_trailing() {
             self.after_trailing()
@@ -72,14 +72,14 @@ impl LookBehind {
     }
 }
 
-/// What stands after a position.
+/// The symbol after a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LookAhead {
     /// Not known yet.
     Unknown,
     /// A symbol with these flags.
     Symbol(SymbolFlags),
-    /// Nothing: the haystack ends here.
+    /// None: the haystack ends here.
     End,
 }
 
@@ -93,7 +93,7 @@ impl LookAhead {
     }
 }
 
-/// Whether the assertion holds between `before` and `after`; `None` where that needs to know `after`.
+/// Returns whether the assertion holds between `before` and `after`; `None` if that depends on an unknown `after`.
 pub(crate) fn holds(look: Look, before: LookBehind, after: LookAhead) -> Option<bool> {
     let at_end = || match after {
         LookAhead::Unknown => None,
@@ -134,7 +134,7 @@ pub(crate) fn holds(look: Look, before: LookBehind, after: LookAhead) -> Option<
     }
 }
 
-/// `before && after`, decided without `after` where `before` fails.
+/// Returns `before && after`, without evaluating `after` if `before` is false.
 fn both(before: bool, after: impl FnOnce() -> Option<bool>) -> Option<bool> {
     if before { after() } else { Some(false) }
 }
@@ -146,7 +146,7 @@ mod tests {
     use crate::matcher::nfa::Nfa;
     use crate::matcher::test_support::parsed;
 
-    /// Assertions about ASCII words, from what each says: of which kind the neighbours are.
+    /// Checks assertions about ASCII words against their definition: the kinds of both neighbours.
     #[test]
     fn ascii_words_begin_and_end_where_the_neighbours_say() {
         let nfa =
@@ -182,7 +182,7 @@ mod tests {
                     );
                 }
             }
-            // Before the next symbol is known, only what stands before can decide.
+            // Before the next symbol is known, only the look-behind can decide.
             let open = [
                 Look::WordAscii,
                 Look::WordAsciiNegate,

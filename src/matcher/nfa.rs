@@ -1,4 +1,4 @@
-//! A Thompson NFA straight from the syntax tree, one state per character class.
+//! A Thompson NFA compiled from the syntax tree, with one state for each character class.
 
 use std::collections::HashMap;
 
@@ -11,45 +11,45 @@ use super::alphabet::{
 use super::prefix_tree::{PatternStep, PrefixTree, SplitConfig};
 use super::split::{GapCriteria, Selectivity, is_single, selectivity};
 
-/// Index of a state.
+/// The index of a state.
 pub(crate) type NfaStateId = u32;
 
-/// One state. States are built back to front, so each knows where it continues.
+/// One state. States are compiled back to front, so each stores where it continues.
 #[derive(Clone, Debug)]
 pub(crate) enum NfaState {
-    /// Takes one symbol of the set (an index into [`Nfa::classes`]).
+    /// Takes one symbol of a class (an index into [`Nfa::classes`]).
     Class { class: u32, next: NfaStateId },
-    /// Continues at each of these without taking anything.
+    /// An epsilon transition to each of these states.
     Split(Box<[NfaStateId]>),
-    /// Continues where the assertion holds.
+    /// An epsilon transition if the assertion holds.
     Look { look: Look, next: NfaStateId },
     /// The pattern with this index has matched.
     Match(u32),
-    /// The search goes on in the tail of this cut (an index into [`Nfa::cuts`]); a tail goes on itself.
+    /// The search activates the suffix of this cut (an index into [`Nfa::cuts`]); a suffix continues at `next` itself.
     Cut { cut: u32, next: NfaStateId },
 }
 
-/// Where patterns are cut.
+/// A cut: the point at which the NFA of a pattern is split into prefix and suffix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// Where the tail begins.
+    /// The first state of the suffix.
     pub(crate) entry: NfaStateId,
-    /// Whether the tail looks around, so that it matters what stands before.
+    /// True if the suffix contains an assertion, so that its look-behind matters.
     pub(crate) has_look: bool,
 }
 
-/// Copies of one counted repeat of a class, of which one makes others superfluous: whatever these lead to, it
-/// leads to as well. The states of a run of copies stand in a row, the last copy first.
+/// The role of a state among the unrolled copies of a counted repeat. One copy subsumes another if everything
+/// reachable from the other is reachable from it. The copies of a repeat have consecutive numbers, the last first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum UnrolledRepeat {
-    /// It is none.
+    /// Not a copy.
     #[default]
     None,
-    /// Of `x{2,9}`, behind which the repeat may be over: the earliest copy covers the others.
+    /// A copy in `x{2,9}` after which the repeat may be over. The earliest live copy subsumes the later ones.
     Bounded(u32),
-    /// The loop at the end of `x{5,}`: it covers the copies before it.
+    /// The loop at the end of `x{5,}`. It subsumes the copies before it.
     Loop(u32),
-    /// One of these.
+    /// A copy before such a loop.
     BeforeLoop(u32),
 }
 
@@ -57,23 +57,23 @@ pub(crate) enum UnrolledRepeat {
 #[derive(Debug)]
 pub(crate) struct Nfa {
     pub(crate) states: Vec<NfaState>,
-    /// By state: of which repeat it is a copy.
+    /// By state: the repeat that it is a copy of.
     copies: Vec<UnrolledRepeat>,
-    /// The columns that each set holds.
+    /// By class: the columns it contains.
     pub(crate) classes: Vec<ColumnSet>,
-    /// Where patterns begin. Patterns with the same beginning share its states.
+    /// The start states of the patterns. Patterns with the same prefix share its states.
     pub(crate) starts: Vec<NfaStateId>,
     pub(crate) cuts: Vec<Cut>,
     pub(crate) alphabet: Alphabet,
-    /// What look-around of these patterns asks about.
+    /// The properties of symbols that the assertions of these patterns ask about.
     pub(crate) look_needs: LookNeeds,
-    /// Whether any pattern looks around.
+    /// True if any pattern contains an assertion.
     pub(crate) has_look: bool,
 }
 
 impl Nfa {
-    /// Builds the NFA of patterns that [`super::pattern::parse`] has accepted; `Match` holds the
-    /// index of the pattern in `patterns`.
+    /// Compiles patterns that [`super::pattern::parse`] has accepted. `Match` holds the index of the pattern in
+    /// `patterns`.
     ///
     /// # Errors
     /// [`TooManyClasses`].
@@ -87,7 +87,7 @@ impl Nfa {
         compiler.finish(patterns, starts)
     }
 
-    /// The same without common beginnings, and to which pattern each state belongs.
+    /// Compiles the patterns without shared prefixes; also returns the pattern of each state.
     pub(crate) fn without_prefix_sharing(
         space: SymbolSpace,
         patterns: &[Hir],
@@ -103,12 +103,12 @@ impl Nfa {
         Ok((compiler.finish(patterns, starts)?, owners))
     }
 
-    /// The patterns behind each cut.
+    /// Returns, by cut, the patterns after it.
     pub(crate) fn patterns_after_cuts(&self) -> Vec<Vec<u32>> {
         self.patterns_reachable_from(self.cuts.iter().map(|cut| cut.entry))
     }
 
-    /// The patterns that each of these states leads to.
+    /// Returns, by state, the patterns that it leads to.
     pub(crate) fn patterns_reachable_from(
         &self,
         entries: impl Iterator<Item = NfaStateId>,
@@ -135,15 +135,15 @@ impl Nfa {
         (0..).zip(entries).map(patterns_reachable_from).collect()
     }
 
-    /// The same automaton, in which no state that a search begins in is ever entered again: what is in
-    /// progress can then be told from what begins anew at every position.
+    /// Adds copies of the start states, so that no start state is ever entered again. A partial match can then be
+    /// distinguished from the start closure.
     pub(crate) fn with_distinct_starts(mut self) -> Nfa {
         let shift = self.states.len() as NfaStateId;
         let copies: Vec<NfaState> = self
             .states
             .iter()
             .map(|state| match state {
-                // The first symbol leads to the states as they are, and from there to no copy.
+                // The first symbol leads to the original states, and from there to no copy.
                 NfaState::Class { .. } | NfaState::Match(_) | NfaState::Cut { .. } => state.clone(),
                 NfaState::Split(to) => {
                     NfaState::Split(to.iter().map(|next| next + shift).collect())
@@ -160,7 +160,7 @@ impl Nfa {
         self
     }
 
-    /// Leaves out what others cover; the states are in order, and stay so.
+    /// Removes states that others in the sorted list subsume.
     // PERF: without this, 742 rules of kingfisher visit 121,033 states on 12 MB of text, because counted classes
     // overlap themselves (`cargo bench --bench hard -- kingfisher`).
     pub(crate) fn drop_subsumed(&self, states: &mut Vec<NfaStateId>) {
@@ -194,14 +194,14 @@ impl Nfa {
         self.copies[state as usize]
     }
 
-    /// Whether the set holds the column.
+    /// Returns true if the class contains the column.
     #[inline]
     pub(crate) fn holds(&self, class: u32, column: usize) -> bool {
         self.classes[class as usize][column / 64] >> (column % 64) & 1 == 1
     }
 }
 
-/// Whether the pattern can match a single byte of a character or a byte of none, so that it needs
+/// Returns true if the pattern can match a single byte of a character, or a byte of none, and so needs
 /// [`SymbolSpace::Bytes`].
 pub(crate) fn needs_bytes(hir: &Hir) -> bool {
     match hir.kind() {
@@ -234,10 +234,10 @@ fn ask(look_needs: &mut LookNeeds, look: Look) {
     }
 }
 
-/// Which states lead to an assertion.
+/// Returns, by state, whether it leads to an assertion.
 fn looking(states: &[NfaState]) -> Vec<bool> {
     let mut looking = vec![false; states.len()];
-    // Loops are the only way forward, so a few rounds do.
+    // Only loops lead forward, so a few rounds suffice.
     let mut has_changed = true;
     while std::mem::take(&mut has_changed) {
         for (state, kind) in states.iter().enumerate() {
@@ -261,7 +261,7 @@ struct NfaCompiler {
     gaps: Option<GapCriteria>,
     cuts: Vec<NfaStateId>,
     states: Vec<NfaState>,
-    /// As long as states that are copies.
+    /// Only as long as the last copy; other states are no copies.
     copies: Vec<UnrolledRepeat>,
     repeats: u32,
     classes: Vec<Ranges>,
@@ -331,9 +331,9 @@ impl NfaCompiler {
         self.add(NfaState::Class { class, next })
     }
 
-    /// Compiles what the tree holds; gives where its root's branches begin.
+    /// Compiles a prefix tree. Returns the entries of the root's branches.
     fn tree(&mut self, tree: &PrefixTree) -> Vec<NfaStateId> {
-        // Nodes come before what they lead to, and states are built back to front.
+        // A node comes before its children, and states are compiled back to front.
         let mut entries: Vec<Vec<NfaStateId>> = vec![Vec::new(); tree.nodes.len()];
         for (index, node) in tree.nodes.iter().enumerate().rev() {
             let mut entry: Vec<NfaStateId> = node
@@ -346,7 +346,7 @@ impl NfaCompiler {
                     &[next] => next,
                     several => self.add(NfaState::Split(several.into())),
                 };
-                // Only this branch leads there.
+                // No other branch leads there.
                 entries[*to as usize] = Vec::new();
                 entry.push(self.step(step, next));
             }
@@ -378,7 +378,7 @@ impl NfaCompiler {
         self.add(NfaState::Cut { cut, next })
     }
 
-    /// Compiles a pattern with gaps inside that the search is cut before.
+    /// Compiles an element that contains gaps to cut before.
     fn compile_cutting(
         &mut self,
         hir: &Hir,
@@ -422,7 +422,7 @@ impl NfaCompiler {
         }
     }
 
-    /// Compiles the pattern so that it continues at `next`; gives its entry.
+    /// Compiles an element so that it continues at `next`. Returns its entry.
     fn compile(&mut self, hir: &Hir, next: NfaStateId) -> NfaStateId {
         match hir.kind() {
             HirKind::Empty => next,
@@ -499,7 +499,7 @@ impl NfaCompiler {
         })
     }
 
-    /// Compiles a repetition of what `body` compiles.
+    /// Compiles a repetition whose body is compiled by `body`.
     fn repetition_of(
         &mut self,
         repetition: &Repetition,
@@ -526,7 +526,7 @@ impl NfaCompiler {
                     let single_match = self.copy(UnrolledRepeat::Bounded(repeat), entry, &mut body);
                     entry = self.add(NfaState::Split(Box::new([single_match, next])));
                 }
-                // Behind the last required copy the repeat may be over, too.
+                // After the last required copy the repeat may be over, too.
                 if required > 0 {
                     entry = self.copy(UnrolledRepeat::Bounded(repeat), entry, &mut body);
                     required -= 1;
@@ -536,7 +536,7 @@ impl NfaCompiler {
         (0..required).fold(entry, |entry, _| body(self, entry))
     }
 
-    /// One copy of the body of a repeat, which is noted where it is a single set.
+    /// Compiles one copy of the body, and records its role if the body is a single class.
     fn copy(
         &mut self,
         copies: UnrolledRepeat,

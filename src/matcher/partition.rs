@@ -1,4 +1,4 @@
-//! How patterns are laid out: which are cut, and which share an automaton.
+//! Decides how patterns are partitioned over automata, and which of them are cut.
 
 pub(super) mod profile;
 
@@ -15,32 +15,32 @@ use super::split::GapCriteria;
 use super::table::TableConfig;
 use super::table::sparse::SparseRows;
 
-/// A pattern as it is matched.
+/// A pattern in the form in which it is searched for.
 #[derive(Debug)]
 pub(crate) struct SimplifiedPattern {
     pub(crate) hir: Hir,
-    /// Whether every end is wanted; such patterns are not cut.
+    /// True if every end is reported. Such a pattern is not cut.
     pub(crate) wants_every_end: bool,
 }
 
-/// What is cut, and how patterns are spread. All are parameters, so that tests can force each way.
+/// The parameters of a partition, so that tests can force each layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartitionPlan {
-    /// Nothing is cut without.
+    /// The gaps to cut before; `None` to cut nothing.
     pub(crate) gaps: Option<GapCriteria>,
     pub(crate) spread: Spread,
-    /// What of the processor is used; none for all that it has.
+    /// The vector instructions to use; `None` for all that the processor has.
     pub(crate) level: Option<SimdLevel>,
-    /// Which states of each table have narrow rows.
+    /// The states that get sparse rows.
     pub(crate) sparse: SparseRows,
 }
 
-/// Over how many automata patterns are spread.
+/// The number of automata that patterns are distributed over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Spread {
-    /// As many as a sample of text shows to be good.
+    /// Chosen by profiling on a sample of text.
     Sampled,
-    /// So many, in turn; each reports every pattern at least once and may stop then.
+    /// Fixed, filled round-robin. Each automaton reports every pattern at least once and may then stop.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "forced by tests and examples/collide.rs")
@@ -51,20 +51,20 @@ pub(crate) enum Spread {
 /// The patterns of one automaton.
 #[derive(Debug, Default)]
 pub(crate) struct Partition {
-    /// Indexes of the patterns.
+    /// The indices of the patterns.
     pub(crate) patterns: Vec<u32>,
     pub(crate) space: SymbolSpace,
     pub(crate) gaps: Option<GapCriteria>,
-    /// By pattern of the part: not to be cut.
+    /// By pattern of the partition: never cut.
     pub(crate) whole: Vec<bool>,
-    /// Whether each pattern is reported once; then none of them share a tail.
+    /// True if each pattern is reported once; then no two of them share a suffix.
     pub(crate) is_single_match: bool,
-    /// Its automaton, where that was tried already: it knows the states of the sample.
+    /// The automaton that profiling built, with the states that the sample visits.
     tried: Option<LazyDfa>,
 }
 
 impl Partition {
-    /// Its automaton, with such a table.
+    /// Builds the automaton, with tables of these parameters.
     pub(crate) fn lazy(
         mut self,
         simplified: &[SimplifiedPattern],
@@ -99,7 +99,7 @@ impl PartitionPlan {
         sparse: SparseRows::USUAL,
     };
 
-    /// What tables of so many automata are made for that may take `table_bytes` together.
+    /// Returns the table parameters of `automata` automata that share `table_bytes`.
     pub(crate) fn config(&self, automata: usize, table_bytes: usize) -> TableConfig {
         TableConfig {
             // Without patterns there is nothing to build, and nothing to reserve memory for.
@@ -109,8 +109,8 @@ impl PartitionPlan {
         }
     }
 
-    /// The automata of these patterns, whose tables may take `table_bytes` together. Those that can match single
-    /// bytes of characters come last.
+    /// Distributes the patterns over automata whose tables share `table_bytes`. Patterns that can match single bytes of a
+    /// character come last.
     pub(crate) fn partition(
         &self,
         simplified: &[SimplifiedPattern],
@@ -143,28 +143,28 @@ impl PartitionPlan {
     }
 }
 
-/// Fewer patterns than that have an automaton of their own, whatever they do: planning would cost more.
+/// Fewer patterns share one automaton without profiling, which would cost more than it saves.
 const FEW: usize = 128;
 
-/// States on the sample that one automaton may have: 5,000 rules of ordinary code patterns have fewer.
+/// The most states that one automaton may have on the sample. 5,000 rules of ordinary code patterns have fewer.
 const MANY: usize = 2000;
 
-// Not cutting what is alive most of the time did not help: CRS has 12.8 live tails at every byte of the
-// sample, and 409 ns a delta with all gaps cut; with those whole that live at more than 60 % of the bytes
-// 320 to 440, by the number of automata, and at more than 30 % twice to four times the states; at 10 %
-// the tables overflowed five times in 3 MB, and a delta took 7,389 ns (all on one busy machine).
+// Leaving patterns uncut whose suffixes are live most of the time did not help. CRS has 12.8 live suffixes at every
+// byte of the sample and takes 409 ns a delta with all gaps cut. With the suffixes uncut that live at more than 60 % of
+// the bytes it takes 320 to 440 ns, depending on the number of automata; at more than 30 %, two to four times the
+// states; at 10 % the tables overflowed five times in 3 MB and a delta took 7,389 ns (all on one busy machine).
 
-/// Patterns that are worth moving: those with the most states.
+/// The most patterns that are moved between automata: those with the most states.
 const MOVED: usize = 120;
 
-/// Numbers of automata that are tried.
+/// The numbers of automata that are tried.
 const AUTOMATA: [usize; 5] = [1, 2, 3, 4, 6];
 
-/// Least bytes that a table may take in which the sample is tried.
+/// The least bytes of the table that profiling builds.
 const TRIAL_BYTES: usize = 32 << 20;
 
 impl Partition {
-    /// Spreads the patterns as the sample shows to be good.
+    /// Distributes the patterns by profiling on the sample.
     fn sampled(
         mut self,
         plan: &PartitionPlan,
@@ -211,14 +211,14 @@ impl Partition {
             parts.push(self.subset(&members, false));
         }
         for members in common.chunks(MAX_SINGLE_MATCH) {
-            // The first of all counts invalid bytes, so it is stepped to the end.
+            // The first automaton counts invalid bytes, so it must be stepped to the end.
             let is_single_match = !parts.is_empty();
             parts.push(self.subset(members, is_single_match));
         }
         Ok(())
     }
 
-    /// The part with these of its patterns.
+    /// Returns a partition of some of these patterns.
     fn subset(&self, members: &[usize], is_single_match: bool) -> Partition {
         Partition {
             patterns: members.iter().map(|&index| self.patterns[index]).collect(),
@@ -231,7 +231,7 @@ impl Partition {
     }
 }
 
-/// By pattern: the first of those it shares a tail with.
+/// Returns, by pattern, the first pattern that it shares a suffix with, directly or not.
 fn suffix_groups(after_cuts: &[Vec<u32>], patterns: usize) -> Vec<usize> {
     let mut suffix_groups: Vec<usize> = (0..patterns).collect();
     for patterns in after_cuts {
@@ -253,14 +253,14 @@ fn root(suffix_groups: &[usize], pattern: u32) -> usize {
     at
 }
 
-/// Puts patterns whose states multiply into different automata.
+/// Distributes patterns whose states multiply over different automata.
 struct Partitioner {
-    /// By symbol of the sample: the hash of what nearly all patterns are in, which stay together.
+    /// By symbol of the sample: the hash of the partial matches of the patterns that are not moved.
     rest: Vec<u64>,
     before: Vec<u64>,
-    /// Groups of patterns that are worth moving, and what they are in.
+    /// The groups of patterns that may be moved, each with the hashes of its partial matches by symbol.
     moved: Vec<(usize, Vec<(u32, u64)>)>,
-    /// By pattern: its group; `None` where it is elsewhere already.
+    /// By pattern: its group; `None` if it has another automaton already.
     group: Vec<Option<usize>>,
     sums: Vec<u64>,
     table: Vec<u32>,
@@ -300,7 +300,7 @@ impl Partitioner {
         spreading
     }
 
-    /// What makes the most states for the longest time is placed first.
+    /// Sorts the groups: those that multiply the most states for the longest time come first.
     fn order(&mut self) {
         let mut moved = std::mem::take(&mut self.moved);
         moved.sort_by_cached_key(|(_, entries)| {
@@ -311,7 +311,7 @@ impl Partitioner {
         self.moved = moved;
     }
 
-    /// The automata, as indexes of patterns, in the number that promises to be the cheapest.
+    /// Returns the automata, as indices of patterns, with the number of automata that has the lowest cost.
     fn best(mut self) -> Vec<Vec<usize>> {
         let (mut best, mut least) = (Vec::new(), f64::MAX);
         for automata in AUTOMATA {
@@ -337,7 +337,7 @@ impl Partitioner {
         automata
     }
 
-    /// Places each group where it makes the fewest states more; gives the places and all states.
+    /// Assigns each group to the automaton in which it adds the fewest states. Returns the automata and all states.
     fn assign(&mut self, automata: usize) -> (Vec<usize>, usize) {
         let mut sums = vec![self.before.clone(); automata];
         sums[0].clone_from(&self.rest);
@@ -359,12 +359,12 @@ impl Partitioner {
         (places, states.iter().sum())
     }
 
-    /// Number of different values of `sums` with `entries` added.
+    /// Returns the number of distinct values of `sums` with `entries` added.
     fn distinct(&mut self, sums: &[u64], entries: &[(u32, u64)]) -> usize {
         self.sums.clear();
         self.sums.extend_from_slice(sums);
         add(&mut self.sums, entries);
-        // A hash table of the upper halves, at most half full; equal halves of different sums are rare.
+        // A hash table of the upper halves, at most half full. Equal halves of different sums are rare.
         let size = (2 * sums.len()).next_power_of_two();
         self.table.clear();
         self.table.resize(size, 0);
@@ -388,8 +388,8 @@ fn add(sums: &mut [u64], entries: &[(u32, u64)]) {
     }
 }
 
-/// Nanoseconds a delta, roughly: what one more automaton costs against what falling out of the caches
-/// does. Both were measured on one machine.
+/// Estimates the cost of a delta in nanoseconds: that of another automaton against that of leaving the caches. Both
+/// were measured on one machine.
 fn cost(automata: usize, states: usize) -> f64 {
     5.0 * automata as f64 + 14.0 * (states.max(MANY) as f64 / MANY as f64).log2()
 }
@@ -409,7 +409,7 @@ impl Partition {
             part.patterns.push(pattern);
             part.whole.push(self.whole[index]);
         }
-        // The first counts invalid bytes, so it is stepped to the end.
+        // The first automaton counts invalid bytes, so it must be stepped to the end.
         for part in parts.iter_mut().skip(1) {
             let is_single_match = |&pattern: &u32| !simplified[pattern as usize].wants_every_end;
             if part.patterns.iter().all(is_single_match) {
@@ -425,7 +425,7 @@ mod tests {
     use super::super::hash;
     use super::*;
 
-    /// What is in progress at each of so many symbols, where it goes through so many states in turn.
+    /// Returns a trace in which a pattern cycles through `states` partial matches.
     fn traced(symbols: u32, pattern: u64, states: u32) -> Vec<(u32, u64)> {
         let state = |at: u32| hash::of_number(pattern << 32 | u64::from(at % states));
         (0..symbols).map(|at| (at, state(at))).collect()
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!(distinct(&[], &[]), 0);
         assert_eq!(distinct(&[1 << 32, 5 << 32, 1 << 32], &[]), 2);
         assert_eq!(distinct(&[1 << 32, 1 << 32], &[(1, 2 << 32)]), 2);
-        // All of these look for the same slot.
+        // All of these hash to the same slot.
         let same_slot: Vec<u64> = (1..50).map(|value| value << 33).collect();
         assert_eq!(distinct(&same_slot, &[]), 49);
         assert_eq!(distinct(&[same_slot.clone(), same_slot].concat(), &[]), 49);
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn what_makes_the_most_states_for_the_longest_time_is_placed_first() {
-        // Symbols where something is in progress, and different states of all there are: 40 * 2, 20 * 21, 1 * 2.
+        // Symbols with a partial match times distinct states: 40 * 2, 20 * 21, 1 * 2.
         let patterns = vec![traced(40, 0, 1), traced(20, 1, 20), traced(1, 2, 1)];
         let spreading = spreading(60, patterns, &[]);
         let order: Vec<usize> = spreading.moved.iter().map(|moved| moved.0).collect();
@@ -491,12 +491,12 @@ mod tests {
             let is_together = |members: &&Vec<usize>| pair.iter().all(|at| members.contains(at));
             assert_eq!(automata.iter().find(is_together), None);
         }
-        // What is elsewhere already is in none of them.
+        // Patterns that have an automaton already are in none of these.
         let automata = spreading(symbols, patterns, &[1, 4]).best();
         let mut members: Vec<usize> = automata.iter().flatten().copied().collect();
         members.sort_unstable();
         assert_eq!((automata.len(), members), (2, vec![0, 2, 3]));
-        // One automaton of few states costs the least.
+        // One automaton of few states is the cheapest.
         let few = vec![traced(100, 0, 10), traced(100, 1, 9)];
         assert_eq!(spreading(100, few, &[]).best(), [[0, 1]]);
     }
@@ -526,7 +526,7 @@ mod tests {
             (vec![3, 7], true),
         ];
         assert_eq!(told, want);
-        // An automaton that tells each pattern once has room for so many.
+        // An automaton that reports each pattern once holds at most so many.
         for (more, is_single_match) in [(0, true), (1, false)] {
             let patterns = vec![3; 2 * (MAX_SINGLE_MATCH + more)];
             let parts = part(patterns).in_turn(2, &simplified);

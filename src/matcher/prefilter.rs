@@ -1,25 +1,25 @@
-//! Long deltas, few patterns: stretches of text in which no pattern can begin are not stepped at all.
+//! The prefilter: for few patterns and long input, text in which no match can start is not stepped at all.
 //!
-//! Each pattern has a *window*: eight bytes at some distance from where a match begins, for each of
-//! which only certain bytes are possible. Where nothing is in progress, text without a place that fits
-//! the window of some pattern leads to no match; so the automaton takes up again a little before the
-//! next place that does, with nothing in progress. What has begun before that has its window behind it,
-//! and has failed it: its state may still be alive in the plain path, but can lead to nothing.
+//! Each pattern has a *window*: eight bytes at some distance from the start of a match, each of which must be in a
+//! set. While the search is idle, text without a place that fits the window of some pattern cannot lead to a match.
+//! The search therefore continues a little before the next place that does, in an idle state. A match that started
+//! earlier has already passed its window and failed it, so its state can be dropped.
 //!
-//! The same is true of what is in a tail, so a window goes on beyond the cut of a pattern, and nothing is
-//! skipped while a tail is live.
+//! The same holds for suffixes: a window extends past the cut of a pattern, and nothing is skipped while a suffix is
+//! live.
 //!
-//! A byte that is not ASCII counts as such a place. Whether all of this is worth it is measured as it goes.
+//! A byte that is not ASCII counts as a candidate. The cost with and without the prefilter is measured while searching,
+//! and the cheaper way is taken.
 
-// PERF: lanes alone against the filter, on the text of `cargo bench --bench versus`, in GB/s, on a machine that
-// was not quiet (with the filter: the least time of each stretch of text in six passes; without: of whole
-// passes). 64 KB: 1 rule 1.4 and 26.5, 10 rules 1.0 and 7.9, 100 rules 1.35 and 2.85. 64 bytes: 0.55 and 1.82,
-// 0.46 and 1.07, 0.52 and 0.68.
+// PERF: speculative lanes alone against the prefilter, on the text of `cargo bench --bench versus`, in GB/s, on a
+// busy machine (with the prefilter: the least time of each stretch of text in six passes; without: of whole passes).
+// 64 KB: 1 rule 1.4 and 26.5, 10 rules 1.0 and 7.9, 100 rules 1.35 and 2.85. 64 bytes: 0.55 and 1.82, 0.46 and 1.07,
+// 0.52 and 0.68.
 //
-// Telling beginnings apart only until a strong window is known made 266 windows of gitleaks' 33,935 beginnings,
-// so that it has a filter: 136 → 71 µs for 64 KB (same command, gitleaks). 1,000 and 5,000 rules have 793 and 3,282
-// windows by the same means, but in real text so many fit that the plain path is faster: 50 and 77 µs at 1,000
-// (with 6.5 % of the bytes looked at more closely, and 21 % stepped), 163 and 245 at 5,000.
+// Distinguishing prefixes only until a strong window is known leaves 266 windows of gitleaks' 33,935 prefixes, which
+// gives it a prefilter: 136 → 71 µs for 64 KB (same command, gitleaks). 1,000 and 5,000 rules have 793 and 3,282
+// windows by the same means, but so many places of real text fit that the scalar search is faster: 50 against 77 µs at
+// 1,000 (6.5 % of the bytes examined, 21 % stepped), 163 against 245 at 5,000.
 
 mod probe;
 
@@ -31,60 +31,59 @@ use super::nfa::{Nfa, NfaState, NfaStateId};
 use super::simd::SimdLevel;
 use probe::{BucketMasks, CandidateBits, SPAN, WIDTH, WindowProbe, slot};
 
-/// Bytes of a window that are looked at before the automaton runs; the probe looks at the first four.
+/// The bytes of a window that are compared before the automaton runs. The vector probe compares the first four.
 const LOOKED: usize = 8;
 
-/// Most bytes between the start of a match and its window; and where no window so near fits seldom.
+/// The most bytes between the start of a match and its window, and the limit if no nearer window is selective.
 const FARTHEST: usize = 4;
 const FARTHEST_AT_ALL: usize = 16;
 
-/// Beginnings of patterns that are told apart, as long as there are no more; and with how many there is no filter.
+/// The most prefixes that are distinguished, and the number from which on there is no prefilter.
 const BEGINNINGS: usize = 256;
 const MOST_BEGINNINGS: usize = 512;
 
-/// Most NFA states that all beginnings together may be in: with more of them no window is rare, and looking
-/// for one would take long.
+/// The most NFA states of all prefixes together: with more, no window is rare, and finding one takes long.
 const STATES: usize = 1 << 16;
 
-/// Windows that are told apart before the automaton runs.
+/// The number of windows that are distinguished before the automaton runs.
 const SLOTS: usize = 128;
 
-/// Shares of ordinary text that a window, and all windows together, may fit.
+/// The largest share of ordinary text that one window, and all windows together, may fit.
 const WEAK: f64 = 0.02;
-/// The same of a window that is good enough: how matches go on behind it need not be told apart.
+/// The share of ordinary text below which a window is strong: how matches continue need not be distinguished.
 const STRONG: f64 = 1e-4;
 const WEAK_TOGETHER: f64 = 0.05;
 
 /// A set of ASCII bytes.
 type AsciiSet = u128;
 
-/// Finds where matches may begin.
+/// Finds the places where matches may start.
 #[derive(Debug)]
 pub(super) struct Prefilter {
     pub(super) level: SimdLevel,
     probe: WindowProbe,
-    /// By place and byte: the windows, one bit each, that allow it there.
+    /// By position and byte: the windows that allow the byte there, one bit each.
     looked: Box<[[u128; 128]; LOOKED]>,
-    /// Bytes before a candidate at which a match that concerns it may begin. It is the same for all windows: where
-    /// stepping begins for a near one, a match may be under way whose own window is farther on.
+    /// The bytes before a candidate at which a match with this window may start. It is the same for all windows: where
+    /// stepping starts for a near one, there may be a partial match whose own window is farther on.
     look_back: usize,
-    /// By size of the delta: cost on what was read lately with the filter, and without it.
+    /// By size of the delta: the recent cost with the prefilter, and without it.
     costs: [CostEstimate; 3],
     plain_costs: [CostEstimate; 3],
     skipped: [AtomicU32; 3],
 }
 
-/// What a byte costs that is stepped by itself, and one that is stepped in lanes.
-// PERF: gitleaks, which is hardly ever in lanes, took 114 µs for 64 KB with the filter at a cost of 850, and 143
-// without it; 1,000 rules, which are, 77 at 926 and 50 (`cargo bench --bench versus -- gitleaks`).
+/// The cost of a byte in the scalar search, and of one in speculative lanes.
+// PERF: gitleaks, which is hardly ever in lanes, took 114 µs for 64 KB with the prefilter at a cost of 850, and 143
+// without; 1,000 rules, which are, 77 at 926 and 50 (`cargo bench --bench versus -- gitleaks`).
 const STEP: u32 = 1024;
 const IN_LANES: u32 = 620;
 
-/// By size of the delta: how slowly its costs follow what is read.
+/// By size of the delta: the shift by which an estimate follows new costs.
 const SLOW: [u32; 3] = [7, 6, 4];
 const SLOW_TRY: u32 = 2;
 
-/// A cost per byte on what was read lately.
+/// A moving average of the cost of a byte.
 #[derive(Debug, Default)]
 struct CostEstimate(AtomicU32);
 
@@ -93,7 +92,7 @@ impl CostEstimate {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes in one more, which counts for a share of one in two to the power of `slow`.
+    /// Adds a cost with the weight of one in two to the power of `slow`.
     fn record(&self, cost: usize, slow: u32) {
         let (cost, known) = (cost.min(20_000) as u32, self.get());
         let next = (known + (cost >> slow)).saturating_sub(known >> slow);
@@ -101,7 +100,7 @@ impl CostEstimate {
     }
 }
 
-/// What went into reading a delta.
+/// The work of searching a delta with the prefilter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ScanEffort {
     pub(super) stepped: usize,
@@ -118,8 +117,8 @@ struct PrefilterWindow {
 }
 
 impl Prefilter {
-    /// A filter for the patterns of an automaton, if they have windows that seldom fit, and if the
-    /// processor is fast at finding them.
+    /// Builds the prefilter of an automaton, if its patterns have selective windows and the processor has vector
+    /// instructions to find them.
     pub(super) fn new(nfa: &Nfa, level: SimdLevel) -> Option<Prefilter> {
         if level == SimdLevel::Portable {
             return None;
@@ -136,7 +135,7 @@ impl Prefilter {
             level,
             probe,
             looked: looked(&windows)?,
-            // A window that a byte which is not ASCII falls into begins up to three bytes before it.
+            // A window that a byte which is not ASCII falls into starts up to three bytes before it.
             look_back: farthest + WIDTH - 1,
             costs: Default::default(),
             plain_costs: [IN_LANES; 3].map(|cost| CostEstimate(AtomicU32::new(cost))),
@@ -144,19 +143,19 @@ impl Prefilter {
         })
     }
 
-    /// Bytes before a candidate that have to be stepped.
+    /// Returns the number of bytes before a candidate that must be stepped.
     pub(super) fn look_back(&self) -> usize {
         self.look_back
     }
 
-    /// Bytes at the end that have to be stepped: a match that begins there may have its window beyond
-    /// the end, or in the last bytes, which are not probed and need not be ASCII.
+    /// Returns the number of bytes at the end that must be stepped: a match that starts there may have its window past the
+    /// end, or in the last bytes, which are not probed and need not be ASCII.
     pub(super) fn unfiltered_bytes(&self) -> usize {
         self.look_back + WIDTH - 1
     }
 
-    /// Whether filtering pays for deltas of that length, on what was read lately. Now and then it is
-    /// tried even if it did not.
+    /// Returns true if the prefilter has recently paid for deltas of this length. Every so often it is tried even if it has
+    /// not.
     pub(super) fn is_worth(&self, len: usize) -> bool {
         const TRY_EVERY: [u32; 3] = [128, 64, 16];
         let class = class(len);
@@ -166,7 +165,7 @@ impl Prefilter {
         }
     }
 
-    /// Notes what a delta of that length took.
+    /// Records the cost of a delta with the prefilter.
     pub(super) fn record_filtered(&self, len: usize, effort: ScanEffort) {
         let ScanEffort {
             stepped,
@@ -176,7 +175,7 @@ impl Prefilter {
         let cost = (2 * stepped + 12 * candidates + 5 * looks) * STEP as usize / len;
         let class = class(len);
         let known = &self.costs[class];
-        // Tries are rare, so that each tells more.
+        // Trials are rare, so each counts for more.
         let slow = match known.get() < self.plain_costs[class].get() {
             true => SLOW[class],
             false => SLOW_TRY,
@@ -184,7 +183,7 @@ impl Prefilter {
         known.record(cost, slow);
     }
 
-    /// Notes that a delta was read without the filter, and how much of it was stepped one by one.
+    /// Records the cost of a delta without the prefilter, of which `stepped` bytes were stepped one by one.
     pub(super) fn record_unfiltered(&self, len: usize, stepped: usize) {
         let in_lanes = len - stepped;
         let cost = (stepped * STEP as usize + in_lanes * IN_LANES as usize) / len;
@@ -192,7 +191,7 @@ impl Prefilter {
         self.plain_costs[class].record(cost, SLOW[class]);
     }
 
-    /// The candidates of a text, from its beginning.
+    /// Returns the candidates of a text, from its start.
     pub(super) fn candidates<'a>(&'a self, text: &'a [u8]) -> Candidates<'a> {
         Candidates {
             filter: self,
@@ -205,7 +204,7 @@ impl Prefilter {
         }
     }
 
-    /// What it looks for, and what it has learned.
+    /// Returns, in one line, the windows and the costs so far.
     #[cfg(test)]
     pub(super) fn shape(&self) -> String {
         use super::tests::shape::sum;
@@ -220,7 +219,7 @@ impl Prefilter {
         )
     }
 
-    /// Whether any window fits the text at `at`, as far as there is text.
+    /// Returns true if any window fits the text at `at`, as far as there is text.
     #[inline]
     fn fits(&self, text: &[u8], at: usize) -> bool {
         let bytes = text[at..].iter().take(LOOKED);
@@ -235,23 +234,23 @@ impl Prefilter {
     }
 }
 
-/// Where windows may begin, in rising order.
+/// The places where windows may start, in rising order.
 pub(super) struct Candidates<'a> {
     filter: &'a Prefilter,
     text: &'a [u8],
-    /// The places that `marks` are of.
+    /// The range of places that `marks` covers.
     from: usize,
     end: usize,
     marks: CandidateBits,
-    /// Index of the first of `marks` that may have any left.
+    /// The index of the first word of `marks` that may have a bit left.
     block: usize,
-    /// Candidates of the probe that were looked at more closely.
+    /// The number of candidates of the probe that were compared in full.
     pub(super) looks: usize,
 }
 
 impl Candidates<'_> {
-    /// The first candidate from `at` on; the length of the text if there is none. Places so near the end
-    /// that a window does not fit are none.
+    /// Returns the first candidate at or after `at`, or the length of the text. Places so near the end that a window does
+    /// not fit are not candidates.
     #[inline]
     pub(super) fn next(&mut self, at: usize) -> usize {
         let ends = self.text.len().saturating_sub(WIDTH - 1);
@@ -307,7 +306,7 @@ impl Candidates<'_> {
         match any {
             Some(true) => {}
             Some(false) => self.block = starts.div_ceil(64),
-            // Every place is a candidate, so that nothing is missed.
+            // Every place is a candidate, so nothing is missed.
             None => self.marks.fill(u64::MAX),
         }
     }
@@ -321,16 +320,16 @@ fn class(len: usize) -> usize {
     }
 }
 
-/// The bytes that can stand at each place of matches that begin alike.
+/// The bytes that can occur at each position of matches with a common prefix.
 struct PrefixClass {
     classes: Vec<AsciiSet>,
-    /// Where such matches go on. Empty once one of them may be over, or is not ASCII any more.
+    /// The NFA states after the prefix. Empty once such a match may be over, or may continue with other than ASCII.
     states: Vec<NfaStateId>,
-    /// Whether a strong window is known.
+    /// True if a strong window is known.
     is_told: bool,
 }
 
-/// A window of each way that matches can begin; nothing if one has none, or there are too many.
+/// Returns a window for each prefix of a match; `None` if one has none, or there are too many prefixes.
 fn windows(nfa: &Nfa) -> Option<Vec<PrefilterWindow>> {
     let mut ascii = AsciiSets::new(nfa);
     let mut all: Vec<PrefixClass> = Vec::new();
@@ -344,7 +343,7 @@ fn windows(nfa: &Nfa) -> Option<Vec<PrefilterWindow>> {
     let mut windows = Vec::new();
     for farthest in [FARTHEST, FARTHEST_AT_ALL] {
         all = grow(nfa, all, farthest + LOOKED, &mut ascii)?;
-        // Those without a window go on, to where there may be one.
+        // Prefixes without a window are extended to where one may be.
         all.retain(|beginning| match beginning.window(farthest) {
             Some(window) => {
                 windows.push(window);
@@ -356,7 +355,7 @@ fn windows(nfa: &Nfa) -> Option<Vec<PrefilterWindow>> {
     all.is_empty().then_some(windows)
 }
 
-/// How matches can begin, with so many places.
+/// Extends the prefixes to this number of positions.
 fn grow(
     nfa: &Nfa,
     mut all: Vec<PrefixClass>,
@@ -381,7 +380,7 @@ fn grow(
     Some(all)
 }
 
-/// Of each set the ASCII bytes, once they were asked for.
+/// The ASCII bytes of each class, computed on first use.
 struct AsciiSets<'a> {
     nfa: &'a Nfa,
     known: Vec<Option<AsciiSet>>,
@@ -401,7 +400,7 @@ impl AsciiSets<'_> {
 }
 
 impl PrefixClass {
-    /// Pushes what it can be with one more byte: several beginnings if there is room for them.
+    /// Extends the prefix by one byte: into several prefixes if there is room for them.
     fn grow(
         mut self,
         nfa: &Nfa,
@@ -425,7 +424,7 @@ impl PrefixClass {
                 next.push(to);
             }
         }
-        // Nothing is known of what follows once a match is over.
+        // Nothing is known about the bytes after the end of a match.
         let states = close(nfa, &next).unwrap_or_default();
         self.classes.push(class);
         self.is_told = self.is_told || self.is_strong();
@@ -443,14 +442,14 @@ impl PrefixClass {
         out.push(self);
     }
 
-    /// Whether its last places make a strong window.
+    /// Returns true if the last positions form a strong window.
     fn is_strong(&self) -> bool {
         let last = self.classes.last_chunk::<WIDTH>();
         last.is_some_and(|classes| share(classes.map(folded)) <= STRONG)
     }
 
-    /// The window that fits least of ordinary text, up to so many bytes behind the start; nothing if even
-    /// that fits too often.
+    /// Returns the window that fits least of ordinary text, at most `farthest` bytes after the start; `None` if even that
+    /// fits too often.
     fn window(&self, farthest: usize) -> Option<PrefilterWindow> {
         let windows = (0..=farthest).map(|distance| {
             let classes: [AsciiSet; LOOKED] =
@@ -463,22 +462,22 @@ impl PrefixClass {
                 })),
             }
         });
-        // What lies farther from the beginning has more to be stepped.
+        // A window farther from the start leaves more to be stepped.
         let rank = |window: &PrefilterWindow| window.share * (1.0 + 0.3 * window.distance as f64);
         let best = windows.min_by(|a, b| rank(a).total_cmp(&rank(b)))?;
         (best.share <= WEAK).then_some(best)
     }
 }
 
-/// The ASCII bytes of a set.
+/// Returns the ASCII bytes of a class.
 fn ascii(nfa: &Nfa, class: u32) -> AsciiSet {
     (0..128u8)
         .filter(|&byte| nfa.holds(class, usize::from(nfa.alphabet.bytes()[usize::from(byte)])))
         .fold(0, |bytes, byte| bytes | 1 << byte)
 }
 
-/// The sets that are reached from `states` without a symbol, assertions taken to hold; nothing if a match
-/// is among what is reached.
+/// Returns the classes in the epsilon closure of `states`, with assertions taken to hold; `None` if the closure contains
+/// a match.
 fn close(nfa: &Nfa, states: &[NfaStateId]) -> Option<Vec<NfaStateId>> {
     let mut stack = states.to_vec();
     let mut seen = std::collections::HashSet::new();
@@ -497,12 +496,12 @@ fn close(nfa: &Nfa, states: &[NfaStateId]) -> Option<Vec<NfaStateId>> {
     Some(reached)
 }
 
-/// The share of ordinary text that fits these sets, one after the other.
+/// Returns the share of ordinary text that fits these sets in sequence.
 fn share(classes: [AsciiSet; WIDTH]) -> f64 {
     classes.map(frequency).iter().product()
 }
 
-/// The share of ordinary text that the bytes of a set make up.
+/// Returns the share of ordinary text that consists of the bytes of a set.
 fn frequency(class: AsciiSet) -> f64 {
     let sum: f64 = bytes(class)
         .map(|byte| FREQUENCIES[usize::from(byte)])
@@ -510,8 +509,8 @@ fn frequency(class: AsciiSet) -> f64 {
     sum.min(1.0)
 }
 
-/// The share of ordinary text that each byte makes up.
-// PERF: worked out for each set instead, this took 80 % of the time to load 1,000 rules: 390 ms of 480.
+/// The share of ordinary text of each byte.
+// PERF: computed anew for each set, this took 80 % of the time to load 1,000 rules: 390 ms of 480.
 static FREQUENCIES: LazyLock<[f64; 128]> = LazyLock::new(|| {
     let mut frequencies = [0.0002; 128];
     for (rank, &byte) in BY_FREQUENCY.iter().enumerate() {
@@ -520,7 +519,7 @@ static FREQUENCIES: LazyLock<[f64; 128]> = LazyLock::new(|| {
     frequencies
 });
 
-/// The bytes of a set, in order.
+/// Returns the bytes of a set in order.
 fn bytes(mut class: AsciiSet) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
         let byte = class.trailing_zeros() as u8;
@@ -529,7 +528,7 @@ fn bytes(mut class: AsciiSet) -> impl Iterator<Item = u8> {
     })
 }
 
-/// The set, with all bytes that share their slot with one of it.
+/// Adds to a set all bytes that share a slot with one of its bytes.
 fn folded(class: AsciiSet) -> AsciiSet {
     bytes(class).fold(0, |folded, byte| folded | SHARING[slot(byte)])
 }
@@ -541,7 +540,7 @@ static SHARING: LazyLock<[AsciiSet; 64]> = LazyLock::new(|| {
     sharing
 });
 
-/// Two places of the only window at which only one byte is possible, the rarest ones.
+/// Returns the two rarest positions of a single window that allow only one byte each.
 fn pair(windows: &[PrefilterWindow]) -> Option<[(usize, u8); 2]> {
     let [window] = windows else { return None };
     let mut single: Vec<(usize, u8)> = window.classes[..WIDTH]
@@ -556,8 +555,8 @@ fn pair(windows: &[PrefilterWindow]) -> Option<[(usize, u8); 2]> {
     Some([first, second])
 }
 
-/// Puts each window where it makes the windows there fit least more; `ascii_of` gives its sets. Nothing if they
-/// fit more than that share of ordinary text together.
+/// Groups windows so that each addition makes its group fit as little more text as possible. `ascii_of` gives the sets
+/// of a window. Returns `None` if the groups fit more than `most` of ordinary text together.
 fn gather(
     windows: &[PrefilterWindow],
     room: usize,
@@ -575,7 +574,7 @@ fn gather(
             .iter_mut()
             .min_by(|a, b| dearer(a).total_cmp(&dearer(b)));
         least.expect("there is room for one at least").add(&classes);
-        // It only grows; and windows that fit most come first.
+        // The sum only grows, and windows that fit most come first.
         if gathered.iter().map(WindowGroup::share).sum::<f64>() > most {
             return None;
         }
@@ -583,7 +582,7 @@ fn gather(
     Some(gathered.into_iter().map(|known| known.classes).collect())
 }
 
-/// Windows that are looked for together.
+/// Windows that are searched for together.
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowGroup {
     classes: [AsciiSet; LOOKED],
@@ -596,7 +595,7 @@ impl WindowGroup {
         self.frequencies.iter().product()
     }
 
-    /// The same, with those sets added.
+    /// Returns the share with these sets added.
     fn share_with(&self, classes: &[AsciiSet; LOOKED]) -> f64 {
         self.with(classes).iter().product()
     }
@@ -616,7 +615,7 @@ impl WindowGroup {
     }
 }
 
-/// The tables of the probe; nothing if it would find too much.
+/// Builds the tables of the vector probe; `None` if it would find too many candidates.
 fn groups(windows: &[PrefilterWindow]) -> Option<Box<[BucketMasks]>> {
     let count = match windows.len() {
         0..=12 => 1,

@@ -1,7 +1,7 @@
-//! Patterns as a tree of what they begin with.
+//! A prefix tree over the elements of patterns.
 //!
-//! Thousands of rules begin alike (`from ['"]…`). In a tree their common beginning is there once, so a
-//! search that is inside it carries one NFA state and not one for each rule.
+//! Thousands of rules start alike (`from ['"]…`). The tree holds their common prefix once, so a search inside it
+//! has one NFA state and not one for each rule.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use super::alphabet::SymbolSpace;
 use super::hash;
 use super::split::{GapCriteria, Selectivity, UNIT, selectivity};
 
-/// The tree of several patterns; node 0 is its root, and every node comes before what it leads to.
+/// The prefix tree of several patterns. Node 0 is the root, and a node comes before its children.
 #[derive(Debug)]
 pub(crate) struct PrefixTree {
     pub(crate) nodes: Vec<PrefixNode>,
 }
 
-/// A place that some patterns have come to.
+/// A prefix of some patterns.
 #[derive(Debug, Default)]
 pub(crate) struct PrefixNode {
-    /// What can come next, and the node it leads to.
+    /// The elements that can follow, and the node that each leads to.
     pub(crate) branches: Vec<(PatternStep, u32)>,
-    /// Patterns that end here.
+    /// The patterns that end here.
     pub(crate) ends: Vec<u32>,
 }
 
@@ -33,17 +33,17 @@ pub(crate) enum PatternStep {
     Unit(u32),
     /// Anything else.
     Any(Hir),
-    /// Something with gaps in it to cut before, and the evidence that stands before it.
+    /// An element with gaps inside to cut before, and the selectivity of the prefix before it.
     Cutting(Hir, Selectivity),
-    /// The search goes on in a tail.
+    /// A cut: the suffix starts here.
     Cut,
 }
 
-/// What is cut, and which patterns are not, whatever gaps they have.
+/// The gaps to cut before, and the patterns that are never cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SplitConfig<'a> {
     pub(crate) gaps: GapCriteria,
-    /// By pattern; those beyond its end are cut.
+    /// By pattern: never cut. Patterns after the end of the slice may be.
     pub(crate) whole: &'a [bool],
 }
 
@@ -55,7 +55,7 @@ impl SplitConfig<'_> {
 }
 
 impl PrefixTree {
-    /// Patterns are named by their index.
+    /// Builds the tree of patterns, named by their index.
     pub(crate) fn new(
         space: SymbolSpace,
         patterns: &[Hir],
@@ -65,7 +65,7 @@ impl PrefixTree {
         PrefixTree::of(space, named.map(|(index, hir)| (index as u32, hir)), cuts)
     }
 
-    /// The tree of patterns with these names.
+    /// Builds the tree of patterns with the given names.
     pub(crate) fn of<'a>(
         space: SymbolSpace,
         patterns: impl IntoIterator<Item = (u32, &'a Hir)>,
@@ -90,7 +90,7 @@ struct PrefixTreeBuilder<'a> {
     space: SymbolSpace,
     cuts: Option<SplitConfig<'a>>,
     tree: PrefixTree,
-    /// Branches by node and fingerprint; the fingerprint alone proves nothing.
+    /// The candidates for an equal branch, by node and fingerprint. Equal fingerprints do not prove equality.
     known: HashMap<(u32, u64), Vec<u32>>,
 }
 
@@ -116,7 +116,7 @@ impl PrefixTreeBuilder<'_> {
         }
     }
 
-    /// The node that `step` leads to from `node`.
+    /// Returns the node that `step` leads to from `node`.
     fn branch(&mut self, node: u32, step: PatternStep) -> u32 {
         let branches = &self.tree.nodes[node as usize].branches;
         let alike = self.known.entry((node, fingerprint(&step))).or_default();
@@ -134,10 +134,10 @@ impl PrefixTreeBuilder<'_> {
     }
 }
 
-/// Marks where the pattern is cut: before its first gap, and inside what comes before that.
+/// Marks the cut of a pattern: before its first gap, or inside an element before that.
 fn cut(gaps: GapCriteria, steps: &mut Vec<PatternStep>) {
     if steps.len() > 1 && is_start(&steps[0]) {
-        // What only the beginning of a haystack can match is a search of its own.
+        // A pattern anchored at the start of the haystack is a search of its own.
         return steps.insert(1, PatternStep::Cut);
     }
     let mut before: Selectivity = 0;
@@ -176,7 +176,7 @@ fn flatten(space: SymbolSpace, hir: &Hir, out: &mut Vec<PatternStep>) {
     }
 }
 
-/// Equal steps have equal fingerprints; different ones mostly do not.
+/// Returns a hash that is equal for equal elements.
 fn fingerprint(step: &PatternStep) -> u64 {
     match step {
         PatternStep::Unit(code) => (*code).into(),
@@ -188,7 +188,7 @@ fn fingerprint(step: &PatternStep) -> u64 {
 
 fn of_hir(hir: &Hir) -> u64 {
     let all = |tag: u64, subs: &[Hir]| subs.iter().map(of_hir).fold(tag, hash::with);
-    // Of classes their ends and how many ranges they have: all of `\w` would be seven hundred.
+    // A class contributes its bounds and its number of ranges; all ranges of `\w` would be seven hundred.
     let class = |tag: u64, first: Option<u32>, last: Option<u32>, ranges: usize| {
         let ends = [first, last].map(|end| end.map_or(0, u64::from));
         ends.into_iter().fold(tag + ranges as u64, hash::with)

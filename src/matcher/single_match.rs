@@ -1,29 +1,29 @@
-//! Patterns that hit in nearly any text, each of which is reported once.
+//! Patterns that match nearly any text, each of which is reported once (Hyperscan: SINGLEMATCH).
 //!
-//! They would report something at every other byte for as long as a reply lasts. Apart from the others
-//! they cost something only until each has hit; then their automaton is not stepped any more.
+//! They would report at every other byte of a reply. They have an automaton of their own, which is not stepped any
+//! more once all of them have been reported.
 
 use regex_syntax::hir::Look;
 
 use super::nfa::{Nfa, NfaState, NfaStateId};
 use super::suffix::CursorExtra;
 
-/// Most patterns of such an automaton.
+/// The most patterns of such an automaton.
 pub(crate) const MAX_SINGLE_MATCH: usize = 64;
 
 /// Sets of patterns, as bits.
 #[derive(Debug)]
 pub(super) struct SingleMatch {
-    /// Those that can begin anywhere, in one of their branches at least.
+    /// The patterns of which at least one alternative can start anywhere.
     anywhere: u64,
-    /// By cut: those behind it.
+    /// By cut: the patterns after it.
     patterns_after_cut: Box<[u64]>,
 }
 
 impl SingleMatch {
     pub(super) fn new(nfa: &Nfa) -> SingleMatch {
         let bits = |patterns: Vec<u32>| patterns.iter().fold(0u64, |bits, at| bits | 1 << at);
-        // A pattern with several beginnings can begin anywhere if one of them can.
+        // A pattern with several starts can start anywhere if one of them can.
         let anywhere = nfa
             .starts
             .iter()
@@ -39,7 +39,7 @@ impl SingleMatch {
         }
     }
 
-    /// Whether the pattern has not hit yet; from now on it has.
+    /// Returns true the first time it is called for a pattern, and marks the pattern as reported.
     pub(super) fn is_first(&self, extra: &mut CursorExtra, pattern: u32) -> bool {
         let is_first = extra.hit >> pattern & 1 == 0;
         extra.hit |= 1 << pattern;
@@ -47,12 +47,12 @@ impl SingleMatch {
         is_first
     }
 
-    /// Whether all patterns behind the cut have hit.
+    /// Returns true if all patterns after the cut have been reported.
     pub(super) fn is_cut_exhausted(&self, extra: &CursorExtra, cut: u32) -> bool {
         self.patterns_after_cut[cut as usize] & !extra.hit == 0
     }
 
-    /// Drops the tails that nothing can come of any more.
+    /// Drops the suffixes whose patterns have all been reported.
     pub(super) fn drop_exhausted_suffixes(&self, extra: &mut CursorExtra) {
         let hit = extra.hit;
         let is_open = |cut: u32| self.patterns_after_cut[cut as usize] & !hit != 0;
@@ -63,7 +63,7 @@ impl SingleMatch {
         self.update_exhausted(extra);
     }
 
-    /// Notes whether nothing can hit any more.
+    /// Recomputes whether every pattern has been reported or can no longer match.
     fn update_exhausted(&self, extra: &mut CursorExtra) {
         let has_suffixes = match &extra.nfa_cursor {
             Some(nfa_cursor) => !nfa_cursor.suffixes.is_empty(),
@@ -73,7 +73,7 @@ impl SingleMatch {
     }
 }
 
-/// Whether a haystack only begins with this, and everything behind it is in a tail from then on.
+/// Returns true if this start is `\A` followed by a cut: nothing of it remains in the search afterwards.
 fn is_anchored(nfa: &Nfa, start: NfaStateId) -> bool {
     let NfaState::Look {
         look: Look::Start,

@@ -1,39 +1,38 @@
-//! Where a pattern is cut: at its first wide gap.
+//! Decides where a pattern is cut: before its first wide gap.
 //!
-//! `A.*B` in a union of thousands of patterns multiplies its states: for every other pattern there is a
-//! state with the gap open and one without. So the union knows only `A`; what follows is a *tail*, an
-//! automaton of its own that is stepped from there on, and only while it is alive. Nothing here knows
-//! how tails are stepped.
+//! `A.*B` in a set of thousands of patterns multiplies the states: for every other pattern there is a state with
+//! the gap open and one without. So the search only looks for `A`. The rest is a *suffix*, an automaton of its own
+//! that is stepped after a match of `A`, while it is live. This module does not know how suffixes are stepped.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
 
-/// Hundredths of a bit: how unlikely text is to get past something.
+/// The selectivity of a prefix, in hundredths of a bit: the negative binary logarithm of how often text matches it.
 pub(crate) type Selectivity = u32;
 
-/// The evidence of one character.
+/// The selectivity of one character.
 pub(crate) const UNIT: Selectivity = 500;
 
-/// What counts as a wide gap, and how much must stand before it.
+/// The definition of a wide gap, and the least selectivity of the prefix before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GapCriteria {
-    /// Least printable ASCII characters that the gap takes.
+    /// The least number of printable ASCII characters in the class of the gap.
     pub(crate) characters: usize,
-    /// Least number of optional repeats.
+    /// The least number of optional repeats.
     pub(crate) repeats: u32,
-    /// Least evidence before it: a tail that any text wakes is only a slow union.
+    /// The least selectivity before the gap: a suffix that any text activates only costs an additional step.
     pub(crate) selectivity: Selectivity,
 }
 
 impl GapCriteria {
-    /// Four bits, less than one letter: with eight, the prefixes that multiply most (`; `) were not cut,
-    /// and uap-core visited 200,865 states instead of 17,057.
+    /// Four bits, less than one letter. With eight bits, the prefixes that multiply most (`; `) were not cut, and
+    /// uap-core visited 200,865 states instead of 17,057.
     pub(crate) const USUAL: GapCriteria = GapCriteria {
         characters: 40,
         repeats: 8,
         selectivity: 400,
     };
 
-    /// Whether the pattern is, at this place, a gap to cut before.
+    /// Returns true if this element is a gap to cut before.
     pub(crate) fn is_gap(&self, hir: &Hir, before: Selectivity) -> bool {
         let HirKind::Repetition(repetition) = uncaptured(hir).kind() else {
             return false;
@@ -43,8 +42,8 @@ impl GapCriteria {
             && class(&repetition.sub).is_some_and(|class| characters(class) >= self.characters)
     }
 
-    /// Whether a gap to cut before is somewhere inside; those in counted repeats are not, because there
-    /// would be one for each copy.
+    /// Returns true if the element contains a gap to cut before. Gaps in counted repeats do not count: there would be
+    /// a cut for each copy.
     pub(crate) fn is_inside(&self, hir: &Hir, before: Selectivity) -> bool {
         if self.is_gap(hir, before) {
             return true;
@@ -68,7 +67,7 @@ impl GapCriteria {
     }
 }
 
-/// Whether the repetition is compiled once, not copied.
+/// Returns true if the repetition is compiled once, not unrolled.
 pub(crate) fn is_single(repetition: &Repetition) -> bool {
     match repetition.max {
         None => repetition.min <= 1,
@@ -76,7 +75,7 @@ pub(crate) fn is_single(repetition: &Repetition) -> bool {
     }
 }
 
-/// The evidence of the least telling way through the pattern.
+/// Returns the selectivity of the least selective alternative.
 pub(crate) fn selectivity(hir: &Hir) -> Selectivity {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(Look::Start) => 0,
@@ -117,7 +116,7 @@ fn class(hir: &Hir) -> Option<&Class> {
     }
 }
 
-/// Number of printable ASCII characters in the class.
+/// Returns the number of printable ASCII characters in the class.
 fn characters(class: &Class) -> usize {
     let printable = 32..127u8;
     match class {

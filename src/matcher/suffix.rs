@@ -1,5 +1,4 @@
-//! What a cursor carries besides the state of its search: the live tails of cut patterns, and states of
-//! its own where the table has no room for them.
+//! The parts of a cursor besides its state: the live suffixes of cut patterns, and its NFA states in the fallback.
 
 use std::sync::atomic::Ordering;
 
@@ -10,42 +9,42 @@ use super::look::LookBehind;
 use super::nfa::Nfa;
 use super::table::{ShortInput, StateId, Table};
 
-/// A live tail: what follows a gap that was reached. There is one for each cut at most.
+/// A live suffix: the automaton after a cut that was reached. A cursor has at most one for each cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Suffix {
     pub(super) cut: u32,
     pub(super) state: StateId,
-    /// The state after the symbols being stepped, until they are through.
+    /// The state after the symbols of the step in progress.
     pub(super) next: StateId,
 }
 
-/// What a cursor rarely has; it is kept once there, so that nothing is allocated again.
+/// The rarely used parts of a cursor. Once allocated they are kept, so that nothing is allocated again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CursorExtra {
     pub(super) suffixes: Vec<Suffix>,
     pub(super) nfa_cursor: Option<NfaCursor>,
-    /// Room for the tails as they were.
+    /// Scratch space: the suffixes before a step that may be undone.
     pub(super) saved: Vec<Suffix>,
-    /// Symbols that were waited before the table was asked again.
-    pub(super) waited: u32,
-    /// Room for the states of [`NfaCursor`].
+    /// The symbols that the last wait of the fallback took.
+    pub(super) backoff: u32,
+    /// Scratch space for [`NfaCursor::search`].
     pub(super) bit_states: BitStateSet,
-    /// Which patterns have hit, where each is wanted once, and whether all have.
+    /// For patterns that are reported once: those that have been, as bits, and whether all have.
     pub(super) hit: u64,
     pub(super) is_exhausted: bool,
 }
 
-/// All states of a cursor, outside any table.
+/// The NFA states of a cursor in the fallback.
 #[derive(Clone, Debug)]
 pub(super) struct NfaCursor {
     pub(super) before: LookBehind,
     pub(super) search: BitStateSet,
     pub(super) suffixes: Vec<(u32, StateSet)>,
-    /// Symbols until the table is asked again whether it knows all of this.
+    /// The symbols until the states are next looked up in the table.
     pub(super) wait: u32,
 }
 
-/// What is reported while a symbol is stepped, before it is certain that it can be.
+/// The reports of a step that is not complete: patterns, each with whether it ended before the symbol.
 #[derive(Debug, Default)]
 pub(super) struct StepReports(Vec<(u32, bool)>);
 
@@ -54,7 +53,7 @@ impl StepReports {
         self.0.push((pattern, is_late));
     }
 
-    /// Adds what the state of a tail reports.
+    /// Adds the report of a suffix's state.
     pub(super) fn add_reports(&mut self, table: &Table, state: StateId) {
         let report = table.report(state);
         for (list, is_late) in [(report.late, true), (report.now, false)] {
@@ -71,7 +70,7 @@ impl StepReports {
         self.0.append(&mut other.0);
     }
 
-    /// Puts them in order, what ended before the symbol first, each once.
+    /// Sorts the reports, those that ended before the symbol first, and removes duplicates.
     pub(super) fn sort(&mut self) {
         if self.0.len() > 1 {
             self.0
@@ -80,19 +79,19 @@ impl StepReports {
         }
     }
 
-    /// Each pattern, and whether it ended before the symbol.
+    /// Returns each pattern, and whether it ended before the symbol.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, bool)> {
         self.0.iter().copied()
     }
 }
 
 impl CursorExtra {
-    /// Whether there are no tails, and the state is in the table.
+    /// Returns true if there are no suffixes and the cursor is in the table.
     pub(super) fn is_empty(&self) -> bool {
         self.suffixes.is_empty() && self.nfa_cursor.is_none()
     }
 
-    /// Forgets everything, for another haystack.
+    /// Resets everything for another haystack.
     pub(super) fn clear(&mut self) {
         self.suffixes.clear();
         self.nfa_cursor = None;
@@ -100,8 +99,7 @@ impl CursorExtra {
         self.is_exhausted = false;
     }
 
-    /// Steps the tails over the bytes that the search was stepped over. If that is not plain nothing has
-    /// happened.
+    /// Steps the suffixes over a short delta. Returns false if a state was special; then only `next` has changed.
     #[inline]
     pub(super) fn try_step_short(&mut self, table: &Table, short: &ShortInput) -> bool {
         let mut all = 0;
@@ -113,9 +111,9 @@ impl CursorExtra {
         !table.any_special(all)
     }
 
-    /// Steps the tails over a few bytes. If that is not plain nothing has happened.
+    /// Steps the suffixes over a few bytes. Returns false if a state was special; then only `next` has changed.
     #[inline]
-    pub(super) fn push_plain(&mut self, table: &Table, columns: &[u8; 256], bytes: &[u8]) -> bool {
+    pub(super) fn push_scalar(&mut self, table: &Table, columns: &[u8; 256], bytes: &[u8]) -> bool {
         let mut bits = 0;
         for suffix in &mut self.suffixes {
             suffix.next = suffix.state;
@@ -128,7 +126,7 @@ impl CursorExtra {
         !table.any_special(bits)
     }
 
-    /// Goes on from where the tails were stepped to, without those that are `dead`.
+    /// Moves the suffixes to their next states and drops the dead ones.
     #[inline]
     pub(super) fn accept_step(&mut self, dead: StateId) {
         let mut at = 0;
@@ -144,7 +142,7 @@ impl CursorExtra {
 }
 
 impl NfaCursor {
-    /// What the search stands for.
+    /// Returns the state set of the search.
     pub(super) fn state_set(&self) -> StateSet {
         StateSet {
             cut: None,
@@ -153,7 +151,7 @@ impl NfaCursor {
         }
     }
 
-    /// Steps search and tails over a symbol of that column.
+    /// Steps search and suffixes over a symbol of this column.
     pub(super) fn step(
         &mut self,
         nfa: &Nfa,
@@ -212,7 +210,7 @@ impl NfaCursor {
         }
     }
 
-    /// Wakes the tail of a cut, live or not.
+    /// Activates the suffix of a cut, live or not.
     pub(super) fn activate_suffix(
         &mut self,
         nfa: &Nfa,

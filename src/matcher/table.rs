@@ -1,16 +1,26 @@
 //! The transition table: append-only rows of cells that any number of threads read without a lock.
 //!
-//! A state's id is the offset of its row, and never changes. Rows of states that report a match lie
-//! above the *match bit*, and the row at that bit itself is `UNKNOWN`: every cell that is not built
-//! yet leads there, and all of its own cells do too. So one test of one bit, on the OR of the ids of
-//! a whole block of steps, tells whether anything needs a closer look.
+//! # Layout
 //!
-//! A row has two cells more than columns: where a tail leads to that is woken once more, and what stands
-//! before the state or, where it reports something, where that is listed.
+//! A state id is the offset of the state's row in `cells` and never changes. Full rows without a report grow up
+//! from 0, sparse rows grow down from the *match bit*, and rows with a report lie above it. The row at the match bit
+//! itself is `UNKNOWN`: every unbuilt transition leads to it, and all of its own cells lead back to it. One test of
+//! the ORed ids of several steps therefore tells whether any of them was special.
 //!
-//! This and what is below it are the crate's only modules with `unsafe`. The table is reserved whole, so that ids stay valid
-//! and readers need no lock, but is zeroed by the operating system page by page; and it is stepped
-//! without bounds checks.
+//! A full row has a cell for each column and two more: the state that a suffix re-enters when it is activated while
+//! live, and either the look-behind of the state or, for a state with a report, the offset of that report.
+//!
+//! # Invariants
+//!
+//! 1. A row is complete before the first cell that leads to it is published (`Release`); a reader loads cells with
+//!    `Acquire`, so it sees the whole row.
+//! 2. A published cell changes only from `UNKNOWN` to a state, or from a sparse row to the full row of the same
+//!    state.
+//! 3. Rows and reports are never moved or freed while the table lives: a state id stays valid as long as the table.
+//! 4. Only [`RowAllocator`] hands out rows, under the lock of the cache.
+//!
+//! The memory is reserved as a whole, so that ids stay valid and readers need no lock. The operating system zeroes
+//! it page by page on first use. Steps read cells without bounds checks, which is why this module has `unsafe`.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
 pub(crate) mod short_input;
@@ -21,18 +31,19 @@ use super::simd::SimdLevel;
 use super::sync::{AtomicU32, Ordering};
 use sparse::SparseRows;
 
-/// A state: the offset of its row. Only [`RowAllocator`] and [`Table`] make them; valid for their table only.
+/// A state of a table: the offset of its row. Only [`RowAllocator`] and [`Table`] create ids, and an id is valid for
+/// its own table only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StateId(u32);
 
 impl StateId {
-    /// The id as a number, to be ORed with others and asked [`Table::any_special`].
+    /// Returns the id as bits that can be ORed with others and passed to [`Table::any_special`].
     #[inline(always)]
     pub(crate) fn bits(self) -> u32 {
         self.0
     }
 
-    /// The state of those bits; 0 stands for none, since it is the state that haystacks begin in.
+    /// Returns the state with these bits; `None` for 0, the state that a haystack begins in.
     pub(crate) fn of_bits(bits: u32) -> Option<StateId> {
         (bits != 0).then_some(StateId(bits))
     }
@@ -42,7 +53,7 @@ impl StateId {
 #[derive(Debug)]
 pub(crate) struct Table {
     cells: Box<[AtomicU32]>,
-    /// Lists of what states report, one after the other.
+    /// The reports of the states that have one, one after the other.
     reports: Box<[AtomicU32]>,
     columns: usize,
     stride: usize,
@@ -53,23 +64,24 @@ pub(crate) struct Table {
     bytes: ByteColumns,
 }
 
-/// What a table is made for.
+/// The parameters of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableConfig {
-    /// Bytes that rows and state sets may take, about.
+    /// The bytes that rows, reports and state sets may take.
     pub(crate) budget: usize,
-    /// What of the processor is used.
+    /// The vector instructions in use.
     pub(crate) level: SimdLevel,
-    /// Which states have narrow rows.
+    /// The states that get sparse rows.
     pub(crate) sparse: SparseRows,
 }
 
-/// Room of the first table. Most packs never need more, and room is address space, three times as much: where that is
-/// limited, or counts as memory, a dozen automata with 64 MiB each asked for more than there was.
+/// The budget of the first generation, in bytes. A table reserves three times its budget of address space, and most
+/// packs never need more than the first: a dozen automata with 64 MiB each exceeded what some systems allow.
 const FIRST_ROOM: usize = 16 << 20;
 
 impl TableConfig {
-    /// For the table that replaces so many others, each with four times the room of the one before, up to the budget.
+    /// Returns the parameters of the generation with this number: four times the budget of the one before, up to the
+    /// full budget.
     pub(crate) fn of_generation(self, number: u32) -> TableConfig {
         let room = FIRST_ROOM.saturating_mul(4usize.saturating_pow(number));
         TableConfig {
@@ -78,7 +90,7 @@ impl TableConfig {
         }
     }
 
-    /// For a table that is hardly used.
+    /// A table without room beyond its first states.
     pub(crate) const BARE: TableConfig = TableConfig {
         budget: 0,
         level: SimdLevel::Portable,
@@ -86,67 +98,67 @@ impl TableConfig {
     };
 }
 
-/// The column of each byte: a copy, so that a delta needs nothing but the table.
+/// The column of each byte. A copy of the alphabet's, so that a delta reads nothing but the table.
 #[derive(Debug)]
 #[repr(align(64))]
 struct ByteColumns([u8; 256]);
 
-/// Most bytes of a delta that [`Table::short`] takes.
+/// The most bytes of a delta that the path for short input steps.
 pub(crate) const SHORT: usize = 16;
 
-/// The outcome of a short delta.
+/// A short delta, classified and stepped from one state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortInput {
-    /// The state after it.
+    /// The state after the last byte.
     pub(crate) state: StateId,
-    /// The ids on the way, ORed.
+    /// The bits of all states on the way, ORed.
     pub(crate) bits: u32,
-    /// Its bytes, and zeros.
+    /// The bytes of the delta, padded with zeros.
     pub(crate) padded: [u8; SHORT],
-    /// The columns of its bytes, and `STAY`.
+    /// The columns of the bytes, padded with `STAY`.
     columns: u128,
     len: usize,
 }
 
-/// What entering a state reports, each list in order.
+/// The patterns and cuts that a state reports on entry; each list is sorted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportLists<'a> {
-    /// What is certain whatever comes next.
+    /// Reported whatever comes next.
     pub(crate) now: &'a [AtomicU32],
-    /// What was there before the last symbol, and needed it to be certain.
+    /// Ended before the last symbol, which was needed to decide it.
     pub(crate) late: &'a [AtomicU32],
 }
 
 impl ShortInput {
-    /// Number of its bytes.
+    /// Returns the number of bytes of the delta.
     #[inline(always)]
     pub(crate) fn len(&self) -> u32 {
         self.len as u32
     }
 }
 
-/// Cells of a row besides its columns.
+/// The cells of a full row besides its columns.
 const EXTRA: usize = 2;
 
-/// Cells before the lists of a report: what stands before, and the lengths of the lists.
+/// The cells of a report before its lists: the look-behind and the lengths of both lists.
 const HEAD: usize = 3;
 
-/// Cells of a row are a multiple of this: half a cache line, so that rows waste little.
+/// The length of a row is a multiple of this: half a cache line.
 const LINE: usize = 8;
 
-/// Rows that fit whatever the budget says: those of the states that matching begins in.
+/// The number of rows that fit whatever the budget is: those of the start states.
 const LEAST_ROWS: usize = 32;
 
 impl Table {
-    /// A table for states with a column for each of the alphabet's, with room for the budget in rows that match
-    /// and at least as many that do not.
+    /// Reserves a table with a column for each of the alphabet's, and with room for `config.budget` in rows with a
+    /// report and as much in rows without.
     pub(crate) fn new(alphabet: &Alphabet, config: TableConfig) -> Table {
         let columns = alphabet.len();
         let stride = (columns + EXTRA).next_multiple_of(LINE);
         let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         let match_bit = room.next_power_of_two();
         let cells = reserve(match_bit + room);
-        // What is stepped behind a narrow row may begin at any number that a cell holds.
+        // Obligation 3 of `next`: a step after a sparse row may begin at any number that a cell holds.
         assert!(config.sparse.most().max(columns + 1) + stride <= cells.len());
         let table = Table {
             cells,
@@ -164,46 +176,47 @@ impl Table {
         table
     }
 
-    /// The id that stands for "not built yet".
+    /// Returns the id that stands for "not built yet".
     #[inline(always)]
     pub(crate) fn unknown(&self) -> StateId {
         StateId(self.match_bit)
     }
 
-    /// Whether the state reports a match, has a narrow row, or is [`Table::unknown`].
+    /// Returns true if the state has a report or a sparse row, or is [`Table::unknown`].
     #[inline(always)]
     pub(crate) fn is_special(&self, state: StateId) -> bool {
         self.any_special(state.0)
     }
 
-    /// Whether any of the states whose bits were ORed together is special.
+    /// Returns true if any of the states whose bits were ORed is special.
     #[inline(always)]
     pub(crate) fn any_special(&self, bits: u32) -> bool {
         bits & self.special_bits != 0
     }
 
-    /// The state after `state`, whose row is full, on a symbol of that column. Behind a narrow row this is
-    /// nothing to be used.
+    /// Returns the state after `state` on a symbol of this column. `state` must have a full row; if it has a sparse
+    /// one the result is meaningless, but reading it is safe.
     #[inline(always)]
     pub(crate) fn next(&self, state: StateId, column: usize) -> StateId {
         debug_assert!(column <= self.columns);
         let cell = state.0 as usize + column;
         debug_assert!(cell < self.cells.len());
-        // SAFETY: a `StateId` is the offset of a whole row inside `cells` (made only by `RowAllocator::add`
-        // and `unknown`, or read from a cell), and every column that an alphabet gives is below
-        // `columns <= stride`, the length of a row. A narrow row is shorter, but stands below `match_bit`, and
-        // `match_bit + stride` cells there are. What is read behind it may be any cell, so the next step may
-        // begin at what is no id: a column, what stands before (a handful), how often a row was entered, where a
-        // report is (below `match_bit`). `Table::new` asserts that a row fits behind each. A cursor steps only the table that it was started on, because the stream that owns it
-        // holds the pack.
+        // SAFETY: the index is in bounds, because
+        // 1. a `StateId` is the offset of a whole row: it is made by `RowAllocator::add` and `Table::unknown`, or read from
+        //    a published cell;
+        // 2. every column of the alphabet is below `columns`, and `columns < stride`, the length of a full row. A sparse row
+        //    is shorter, but lies below the match bit, and `match_bit + stride` cells exist;
+        // 3. after a sparse row the loaded cell may not be an id. It is then a column number, a look-behind, an entry
+        //    counter or the offset of a report. Each is below the match bit, and `Table::new` asserts that a full row
+        //    fits after the largest of them;
+        // 4. a cursor steps only the table it was started on: the stream that owns the cursor holds the pack.
         // PERF: bounds checks cost 17 % per delta at 10 rules (`cargo bench --bench delta`).
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
 
-    /// Steps at most [`SHORT`] bytes, and copies them to `room` with zeros behind them; gives the state then
-    /// and the ids on the way, ORed. How many there are costs no branch: absent bytes take the column
-    /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to
-    /// [`Table::unknown`].
+    /// Steps at most [`SHORT`] bytes and copies them to `room`, padded with zeros. Returns the last state and the ORed
+    /// bits of all states on the way. There is no branch on the number of bytes: absent bytes have the column
+    /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to [`Table::unknown`].
     #[inline(always)]
     pub(crate) fn push_short(
         &self,
@@ -212,18 +225,18 @@ impl Table {
         room: &mut [u8; SHORT],
     ) -> (StateId, u32) {
         match self.level {
-            // SAFETY: the level is `Avx512` only where the processor has these features.
+            // SAFETY: the level is `Avx512` only if the processor supports the instruction sets of this function.
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512 => unsafe { short_input::push_avx512(self, state, bytes, room) },
             SimdLevel::Portable => short_input::push_portable(self, state, bytes, room),
         }
     }
 
-    /// The same, for those who step more than one state over the bytes.
+    /// As [`push_short`](Self::push_short), for callers that step several states over the same bytes.
     #[inline(always)]
     pub(crate) fn short(&self, state: StateId, bytes: &[u8]) -> ShortInput {
         let (padded, columns) = match self.level {
-            // SAFETY: as above.
+            // SAFETY: as in `push_short`.
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512 => unsafe { short_input::columns_avx512(&self.bytes.0, bytes) },
             SimdLevel::Portable => short_input::columns_portable(&self.bytes.0, bytes),
@@ -242,14 +255,14 @@ impl Table {
         }
     }
 
-    /// Steps another state over the bytes of a short delta; gives it and the ids on the way, ORed.
+    /// Steps another state over the bytes of a short delta. Returns the last state and the ORed bits of all states.
     #[inline(always)]
     pub(crate) fn step_short_from(&self, short: &ShortInput, state: StateId) -> (StateId, u32) {
         short_input::steps(self, state, short.columns, short.len)
     }
 
-    /// Of the bytes of a short delta, stepped from that state: the number of the last one that leads to a row
-    /// not behind that of `last`; 0 if none does.
+    /// Returns how many leading bytes of the delta had been stepped, from `from`, when the id was last at most
+    /// that of `last`; 0 if it never was.
     #[inline]
     pub(crate) fn last_up_to(&self, short: &ShortInput, from: StateId, last: StateId) -> usize {
         let (mut state, mut columns, mut done, mut found) = (from, short.columns, 0, 0);
@@ -261,14 +274,14 @@ impl Table {
                 found = if state.0 <= last.0 { done } else { found };
             }
             if done >= short.len {
-                // Absent bytes lead from a state to itself.
+                // Absent bytes have the column `STAY`, which leads from a state to itself.
                 return found.min(short.len);
             }
         }
     }
 
-    /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here. There must be
-    /// [room](Table::has_slot) for it.
+    /// Publishes a transition: whoever reads it here sees the whole row of `to`. The row of `from` must have
+    /// [a free slot](Table::has_slot).
     pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
         if from.is_sparse() {
             return self.set_slot(from, column, to);
@@ -276,18 +289,18 @@ impl Table {
         self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
     }
 
-    /// The state of a tail that is woken once more.
+    /// Returns the state of a live suffix after it is activated again.
     #[inline]
     pub(crate) fn reentry(&self, suffix: StateId) -> StateId {
         self.step(suffix, self.columns)
     }
 
-    /// Publishes what [`Table::reentry`] gives.
+    /// Publishes the state that [`Table::reentry`] returns.
     pub(crate) fn set_reentry(&self, suffix: StateId, to: StateId) {
         self.set(suffix, self.columns, to);
     }
 
-    /// The number of what stands before the state.
+    /// Returns the index of the state's look-behind.
     pub(crate) fn before(&self, state: StateId) -> u32 {
         if state.is_sparse() {
             return self.sparse_before(state);
@@ -299,7 +312,7 @@ impl Table {
         }
     }
 
-    /// What entering the state reports, if it is special and not [`Table::unknown`].
+    /// Returns the report of a state that is special and not [`Table::unknown`].
     pub(crate) fn report(&self, state: StateId) -> ReportLists<'_> {
         if state.is_sparse() {
             return ReportLists {
@@ -316,21 +329,21 @@ impl Table {
     }
 
     fn about(&self, state: StateId) -> u32 {
-        // Written before the state's id was published.
+        // Written before the id of the state was published.
         self.cells[state.0 as usize + self.columns + 1].load(Ordering::Relaxed)
     }
 
-    /// Which states have narrow rows.
+    /// Returns which states get sparse rows.
     pub(crate) fn sparse(&self) -> SparseRows {
         self.sparse
     }
 
-    /// Bytes of a full row.
+    /// Returns the bytes of a full row.
     pub(crate) fn row_bytes(&self) -> usize {
         self.stride * size_of::<AtomicU32>()
     }
 
-    /// Number of the row among those that are narrow, or match, or neither.
+    /// Returns the number of the row among those of its kind: sparse, with a report, or without.
     pub(crate) fn row(&self, state: StateId) -> usize {
         if state.is_sparse() {
             return self.sparse_row(state);
@@ -346,32 +359,32 @@ impl Table {
     }
 }
 
-/// Hands out the rows of a table; there is one, behind the lock of whoever builds states.
+/// Hands out the rows of a table. There is one for each table, behind the lock of its cache.
 #[derive(Debug)]
 pub(crate) struct RowAllocator {
     free: usize,
     free_match: usize,
     free_report: usize,
-    /// Number of narrow rows.
+    /// The number of sparse rows.
     sparse: usize,
 }
 
-/// What a new row is for.
+/// The description of a new row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowSpec<'a> {
-    /// The number of what stands before.
+    /// The index of the state's look-behind.
     pub(crate) before: u32,
     pub(crate) now: &'a [u32],
     pub(crate) late: &'a [u32],
 }
 
 impl RowSpec<'_> {
-    /// Whether there is something.
+    /// Returns true if the state reports something.
     pub(crate) fn is_special(&self) -> bool {
         !self.now.is_empty() || !self.late.is_empty()
     }
 
-    /// Cells of its report.
+    /// Returns the cells of the report.
     fn cells(&self) -> usize {
         match self.is_special() {
             true => HEAD + self.now.len() + self.late.len(),
@@ -379,7 +392,7 @@ impl RowSpec<'_> {
         }
     }
 
-    /// Bytes of its report.
+    /// Returns the bytes of the report.
     pub(crate) fn bytes(&self) -> usize {
         self.cells() * size_of::<AtomicU32>()
     }
@@ -395,8 +408,8 @@ impl RowAllocator {
         }
     }
 
-    /// A new full row whose transitions are all unknown, but that of column `STAY`; `None` where the table
-    /// is full.
+    /// Adds a full row whose transitions are unknown, except that of the column `STAY`. Returns `None` if the table is
+    /// full.
     pub(crate) fn add(&mut self, table: &Table, new: RowSpec<'_>) -> Option<StateId> {
         let (free, end) = if new.is_special() {
             (&mut self.free_match, table.cells.len())
@@ -432,7 +445,7 @@ impl RowAllocator {
         about as u32
     }
 
-    /// Bytes of the rows and reports handed out.
+    /// Returns the bytes of all rows and reports handed out.
     pub(crate) fn bytes(&self, table: &Table) -> usize {
         let rows = self.free + self.free_match - table.match_bit as usize;
         (rows + self.sparse_cells() + self.free_report) * size_of::<AtomicU32>()
@@ -441,13 +454,13 @@ impl RowAllocator {
 
 #[cfg(not(loom))]
 fn reserve(cells: usize) -> Box<[AtomicU32]> {
-    // SAFETY: all zero bits are a valid `AtomicU32`.
-    // PERF: writing the cells instead makes the whole reservation resident: 128 MiB and 40 ms a pack
-    // at the default budget, of which a pack of 1,000 rules uses 4.
+    // SAFETY: all bits zero are a valid `AtomicU32`.
+    // PERF: writing the cells makes the whole reservation resident: 128 MiB and 40 ms for each pack with the default
+    // budget, of which a pack of 1,000 rules uses 4 MiB.
     unsafe { Box::<[AtomicU32]>::new_zeroed_slice(cells).assume_init() }
 }
 
-/// loom's cells cannot be zeroed from outside.
+/// loom's cells cannot be created by zeroing memory.
 #[cfg(loom)]
 fn reserve(cells: usize) -> Box<[AtomicU32]> {
     (0..cells).map(|_| AtomicU32::new(0)).collect()
@@ -487,7 +500,7 @@ mod tests {
         let before = rows.bytes(&table);
         let plain = rows.add(&table, new(&[])).expect("room");
         assert_eq!(rows.bytes(&table) - before, 4 * stride);
-        // A report: what stands before, two lengths, and the lists.
+        // A report: the look-behind, two lengths, and the lists.
         let report = RowSpec {
             before: 1,
             now: &[5, 7],

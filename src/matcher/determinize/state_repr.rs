@@ -1,12 +1,12 @@
-//! What a state stands for, as a short string of bytes: equal states have equal codes.
+//! The representation of a state set as a short byte string, equal for equal sets.
 //!
-//! States are kept by the ten thousand and rarely looked at; differences of sorted numbers take a byte
-//! or two each where the numbers take four.
+//! A cache holds tens of thousands of sets and rarely reads one. Differences of sorted numbers, as varints, take a
+//! byte or two each instead of four.
 
 use super::super::determinize::{StateSet, Successor};
 use super::super::look::LookBehind;
 
-/// Replaces `code` by the code of the outcome, whose lists are in order.
+/// Replaces `code` by the representation of a successor whose lists are sorted.
 pub(in crate::matcher) fn encode(successor: &Successor, code: &mut Vec<u8>) {
     let Successor {
         state_set,
@@ -16,7 +16,7 @@ pub(in crate::matcher) fn encode(successor: &Successor, code: &mut Vec<u8>) {
     code.clear();
     code.push(state_set.before as u8);
     number(state_set.cut.map_or(0, |cut| cut + 1), code);
-    // The states come last, so that they need no length.
+    // The states come last, so they need no length.
     for list in [now, late] {
         number(list.len() as u32, code);
         numbers(list, code);
@@ -24,7 +24,7 @@ pub(in crate::matcher) fn encode(successor: &Successor, code: &mut Vec<u8>) {
     numbers(&state_set.states, code);
 }
 
-/// What the outcome of that code led to, without what it reported.
+/// Decodes the state set; the reports are skipped.
 pub(in crate::matcher) fn decode(code: &[u8], state_set: &mut StateSet) {
     let mut rest = &code[1..];
     state_set.before = LookBehind::ALL[usize::from(code[0])];
@@ -50,7 +50,7 @@ fn numbers(list: &[u32], code: &mut Vec<u8>) {
     }
 }
 
-/// Seven bits a byte, low ones first; the last byte is below 128.
+/// Appends a varint: seven bits in a byte, low bits first; the last byte is below 128.
 fn number(mut value: u32, code: &mut Vec<u8>) {
     while value >= 128 {
         code.push(value as u8 | 128);

@@ -1,4 +1,4 @@
-//! Past the budget: a cursor leaves the table with its NFA states, steps them, and comes back.
+//! The fallback for a full table: a cursor leaves the table with its NFA states, steps them, and returns.
 
 use super::super::MatchEvent;
 use super::super::alphabet::SymbolSpan;
@@ -8,14 +8,15 @@ use super::super::suffix::{NfaCursor, StepReports, Suffix};
 use super::super::sync::Arc;
 use super::{DfaCache, DfaCursor, LazyDfa};
 
-/// Most symbols that a cursor outside the table waits before it asks for its states again.
+/// The most symbols that a cursor in the fallback steps before it looks its states up in the table again.
 const MOST_WAIT: u32 = 1023;
 
-/// Bytes stepped past the budget before the lock is let go for others.
+/// The bytes stepped in the fallback before the lock is released for others.
 const FALLBACK_BATCH: usize = 4096;
 
 impl LazyDfa {
-    /// Steps with the lock held, until the table knows the states again, or the batch or the input ends.
+    /// Steps under the lock until the table has the states again, or the batch or the input ends. Returns the index of
+    /// the next byte.
     pub(super) fn push_fallback(
         &self,
         cursor: &mut DfaCursor,
@@ -54,14 +55,14 @@ impl LazyDfa {
         at
     }
 
-    /// Moves a cursor that has left its table to another generation, if there is or can be one.
+    /// Moves a cursor in the fallback to another generation, if there is one or one may start.
     pub(super) fn move_to_current(&self, cursor: &mut DfaCursor) {
         let make = |number| DfaCache::new(&self.nfa, self.config.of_generation(number));
         self.generations
             .move_to_current(&mut cursor.generation, make);
     }
 
-    /// Gives the cursor its NFA states.
+    /// Moves the cursor into the fallback: replaces its states by their NFA states.
     pub(super) fn enter_fallback(&self, cursor: &mut DfaCursor, cache: &CacheBuilder) {
         let table = &cursor.generation.table;
         let state = cursor.state;
@@ -79,11 +80,11 @@ impl LazyDfa {
             suffixes: suffixes
                 .map(|suffix| (suffix.cut, cache.state_set(table, suffix.state)))
                 .collect(),
-            wait: extra.waited,
+            wait: extra.backoff,
         });
     }
 
-    /// Takes a cursor back to the table if that is due, and it knows the states or has room for them.
+    /// Returns the cursor to the table if its wait is over and the table has the states or room for them.
     fn try_resume_dfa(&self, cursor: &mut DfaCursor, cache: &mut CacheBuilder) -> bool {
         let Some(extra) = &mut cursor.extra else {
             return true;
@@ -95,8 +96,8 @@ impl LazyDfa {
             nfa_cursor.wait -= 1;
             return false;
         }
-        extra.waited = (2 * extra.waited + 1).min(MOST_WAIT);
-        nfa_cursor.wait = extra.waited;
+        extra.backoff = (2 * extra.backoff + 1).min(MOST_WAIT);
+        nfa_cursor.wait = extra.backoff;
         let table = &cursor.generation.table;
         let Some(state) = cache.intern_set(&self.nfa, table, &nfa_cursor.state_set()) else {
             return false;
@@ -115,10 +116,10 @@ impl LazyDfa {
             return false;
         };
         cursor.state = state;
-        // What was stepped outside the table says nothing of it.
+        // Bytes stepped outside the table say nothing about how well the table works.
         cursor.stepped = 0;
-        // It may soon be out again, and the first time nothing is waited for.
-        extra.waited /= 4;
+        // The cursor may soon leave the table again; it then waits for less.
+        extra.backoff /= 4;
         extra.suffixes.extend(suffixes);
         extra.bit_states = extra
             .nfa_cursor

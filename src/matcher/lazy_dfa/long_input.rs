@@ -1,4 +1,8 @@
-//! Long deltas: in lanes, or from one place where a match may begin to the next.
+//! The accelerators for long input: the prefilter skips text in which no match can start, and speculative lanes
+//! step several stretches at once.
+//!
+//! Contract: both step only states that are not special and hand every other byte to the scalar search, so they
+//! report nothing themselves.
 
 use super::super::MatchEvent;
 use super::super::prefilter::{Prefilter, ScanEffort};
@@ -6,11 +10,11 @@ use super::super::speculative::{SpeculativeLanes, Tile};
 use super::super::table::StateId;
 use super::{DfaCache, DfaCursor, LazyDfa};
 
-/// Bytes stepped with live tails before a filter asks whether they are dead.
-const AWAKE: usize = 16;
+/// The bytes stepped with live suffixes before the prefilter checks whether they are dead.
+const SUFFIX_BATCH: usize = 16;
 
 impl LazyDfa {
-    /// Steps only where a match can be, and the end.
+    /// Steps the bytes around each candidate of the prefilter, and the end of the delta.
     #[inline(never)]
     pub(super) fn push_prefiltered(
         &self,
@@ -25,7 +29,7 @@ impl LazyDfa {
         let mut at = 0;
         loop {
             let from = at;
-            at = self.push_busy(cursor, bytes, at, on);
+            at = self.push_until_idle(cursor, bytes, at, on);
             effort.stepped += at - from;
             if at == bytes.len() {
                 break;
@@ -42,20 +46,20 @@ impl LazyDfa {
                 at = begin;
             }
             if candidate >= unfiltered_bytes {
-                self.push_plain(cursor, bytes, at, on);
+                self.push_scalar(cursor, bytes, at, on);
                 break;
             }
             effort.stepped += candidate + 1 - at;
             effort.candidates += 1;
-            self.push_plain(cursor, &bytes[..=candidate], at, on);
+            self.push_scalar(cursor, &bytes[..=candidate], at, on);
             at = candidate + 1;
         }
         effort.looks = candidates.looks;
         filter.record_filtered(bytes.len(), effort);
     }
 
-    /// Steps until nothing is in progress, in the search or in a tail; gives where.
-    fn push_busy(
+    /// Steps until there is no partial match, in the search or in a suffix. Returns the index of the next byte.
+    fn push_until_idle(
         &self,
         cursor: &mut DfaCursor,
         bytes: &[u8],
@@ -65,30 +69,30 @@ impl LazyDfa {
         let columns = self.nfa.alphabet.bytes();
         while let Some(&byte) = bytes.get(at) {
             if cursor.has_suffixes() {
-                let end = bytes.len().min(at + AWAKE);
-                self.push_plain(cursor, &bytes[..end], at, on);
+                let end = bytes.len().min(at + SUFFIX_BATCH);
+                self.push_scalar(cursor, &bytes[..end], at, on);
                 at = end;
                 continue;
             }
-            let is_alone = cursor.is_alone();
+            let is_single_state = cursor.is_single_state();
             let table = &cursor.generation.table;
-            if is_alone && cursor.generation.is_base(cursor.state) {
+            if is_single_state && cursor.generation.is_start_state(cursor.state) {
                 break;
             }
             let next = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
-            if is_alone && !table.is_special(next) {
+            if is_single_state && !table.is_special(next) {
                 cursor.state = next;
                 cursor.decoder.passed_ascii();
                 at += 1;
             } else {
-                at = self.push_slow(cursor, bytes, at, on);
+                at = self.push_special(cursor, bytes, at, on);
             }
         }
         at
     }
 
-    /// Steps whole tiles in lanes, those with something special in them plainly, which adds their bytes to
-    /// `stepped`; gives where they end.
+    /// Steps whole tiles in speculative lanes, and those that decline in the scalar search, whose bytes it adds to
+    /// `stepped`. Returns the index of the byte after the last tile.
     pub(super) fn push_tiles(
         &self,
         tile: Tile,
@@ -99,10 +103,10 @@ impl LazyDfa {
         on: &mut impl FnMut(MatchEvent),
     ) -> usize {
         let size = tile.bytes();
-        // After a miss that many tiles are not tried: twice as many after each.
+        // After a tile declines, so many are not tried; the number doubles each time.
         let (mut misses, mut skip) = (0u32, 0u32);
         while let Some(text) = bytes.get(at..at + size) {
-            let is_ready = skip == 0 && cursor.is_alone();
+            let is_ready = skip == 0 && cursor.is_single_state();
             let next = is_ready
                 .then(|| self.step_tile(tile, cursor, text))
                 .flatten();
@@ -118,7 +122,7 @@ impl LazyDfa {
                         skip = 1 << misses;
                     }
                     skip = skip.saturating_sub(1);
-                    self.push_plain(cursor, &bytes[..at + size], at, on);
+                    self.push_scalar(cursor, &bytes[..at + size], at, on);
                     *stepped += size;
                 }
             }

@@ -1,25 +1,29 @@
-//! Deltas of a few bytes, as models send them, that bring nothing special: steps without a branch for each.
+//! The strategy for short input: deltas of at most [`SHORT`] bytes in which no state is special are stepped
+//! without a branch for each byte.
+//!
+//! Contract: each function here accepts a whole delta or declines it. If it declines, the cursor is unchanged. None
+//! of them reports.
 
 use super::super::table::{SHORT, ShortInput};
 use super::{DfaCursor, LazyDfa, LookBehind};
 
-/// Whether there is a fast path for so few bytes: from 1 to [`SHORT`].
+/// Returns true if a delta has 1 to [`SHORT`] bytes.
 #[inline(always)]
 pub(crate) fn is_short(bytes: &[u8]) -> bool {
     bytes.len().wrapping_sub(1) < SHORT
 }
 
-/// How far [`LazyDfa::run`] came, in bytes.
+/// The progress of [`LazyDfa::run`], in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct IdleRun {
     pub(crate) stepped: usize,
-    /// Up to where no match that has begun can still end behind it; 0 where there is no such place.
+    /// The number of leading bytes after which the search was last idle; 0 if it never was.
     pub(crate) idle_until: usize,
 }
 
 impl LazyDfa {
-    /// Steps 1 to [`SHORT`] bytes if nothing about them is special but that tails are woken, and gives them
-    /// padded with zeros. Otherwise nothing has happened.
+    /// Steps a short delta unless a state reports or is unbuilt; suffixes may be activated. Returns the bytes padded with
+    /// zeros, or `None` if it declined.
     pub(crate) fn push_short(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         if !is_short(bytes) {
             return None;
@@ -34,15 +38,15 @@ impl LazyDfa {
         Some(short.padded)
     }
 
-    /// The same for whole characters that are not all ASCII.
+    /// [`push_short`](LazyDfa::push_short) for whole characters that are not all ASCII.
     fn push_short_non_ascii(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        if !cursor.is_alone() {
+        if !cursor.is_single_state() {
             return None;
         }
         let (state, decoder) = (cursor.state, cursor.decoder);
         let mut at = 0;
         while at < bytes.len() {
-            let plain = self.run_chars(cursor, &bytes[at..]);
+            let plain = self.step_chars(cursor, &bytes[at..]);
             if plain == 0 {
                 (cursor.state, cursor.decoder) = (state, decoder);
                 return None;
@@ -55,8 +59,8 @@ impl LazyDfa {
         Some(padded)
     }
 
-    /// The same, byte by byte, where tails are woken but nothing is reported.
-    // Without this every woken tail takes the delta the long way through the stream.
+    /// [`push_short`](LazyDfa::push_short), symbol by symbol, for deltas that activate suffixes but report nothing.
+    // Otherwise every delta that activates a suffix takes the slow path through the stream.
     #[inline(never)]
     fn push_short_stepwise(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         let is_plain = !cursor.decoder.is_pending() && !cursor.in_fallback() && bytes.is_ascii();
@@ -87,7 +91,7 @@ impl LazyDfa {
         Some(padded)
     }
 
-    /// What [`LazyDfa::push_short`] would do; nothing has happened yet.
+    /// Steps a short delta without changing the cursor.
     #[inline(always)]
     pub(crate) fn try_step_short(
         &self,
@@ -107,7 +111,7 @@ impl LazyDfa {
         is_plain.then_some(short)
     }
 
-    /// Goes on from where [`LazyDfa::try_step_short`] came to.
+    /// Moves the cursor to where [`LazyDfa::try_step_short`] stepped.
     #[inline(always)]
     pub(crate) fn accept_short(&self, cursor: &mut DfaCursor, short: &ShortInput) {
         cursor.state = short.state;
@@ -118,10 +122,10 @@ impl LazyDfa {
         cursor.decoder.passed_ascii();
     }
 
-    /// As [`LazyDfa::push_short`], and says besides up to which of the bytes no match is in progress: see
-    /// [`LazyDfa::is_idle`].
+    /// As [`LazyDfa::push_short`]; also returns the number of leading bytes after which the search was last
+    /// [idle](LazyDfa::is_idle).
     #[inline]
-    pub(crate) fn push_marked(
+    pub(crate) fn push_short_tracking_idle(
         &self,
         cursor: &mut DfaCursor,
         bytes: &[u8],
@@ -130,7 +134,7 @@ impl LazyDfa {
         let short = self.try_step_short(cursor, bytes)?;
         self.accept_short(cursor, &short);
         let generation = &*cursor.generation;
-        let idle_until = match generation.is_base(short.state) {
+        let idle_until = match generation.is_start_state(short.state) {
             true => bytes.len(),
             false => {
                 let last_base = generation.start_states[LookBehind::ALL.len() - 1];
@@ -140,12 +144,12 @@ impl LazyDfa {
         Some((short.padded, idle_until))
     }
 
-    /// Steps ASCII bytes up to the first that brings something special, and says where no match is in
-    /// progress: see [`LazyDfa::is_idle`].
+    /// Steps ASCII bytes up to the first special state, and records where the search was last
+    /// [idle](LazyDfa::is_idle).
     #[inline]
     pub(crate) fn run(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> IdleRun {
         let mut run = IdleRun::default();
-        if !cursor.is_alone() {
+        if !cursor.is_single_state() {
             return run;
         }
         let generation = &*cursor.generation;
@@ -159,7 +163,7 @@ impl LazyDfa {
             }
             state = next;
             run.stepped += 1;
-            if generation.is_base(state) {
+            if generation.is_start_state(state) {
                 run.idle_until = run.stepped;
             }
         }

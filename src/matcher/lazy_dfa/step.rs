@@ -1,5 +1,8 @@
-//! One symbol, whatever it brings: search and tails are stepped, tails woken, what is reached is reported, and
-//! what the table lacks is built.
+//! One step over one symbol, whatever it leads to: search and suffixes are stepped, suffixes are activated, patterns
+//! are reported, and unbuilt states are built.
+//!
+//! A step is atomic: it is computed in `Suffix::next` and in [`StepReports`] first. If a state is unbuilt, that state
+//! is built and the step starts over; only a complete step changes the cursor and reports.
 
 use super::super::MatchEvent;
 use super::super::alphabet::SymbolSpan;
@@ -12,7 +15,7 @@ use super::super::table::StateId;
 use super::{DfaCache, DfaCursor, LazyDfa};
 
 impl LazyDfa {
-    /// One step, wherever the state is; builds what is missing.
+    /// Steps the cursor over a symbol, wherever it is, and builds unbuilt states.
     #[inline]
     pub(super) fn step(
         &self,
@@ -22,7 +25,7 @@ impl LazyDfa {
         on: &mut impl FnMut(MatchEvent),
     ) {
         if cursor.extra.as_ref().is_none_or(|extra| extra.is_empty())
-            && self.step_alone(cursor, column, place, on)
+            && self.step_single_state(cursor, column, place, on)
         {
             return;
         }
@@ -40,9 +43,10 @@ impl LazyDfa {
         self.step_fallback(&mut generation.lock(), cursor, column, place, on);
     }
 
-    /// Steps a search that has no tails, if that is built and wakes none; else nothing has happened.
+    /// Steps a search without suffixes if the next state is built and reports no cut. Returns false if it declined; then
+    /// nothing has changed.
     #[inline]
-    fn step_alone(
+    fn step_single_state(
         &self,
         cursor: &mut DfaCursor,
         column: usize,
@@ -59,7 +63,7 @@ impl LazyDfa {
                 return false;
             }
             let report = table.report(next);
-            // Lists are in order, and cuts are greater than patterns.
+            // The lists are sorted, and cuts are greater than patterns.
             let last = [report.now.last(), report.late.last()]
                 .into_iter()
                 .flatten();
@@ -77,7 +81,7 @@ impl LazyDfa {
         true
     }
 
-    /// Goes on from where the tails were stepped to, and reports what was found.
+    /// Moves the suffixes to their next states and reports what the step found.
     pub(super) fn accept_step(
         &self,
         cursor: &mut DfaCursor,
@@ -97,7 +101,7 @@ impl LazyDfa {
         }
     }
 
-    /// Reports a pattern that ends at the symbol, or before it.
+    /// Reports a pattern that ends at the symbol, or before it if `is_late`.
     #[inline]
     fn report(
         &self,
@@ -120,8 +124,8 @@ impl LazyDfa {
         });
     }
 
-    /// Steps search and tails through the table, as far as it is built. Nothing has happened but in
-    /// [`Suffix::next`] of the tails.
+    /// Steps search and suffixes through the table. Fails if a state is unbuilt; then only [`Suffix::next`] has
+    /// changed.
     pub(super) fn try_step(
         &self,
         cursor: &mut DfaCursor,
@@ -181,7 +185,7 @@ impl LazyDfa {
         Ok(reports)
     }
 
-    /// The search goes from one state to another that reports something.
+    /// Completes a step of the search into a state with a report.
     fn try_step_report(
         &self,
         generation: &DfaCache,
@@ -204,7 +208,7 @@ impl LazyDfa {
         Ok(reports)
     }
 
-    /// The search, in state `at`, reaches something: a pattern or a cut.
+    /// Handles one entry of a report, of the search in state `at`: collects a pattern, or activates the suffix of a cut.
     #[inline]
     fn on_report(
         &self,
@@ -258,7 +262,7 @@ impl LazyDfa {
         Ok(())
     }
 
-    /// Wakes the tails that a haystack begins with.
+    /// Activates the suffixes of the cuts that are reached before the first symbol.
     pub(super) fn activate_initial_suffixes(&self, cursor: &mut DfaCursor) {
         if cursor.generation.initial_cuts.is_empty() {
             return;
@@ -312,7 +316,7 @@ impl LazyDfa {
         Ok(())
     }
 
-    /// Builds what is missing; where there is no room the cursor leaves the table.
+    /// Builds an unbuilt state. If there is no room, moves the cursor into the fallback.
     #[cold]
     fn build(&self, cursor: &mut DfaCursor, unbuilt: Unbuilt) {
         let generation = Arc::clone(&cursor.generation);

@@ -34,10 +34,10 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
     for begin in (0..text.len()).rev() {
         lazy.restart(&mut plain);
         let end = text.len().min(begin + 2 * Tile::USUAL.stretch);
-        lazy.push_plain(&mut plain, &text[begin..end], 0, &mut nothing);
+        lazy.push_scalar(&mut plain, &text[begin..end], 0, &mut nothing);
     }
     lazy.restart(&mut plain);
-    lazy.push_plain(&mut plain, &text, 0, &mut nothing);
+    lazy.push_scalar(&mut plain, &text, 0, &mut nothing);
     for tile in [Tile::USUAL, Tile::SMALL] {
         for end in [text.len(), text.len() - 1] {
             let mut cursor = lazy.start();
@@ -52,7 +52,7 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
             );
             assert_eq!(at, end / tile.bytes() * tile.bytes());
             assert_eq!(stepped, 0, "{tile:?}");
-            lazy.push_plain(&mut cursor, &text, at, &mut nothing);
+            lazy.push_scalar(&mut cursor, &text, at, &mut nothing);
             assert_eq!(cursor.state, plain.state, "{tile:?}");
         }
     }

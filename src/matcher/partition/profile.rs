@@ -1,8 +1,8 @@
-//! What patterns do on a sample of text: which of them hit all the time, and which
-//! states there would be if some of the patterns shared an automaton.
+//! Profiles patterns on a sample of text: which of them match all the time, and which states there would be if some
+//! of them shared an automaton.
 //!
-//! The sample is made of this project's own sources and of text written for it: prose, several
-//! programming languages, a shell, a log. It decides nothing but speed.
+//! The sample consists of sources of this project and of text written for it: prose, several programming
+//! languages, a shell, a log. It decides nothing but speed.
 
 use regex_syntax::hir::Hir;
 
@@ -16,17 +16,17 @@ use super::super::prefix_tree::SplitConfig;
 use super::super::table::{SHORT, Table, TableConfig};
 use super::super::utf8::Symbol;
 
-/// The text.
+/// The sample.
 pub(in crate::matcher) const TEXT: &str = include_str!("sample.txt");
 
-/// Bytes after which a new haystack begins.
+/// The bytes of a haystack of the sample.
 const WINDOW: usize = 2048;
 
-/// How one automaton did on the sample.
+/// The result of stepping the sample through one automaton.
 #[derive(Debug)]
 pub(super) struct ProfileRun {
     pub(super) states: usize,
-    /// By pattern: the number of windows that it hits.
+    /// By pattern: the number of haystacks that it matches.
     pub(super) hits: Vec<u32>,
     pub(super) windows: u32,
 }
@@ -43,7 +43,7 @@ impl ProfileRun {
             trial.windows += 1;
             let mut cursor = lazy.start();
             let mut hit = vec![false; patterns];
-            // Short deltas meet every state: a filter skips some in long ones.
+            // Short deltas visit every state; the prefilter skips some in long ones.
             for delta in window.chunks(SHORT) {
                 lazy.push(&mut cursor, delta, &mut |event| {
                     hit[event.pattern as usize] = true;
@@ -56,19 +56,19 @@ impl ProfileRun {
         trial
     }
 
-    /// Whether the pattern hits nearly any text.
+    /// Returns true if the pattern matches nearly any text.
     pub(super) fn is_common(&self, pattern: usize) -> bool {
         self.hits[pattern] * 2 >= self.windows
     }
 }
 
-/// Where each pattern has something in progress, and what, as a hash: the states of an automaton of
-/// several patterns are the different sums of their hashes.
+/// A hash of the partial matches of each pattern at each symbol of the sample. The states of an automaton of several
+/// patterns are the distinct sums of their hashes.
 #[derive(Debug)]
 pub(super) struct StateTrace {
-    /// By symbol: a hash of what stands before.
+    /// By symbol: a hash of the look-behind.
     pub(super) before: Vec<u64>,
-    /// By pattern: symbols, and the hash there.
+    /// By pattern: the symbols with a partial match, and its hash.
     pub(super) patterns: Vec<Vec<(u32, u64)>>,
 }
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_trace_says_once_a_symbol_what_is_in_progress_there() {
-        // Several states of the first are in progress at once, and the last never begins.
+        // The first has several partial matches at once; the last never starts.
         let patterns = parsed(&["[a-z]{3}X", "fn", "\u{1F980}\u{1F980}"]);
         let trace = StateTrace::new(SymbolSpace::Chars, &patterns, None).expect("few classes");
         assert_eq!(trace.before.len(), TEXT.chars().count());
@@ -160,7 +160,7 @@ mod tests {
         let is_letter = |&(_, char): &(usize, char)| char.is_ascii_lowercase();
         let letters_of_text = TEXT.chars().enumerate().filter(is_letter).count();
         assert_eq!(letters.len(), letters_of_text);
-        // One letter, two letters, and three or more of them.
+        // One letter, two letters, and three or more.
         let kinds = |entries: &[(u32, u64)]| {
             let mut kinds: Vec<u64> = entries.iter().map(|entry| entry.1).collect();
             kinds.sort_unstable();

@@ -1,40 +1,40 @@
-//! The vector search of the prefilter: it finds the places where a window of four bytes may begin.
+//! The vector probe of the prefilter: it finds the places where a window of four bytes may start.
 #![allow(unsafe_code)] // vector loads: the reasons stand at each block
 
 use super::super::simd::SimdLevel;
 
-/// Bytes of a window.
+/// The bytes of a window that the probe compares.
 pub(crate) const WIDTH: usize = 4;
 
-/// Sets of bytes at each place of a window, eight at a time: bit `i` of `group[place][slot(byte)]` says
-/// whether set `i` has the byte.
+/// Eight sets of bytes for each position of a window: bit `i` of `masks[position][slot(byte)]` is set if set `i`
+/// contains the byte.
 pub(crate) type BucketMasks = [[u8; 64]; WIDTH];
 
-/// What a window must look like to be a candidate.
+/// The condition that makes a place a candidate.
 #[derive(Debug)]
 pub(crate) enum WindowProbe {
-    /// Two of its bytes, by place.
+    /// Two bytes of the window, by position.
     Pair([(usize, u8); 2]),
-    /// Every place in the same set of some group; at most four groups.
+    /// Every position in the same set of one of at most four groups.
     Groups(Box<[BucketMasks]>),
 }
 
-/// The slot of a byte: letters of both cases share theirs.
+/// Returns the slot of a byte. Both cases of a letter share one.
 pub(crate) fn slot(byte: u8) -> usize {
     usize::from(byte & 0x1F | byte >> 1 & 0x20)
 }
 
-/// Window starts that are probed at once.
+/// The number of places that are probed at once.
 pub(crate) const SPAN: usize = 64 * BLOCKS;
 const BLOCKS: usize = 16;
 
-/// Which window starts are candidates, a bit each.
+/// The candidates among the probed places, one bit each.
 pub(crate) type CandidateBits = [u64; BLOCKS];
 
 impl WindowProbe {
-    /// Marks the candidates among the first `starts` places of `text`, at most [`SPAN`], and every byte
-    /// there that is not ASCII. The text goes on for a window beyond them. Says whether there are any;
-    /// `None` if the processor cannot do it.
+    /// Marks the candidates among the first `starts` places of `text`, at most [`SPAN`], and every byte there that is not
+    /// ASCII. The text extends a window past them. Returns whether there are any; `None` if the processor lacks the
+    /// instructions.
     pub(crate) fn mark(
         &self,
         level: SimdLevel,
@@ -48,7 +48,7 @@ impl WindowProbe {
         }
         match (level, self) {
             (SimdLevel::Portable, _) => None,
-            // SAFETY: the level is `Avx512` only where the processor has these features.
+            // SAFETY: the level is `Avx512` only if the processor supports the instruction sets of these functions.
             #[cfg(target_arch = "x86_64")]
             (SimdLevel::Avx512, WindowProbe::Pair(pair)) => {
                 Some(unsafe { avx512::pair(*pair, text, starts, marks) })
@@ -77,21 +77,20 @@ mod avx512 {
 
     use super::{BucketMasks, CandidateBits, WIDTH};
 
-    /// Sixty-four bytes of `text` from `at`, as many as are among the first `starts` window starts; zeros
-    /// for the others.
+    /// Loads sixty-four bytes of `text` from `at + place`, zeros where `present` has no bit.
     ///
     /// # Safety
-    /// `present` has no bit of a byte beyond the text.
+    /// `present` has no bit for a byte past the end of the text.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn load(text: &[u8], at: usize, place: usize, present: u64) -> __m512i {
         debug_assert!(at + place + 64 - present.leading_zeros() as usize <= text.len());
-        // SAFETY: bytes without a bit are not read, and the others are in the text: the caller's promise.
+        // SAFETY: bytes without a bit are not read; the caller promises that the others are in the text.
         // PERF: as for `groups` below.
         unsafe { _mm512_maskz_loadu_epi8(present, text.as_ptr().add(at + place).cast()) }
     }
 
-    /// Calls `mark` for each block of window starts with those that there are.
+    /// Calls `mark` for each block of places, with the bits of the places that exist.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     fn each(starts: usize, marks: &mut CandidateBits, mark: impl Fn(usize, u64) -> u64) -> bool {
@@ -118,8 +117,8 @@ mod avx512 {
         let byte = |(_, byte): (usize, u8)| _mm512_set1_epi8(byte as i8);
         let (one, two) = (byte(first), byte(second));
         each(starts, marks, |at, present| {
-            // SAFETY: `each` gives bits of the first `starts` places only, the places of the pair are in a
-            // window, and the text goes on for a window behind the last start: `WindowProbe::mark` asserts both.
+            // SAFETY: `each` sets bits of the first `starts` places only, the positions of the pair are in a window, and the
+            // text extends a window past the last place: `WindowProbe::mark` asserts both.
             let load = |place: usize| unsafe { load(text, at, place, present) };
             let found = _mm512_cmpeq_epi8_mask(load(first.0), one);
             let found = _mm512_mask_cmpeq_epi8_mask(found, load(second.0), two);
@@ -127,7 +126,7 @@ mod avx512 {
         })
     }
 
-    // PERF: bytes tested one at a time run at the speed of lanes: 1.0 GB/s at 10 rules, against 7.9 here
+    // PERF: testing one byte at a time runs at the speed of lanes: 1.0 GB/s at 10 rules, against 7.9 here
     // (`cargo bench --bench versus -- 10`, 64 KB).
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(super) fn groups<const COUNT: usize>(
@@ -149,7 +148,7 @@ mod avx512 {
             let mut slots = [_mm512_setzero_si512(); WIDTH];
             let mut wide = 0;
             for (place, slots) in slots.iter_mut().enumerate() {
-                // SAFETY: as in `pair`; there are as many slots as places in a window.
+                // SAFETY: as in `pair`; there are as many slots as positions in a window.
                 let bytes = unsafe { load(text, at, place, present) };
                 if place == 0 {
                     wide = _mm512_movepi8_mask(bytes);
@@ -176,7 +175,7 @@ mod tests {
     use super::*;
     use crate::testing::Random;
 
-    /// Whether a place is a candidate, by the definition.
+    /// Returns whether a place is a candidate, by the definition.
     fn is_candidate(probe: &WindowProbe, text: &[u8], at: usize) -> bool {
         let window = &text[at..at + WIDTH];
         let fits = match probe {
@@ -212,7 +211,7 @@ mod tests {
             }
             probes.push(WindowProbe::Groups(groups.into_boxed_slice()));
         }
-        // Bytes that are not ASCII and share their slots with those that are looked for.
+        // Non-ASCII bytes that share their slots with the searched ones.
         let bytes = b"azqAZQ xy\xE1\xFA\xF1\xA0\xC3";
         for round in 0..200 {
             let starts = [SPAN, 1, 63, 64, 65, 700][round % 6];

@@ -1,31 +1,32 @@
-//! Rows of states that text hardly ever visits.
+//! Sparse rows, for states that text hardly ever visits.
 //!
-//! Where rules are many, nearly half of the states are entered once in ten megabytes, and known to lead to one
-//! other. So beyond the first rows of a table, which are *full*, a new state gets a *narrow* row: half a cache line
-//! with room for three columns. When the state has been entered [often](Narrow::entries), or leads to more, it is
-//! *widened*: it gets a full row, and the narrow one says where that is. Cells that lead to the narrow row are mended
-//! when they are next stepped.
+//! With many patterns, nearly half of the states are entered once in ten megabytes and have one known transition.
+//! After the first rows of a table, which are *full*, a new state therefore gets a *sparse* row: half a cache
+//! line with room for three transitions. When the state has been entered [`SparseRows::entries`] times, or needs a
+//! fourth transition, it is *promoted*: it gets a full row, and the sparse row stores the id of that row. A cell that
+//! leads to the sparse row is redirected when it is next stepped.
 //!
-//! Ids of narrow rows have the bit [`SPARSE`] and are special, so the fast paths leave them to [`Table::step`]:
-//! they need only look at the state that they begin in. What they step *behind* a narrow row is read from
-//! cells that stand anywhere, is never used, and must only be read safely: whatever a cell is for, it holds a number
-//! that a whole row fits behind.
+//! # Invariants
 //!
-//! Narrow rows stand below the rows that report something, and grow downwards.
+//! 1. The id of a sparse row has the bit [`SPARSE`] and is special, so the fast paths leave it to [`Table::step`].
+//!    They only have to test the state that they start in.
+//! 2. A fast path that steps past a sparse row reads cells at arbitrary offsets. It never uses the values, and
+//!    every value that a cell can hold has a whole row after it (see the SAFETY note of [`Table::next`]).
+//! 3. Sparse rows lie below the match bit and grow downwards.
 
-// PERF: 742 patterns of kingfisher have 40,203 states after 12 MB of text: 14.0 MB, and 19.0 with full rows alone, in the
-// same time a delta (`cargo bench --bench hard -- kingfisher`). Rows that stay narrow until they are out of columns
-// take 11.2 MB, and 47 ns a delta instead of 39 at uap-core.
+// PERF: 742 patterns of kingfisher have 40,203 states after 12 MB of text: 14.0 MB, and 19.0 MB with full rows alone,
+// at the same time for a delta (`cargo bench --bench hard -- kingfisher`). Rows that stay sparse until they run out
+// of slots take 11.2 MB, and 47 ns a delta instead of 39 for uap-core.
 
 use super::super::sync::{AtomicU32, Ordering};
 use super::{LINE, RowAllocator, RowSpec, StateId, Table};
 
-/// Which states have narrow rows, and how long.
+/// The states that get a sparse row, and when they are promoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SparseRows {
-    /// States that report nothing and have a full row from the first, besides those that matching begins in.
+    /// The number of states without a report, besides the start states, that get a full row at once.
     pub(crate) behind: usize,
-    /// Entered so often, a state gets a full row.
+    /// The number of entries after which a state is promoted.
     pub(crate) entries: u32,
 }
 
@@ -41,23 +42,23 @@ impl SparseRows {
         entries: 1,
     };
 
-    /// The greatest number in a cell that is neither an id nor the number of a column.
+    /// Returns the largest number in a cell that is neither a state id nor a column number.
     pub(super) fn most(self) -> usize {
         times(self.entries + 1) as usize
     }
 }
 
-/// The bit that ids of narrow rows have, and no others: those are multiples of [`LINE`].
+/// The bit that only ids of sparse rows have: ids of full rows are multiples of [`LINE`].
 const SPARSE: u32 = LINE as u32 / 2;
 
-/// Cells of a narrow row: what stands before; how often it was entered, or the full row; then columns, numbered
-/// from one, each with what it leads to.
+/// The cells of a sparse row: the look-behind; the entry counter, or the id of the full row; then three pairs of a
+/// column number (from 1) and the state it leads to.
 const CELLS: usize = LINE;
 const BEFORE: usize = 0;
 const ENTERED: usize = 1;
 const FIRST: usize = 2;
 
-/// A number of times, told from the id of a full row by its lowest bit.
+/// Returns an entry count as a cell value. Its lowest bit tells it from the id of a full row.
 const fn times(entered: u32) -> u32 {
     (entered * LINE as u32) | TIMES
 }
@@ -65,13 +66,13 @@ const fn times(entered: u32) -> u32 {
 const TIMES: u32 = 1;
 
 impl StateId {
-    /// Whether its row is narrow.
+    /// Returns true if the row of the state is sparse.
     #[inline(always)]
     pub(crate) fn is_sparse(self) -> bool {
         self.0 & SPARSE != 0
     }
 
-    /// What the state itself adds to the bits of a fast path that begins in it.
+    /// Returns the bits that a fast path must add for the state it starts in.
     #[inline(always)]
     pub(crate) fn entry_bits(self) -> u32 {
         self.0 & SPARSE
@@ -79,12 +80,12 @@ impl StateId {
 }
 
 impl Table {
-    /// The bits that make a state special.
+    /// Returns the mask of the bits that make a state special.
     pub(super) fn special_bits(match_bit: usize) -> u32 {
         match_bit as u32 | SPARSE
     }
 
-    /// The state after `state` on a symbol of that column, whatever their rows.
+    /// Returns the state after `state` on a symbol of this column, whatever kinds of rows they have.
     #[inline(always)]
     pub(crate) fn step(&self, state: StateId, column: usize) -> StateId {
         if !state.is_sparse() {
@@ -106,7 +107,7 @@ impl Table {
         cell.map_or(self.unknown(), |cell| self.enter(&self.cells[cell]))
     }
 
-    /// The state that a cell leads to: the full row, once there is one.
+    /// Returns the state that a cell leads to, and redirects the cell if that state was promoted.
     fn enter(&self, cell: &AtomicU32) -> StateId {
         let next = StateId(cell.load(Ordering::Acquire));
         if !next.is_sparse() {
@@ -121,7 +122,7 @@ impl Table {
         promoted
     }
 
-    /// The state's full row, if it was widened.
+    /// Returns the full row of the state if it was promoted, the state itself otherwise.
     #[inline]
     pub(crate) fn promoted(&self, state: StateId) -> StateId {
         if !state.is_sparse() {
@@ -133,7 +134,7 @@ impl Table {
         }
     }
 
-    /// Whether the state is to be widened before it is entered.
+    /// Returns true if the state is to be promoted before it is entered.
     #[inline]
     pub(crate) fn is_promotion_due(&self, state: StateId) -> bool {
         state.is_sparse()
@@ -141,7 +142,7 @@ impl Table {
                 == times(self.sparse.entries)
     }
 
-    /// Does without a full row for the state, which is not to be widened any more.
+    /// Keeps the state in its sparse row: there is no room for a full one.
     pub(crate) fn cancel_promotion(&self, state: StateId) {
         let kept = times(self.sparse.entries + 1);
         self.sparse_cell(state, ENTERED)
@@ -152,19 +153,19 @@ impl Table {
         let cell = self.sparse_cell(state, ENTERED);
         let entered = cell.load(Ordering::Relaxed);
         if entered & TIMES != 0 && entered < times(self.sparse.entries) {
-            // Whoever else was here has counted for both.
+            // On failure another thread has counted an entry; losing one count is harmless.
             let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
             let more = entered + LINE as u32;
             let _ = cell.compare_exchange(entered, more, success, failure);
         }
     }
 
-    /// Whether the state's row has room for another column.
+    /// Returns true if the row of the state has room for another transition.
     pub(crate) fn has_slot(&self, state: StateId) -> bool {
         !state.is_sparse() || self.slots(state).any(|slot| self.column(slot) == 0)
     }
 
-    /// Publishes a transition of a narrow row that has room for it.
+    /// Publishes a transition of a sparse row, which must have a free slot.
     pub(super) fn set_slot(&self, from: StateId, column: usize, to: StateId) {
         let mut slots = self.slots(from);
         let free = slots.find(|&slot| self.column(slot) == 0);
@@ -173,7 +174,7 @@ impl Table {
         self.cells[free].store(column as u32 + 1, Ordering::Release);
     }
 
-    /// Leads a narrow row to a full one, which then holds what it held.
+    /// Copies the transitions of a sparse row to a full one, and stores the id of the full row in it.
     pub(crate) fn promote(&self, sparse: StateId, full: StateId) {
         for slot in self.slots(sparse) {
             if let Some(column) = self.column(slot).checked_sub(1) {
@@ -185,7 +186,7 @@ impl Table {
             .store(full.0, Ordering::Release);
     }
 
-    /// Where it stands what a narrow row leads to on the column, if that is known.
+    /// Returns the index of the cell that holds the transition of a sparse row on this column, if it is known.
     fn slot(&self, state: StateId, column: usize) -> Option<usize> {
         let mut slots = self.slots(state);
         let slot = slots.find(|&slot| self.column(slot) == column as u32 + 1);
@@ -205,12 +206,12 @@ impl Table {
         &self.cells[first_cell(state) + cell]
     }
 
-    /// The number of what stands before a state with a narrow row.
+    /// Returns the look-behind of a state with a sparse row.
     pub(super) fn sparse_before(&self, state: StateId) -> u32 {
         self.sparse_cell(state, BEFORE).load(Ordering::Relaxed)
     }
 
-    /// Number of the narrow row.
+    /// Returns the number of the sparse row.
     pub(super) fn sparse_row(&self, state: StateId) -> usize {
         (self.match_bit as usize - first_cell(state)) / CELLS - 1
     }
@@ -221,7 +222,7 @@ fn first_cell(state: StateId) -> usize {
 }
 
 impl RowAllocator {
-    /// A new narrow row for a state that reports nothing; `None` where the table is full.
+    /// Adds a sparse row for a state without a report. Returns `None` if the table is full.
     pub(crate) fn add_sparse(&mut self, table: &Table, new: RowSpec<'_>) -> Option<StateId> {
         let cells = (self.sparse + 1) * CELLS;
         let row = (table.match_bit as usize).checked_sub(cells)?;
@@ -239,13 +240,13 @@ impl RowAllocator {
         Some(state)
     }
 
-    /// Cells of the narrow rows.
+    /// Returns the cells of all sparse rows.
     pub(super) fn sparse_cells(&self) -> usize {
         self.sparse * CELLS
     }
 }
 
-/// Bytes of a narrow row.
+/// The bytes of a sparse row.
 pub(crate) const SPARSE_BYTES: usize = CELLS * size_of::<AtomicU32>();
 
 #[cfg(all(test, not(loom)))]
@@ -266,7 +267,7 @@ mod tests {
         }
     }
 
-    /// A table, its rows, a full row and a narrow one that the full one leads to on column 1.
+    /// Returns a table, its allocator, a full row, and a sparse row that the full one leads to on column 1.
     fn table() -> (Table, RowAllocator, StateId, StateId) {
         let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["abcdef"]), None).expect("few classes");
         let sparse = SparseRows {
@@ -324,12 +325,12 @@ mod tests {
         table.promote(sparse, wide);
         assert!(!table.is_promotion_due(sparse));
         assert_eq!(table.promoted(sparse), wide);
-        // Whoever is still in the narrow row goes on from the full one.
+        // A cursor that is still in the sparse row continues from the full one.
         for state in [sparse, wide] {
             assert_eq!(table.step(state, 2), full);
             assert_eq!(table.step(state, 3), table.unknown());
         }
-        // What led to the narrow row is mended once it was stepped.
+        // The cell that led to the sparse row is redirected after it was stepped.
         assert_eq!(table.next(full, 1), sparse);
         assert_eq!(table.step(full, 1), wide);
         assert_eq!(table.next(full, 1), wide);

@@ -236,7 +236,7 @@ fn describe_spans() -> String {
     let mut cursor = matcher.start();
     let (mut marked, mut run, mut pushed, mut idle_until, mut ends) = (0, 0, 0, 0, 0);
     for delta in deltas() {
-        if let Some((_, at)) = matcher.push_marked(&mut cursor, delta) {
+        if let Some((_, at)) = matcher.push_short_tracking_idle(&mut cursor, delta) {
             (marked, idle_until) = (marked + 1, idle_until + at);
             continue;
         }

@@ -91,7 +91,9 @@ impl Spans {
         if !has_room || !self.has_nothing_to_settle() {
             return false;
         }
-        let Some((padded, idle_until)) = rules.matcher.push_marked(&mut self.cursor, piece.bytes)
+        let Some((padded, idle_until)) = rules
+            .matcher
+            .push_short_tracking_idle(&mut self.cursor, piece.bytes)
         else {
             return false;
         };
