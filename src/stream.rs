@@ -575,6 +575,10 @@ impl Stream {
     /// What rules want replaced in this reply before it leaves, by part and place. A stretch is here before
     /// its first byte is [releasable](Self::releasable); stretches of different rules may overlap.
     ///
+    /// In tool input a stretch stands in one value or key, or in several words of a command. It may be part of a
+    /// number or of `true`: a host that wants JSON to stay JSON replaces such a value whole, by a string, and
+    /// forwards it once it is complete. The reference loop does.
+    ///
     /// # Example: a key is taken out
     /// ```
     /// use ttsr::{Action, Pack, PartId, Pattern, Rule};
