@@ -258,7 +258,7 @@ impl Reader {
     /// Takes the next bytes; each event goes to `on` with the name of its stream.
     ///
     /// # Complexity
-    /// Linear in the bytes. Memory is bounded by the cap and by the parts of open streams: at most 50 bytes for one that
+    /// Linear in the bytes. Memory is bounded by the cap and by the parts of open streams: at most 60 bytes for one that
     /// has ended (300 where OpenAI's formats number their items and calls, and the ids of those), and nothing past
     /// 131,072 parts of a reply. What comes in more is counted as [`Event::Unscanned`] of the kind `too-many-parts`.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, Event)) {

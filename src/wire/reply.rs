@@ -4,7 +4,7 @@
 //! that were cut in two are joined; what a provider repeats whole is a snapshot, unless nothing of it came
 //! before. It knows no provider: readers name parts by keys of their own.
 //!
-//! Memory: 50 bytes at most for a part that has ended, whatever it is called, and nothing for parts past [`PARTS`].
+//! Memory: 60 bytes at most for a part that has ended, whatever it is called, and nothing for parts past [`PARTS`].
 
 use std::borrow::Cow;
 use std::collections::HashMap;
