@@ -42,7 +42,8 @@ pub struct Limits {
     /// 16 MiB of it (32 MiB where an automaton has 128 patterns and more), and address space is taken for three
     /// times its room.
     pub table_bytes: usize,
-    /// Most parts of one stream. Default 10,000.
+    /// Most parts of one stream. One that is closed costs at most 20 bytes, and 40 more with the names of its tool,
+    /// its call and its file, where it has any; one past the limit costs nothing. Default 10,000.
     pub parts: usize,
     /// Deepest nesting of JSON tool input. Default 128.
     pub json_depth: usize,

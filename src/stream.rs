@@ -2,6 +2,7 @@
 //!
 //! It knows nothing of policy (what happens after a hit, and how often): that is `session`.
 
+mod closed;
 mod part;
 mod past;
 mod window;
@@ -17,6 +18,7 @@ use crate::matcher::Cursor;
 use crate::pack::{MessageValues, Pack, render_message};
 use crate::rule::{Channel, Per, Rule};
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
+use closed::{ClosedPart, ClosedParts};
 use part::Part;
 use part::condition::Book;
 use part::judge::Queued;
@@ -70,6 +72,7 @@ pub struct Stream {
     is_cut: bool,
     /// Whether the last call left anything in `found` that the next is not to see.
     has_news: bool,
+    /// Those that are open, in any order.
     parts: Vec<Part>,
     pack: Pack,
     found: Box<Found>,
@@ -141,6 +144,9 @@ pub struct Counters {
 #[derive(Debug, Default)]
 struct Found {
     attempt: u32,
+    /// Parts that were opened so far.
+    opened: u32,
+    closed: ClosedParts,
     /// The session had so many packs before this one.
     generation: u32,
     /// For each rule whether it is out of scope in this stream; nothing if none is.
@@ -344,7 +350,7 @@ impl Stream {
     /// Opens a part. Parts may interleave; their numbers are the caller's.
     pub fn open(&mut self, part: PartId, channel: Channel) {
         self.begin();
-        if self.index(part).is_some() {
+        if self.index(part).is_some() || self.closed(part).is_some() {
             self.found.counters.duplicate_opens += 1;
         } else {
             self.add(part, channel);
@@ -435,12 +441,13 @@ impl Stream {
     pub fn close(&mut self, part: PartId) -> Hits<'_> {
         self.begin();
         match self.index(part) {
-            Some(index) if !self.parts[index].is_closed() => {
+            Some(index) => {
                 if !self.is_cut {
-                    self.parts[index].close(&self.pack, &mut self.found);
+                    let part = self.parts.swap_remove(index);
+                    part.close(&self.pack, &mut self.found);
                 }
             }
-            _ => self.found.counters.stray_closes += 1,
+            None => self.found.counters.stray_closes += 1,
         }
         self.hits()
     }
@@ -458,28 +465,34 @@ impl Stream {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn open_parts(&self) -> impl Iterator<Item = PartId> {
-        self.parts
-            .iter()
-            .filter(|part| !part.is_closed())
-            .map(Part::id)
+        let mut open: Vec<&Part> = self.parts.iter().collect();
+        open.sort_unstable_by_key(|part| part.order());
+        open.into_iter().map(Part::id)
     }
 
     /// The channel of a part.
     #[must_use]
     pub fn channel(&self, part: PartId) -> Option<Channel> {
-        self.part(part).map(Part::channel)
+        let open = self.part(part).map(Part::channel);
+        open.or_else(|| Some(self.closed(part)?.channel()))
     }
 
     /// The name of a part's tool, once it is known.
     #[must_use]
     pub fn tool_name(&self, part: PartId) -> Option<&str> {
-        self.part(part)?.tool()
+        match self.part(part) {
+            Some(open) => open.tool(),
+            None => self.found.closed.tool(part),
+        }
     }
 
     /// The id of a part's tool call, once it is known.
     #[must_use]
     pub fn call(&self, part: PartId) -> Option<&str> {
-        self.part(part)?.call()
+        match self.part(part) {
+            Some(open) => open.call(),
+            None => self.found.closed.call(part),
+        }
     }
 
     /// The file that a tool call is about, as far as it is known: normalised, relative to the root.
@@ -499,13 +512,19 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn path(&self, part: PartId) -> Option<&str> {
-        self.part(part)?.path()
+        match self.part(part) {
+            Some(open) => open.path(),
+            None => self.found.closed.path(part),
+        }
     }
 
     /// Number of bytes of a part delivered so far.
     #[must_use]
     pub fn delivered(&self, part: PartId) -> u64 {
-        self.part(part).map_or(0, Part::delivered)
+        match self.part(part) {
+            Some(open) => open.delivered(),
+            None => self.closed(part).map_or(0, ClosedPart::delivered),
+        }
     }
 
     /// Number of bytes of a part that can never belong to an undecided match of a rule that holds; a
@@ -530,13 +549,17 @@ impl Stream {
     /// ```
     pub fn releasable(&mut self, part: PartId) -> u64 {
         let Some(index) = self.index(part) else {
-            return 0;
+            return self.closed(part).map_or(0, ClosedPart::delivered);
         };
         self.parts[index].releasable(&self.pack)
     }
 
     /// What rules want replaced in this reply before it leaves, by part and place. A stretch is here before
     /// its first byte is [releasable](Self::releasable); stretches of different rules may overlap.
+    ///
+    /// In tool input a stretch stands in one value or key, or in several words of a command. It may be part of a
+    /// number or of `true`: a host that wants JSON to stay JSON replaces such a value whole, by a string, and
+    /// forwards it once it is complete. The reference loop does.
     ///
     /// # Example: a key is taken out
     /// ```
@@ -779,6 +802,11 @@ impl Stream {
         self.index(part).map(|index| &self.parts[index])
     }
 
+    fn closed(&self, part: PartId) -> Option<&ClosedPart> {
+        self.found.closed.get(part)
+    }
+
+    /// The place of an open part.
     #[inline]
     fn index(&self, part: PartId) -> Option<usize> {
         match self.parts.get(self.latest as usize) {
@@ -787,10 +815,12 @@ impl Stream {
         }
     }
 
+    /// The same, opening it as text if it is unknown; none if it is closed, or one too many.
     #[inline]
     fn index_or_open(&mut self, part: PartId) -> Option<usize> {
         let index = match self.index(part) {
             Some(index) => index,
+            None if self.closed(part).is_some() => return None,
             None => {
                 let index = self.add(part, Channel::Text)?;
                 self.found.counters.unknown_parts += 1;
@@ -802,7 +832,7 @@ impl Stream {
     }
 
     fn add(&mut self, part: PartId, channel: Channel) -> Option<usize> {
-        if self.parts.len() >= self.pack.limits().parts {
+        if self.found.opened as usize >= self.pack.limits().parts {
             self.found.limit = Some(Source::Limit {
                 name: "parts",
                 part,
@@ -810,7 +840,8 @@ impl Stream {
             });
             return None;
         }
-        let order = self.parts.len() as u32;
+        let order = self.found.opened;
+        self.found.opened += 1;
         let now = self.found.now;
         if self.parts.is_empty() {
             // Most replies have one; room for four would be a kilobyte.
@@ -831,7 +862,7 @@ impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // No text of the reply: it may hold what a rule was made to keep out of logs.
         f.debug_struct("Stream")
-            .field("parts", &self.parts.len())
+            .field("parts", &self.found.opened)
             .field("attempt", &self.found.attempt)
             .field("is_cut", &self.is_cut)
             .field("counters", &self.counters())

@@ -431,6 +431,128 @@ fn g106_streams_that_are_never_closed_leave_nothing_behind() {
     }
 }
 
+/// Bytes in use after so many parts of the same call were opened, read and closed, and what keeps them.
+fn of_closed_parts(pack: &Pack, parts: u32) -> (isize, Stream) {
+    let live = LIVE.get();
+    let mut stream = pack.stream();
+    for part in (0..parts).map(PartId) {
+        stream.open(part, Channel::Text);
+        assert!(stream.push(part, b"a word").is_empty());
+        assert!(stream.close(part).is_empty());
+    }
+    (LIVE.get() - live, stream)
+}
+
+#[test]
+fn a_million_closed_parts_cost_a_stream_little_and_nothing_past_the_limit() {
+    const PARTS: u32 = 1_000_000;
+    let with = |parts: usize| {
+        let limits = ttsr::Limits {
+            parts,
+            ..ttsr::Limits::default()
+        };
+        let mut rule = Rule::new("a/b", vec![ttsr::Pattern::literal("needle")]);
+        rule.on = vec![Channel::Text];
+        Pack::builder().rule(rule).limits(limits).build().unwrap()
+    };
+    let unlimited = with(usize::MAX);
+    drop(of_closed_parts(&unlimited, 10));
+    let (kept, stream) = of_closed_parts(&unlimited, PARTS);
+    assert!(
+        kept <= 20 * PARTS as isize,
+        "{kept} bytes for {PARTS} parts"
+    );
+    assert_eq!(stream.delivered(PartId(PARTS / 2)), 6);
+    let limited = with(1000);
+    drop(of_closed_parts(&limited, 10));
+    let (at_limit, _stream) = of_closed_parts(&limited, 1001);
+    let (kept, _stream) = of_closed_parts(&limited, PARTS);
+    assert!(
+        kept <= at_limit,
+        "parts past the limit cost {kept} bytes, not {at_limit}"
+    );
+}
+
+/// One line of a recording: a part that is opened, written and closed.
+#[cfg(feature = "wire")]
+fn line_of_part(part: u32) -> String {
+    format!("{{\"part\":\"{part}\",\"d\":\"a word\",\"end\":true}}\n")
+}
+
+#[test]
+#[cfg(feature = "wire")]
+fn a_million_closed_parts_cost_a_reader_little_and_nothing_past_the_limit() {
+    const LIMIT: u32 = 1 << 17;
+    let mut reader = ttsr::wire::Reader::new("a");
+    let (mut opened, mut unscanned) = (0_u32, 0_u64);
+    let mut read = |reader: &mut ttsr::wire::Reader, parts: std::ops::Range<u32>| {
+        for part in parts {
+            reader.push(line_of_part(part).as_bytes(), &mut |_, event| match event {
+                ttsr::Event::PartStart { .. } => opened += 1,
+                ttsr::Event::Unscanned { bytes, .. } => unscanned += bytes,
+                _ => {}
+            });
+        }
+    };
+    read(&mut reader, 0..10);
+    let live = LIVE.get();
+    for (from, to) in [(10, 50_000), (50_000, 100_000), (100_000, LIMIT)] {
+        read(&mut reader, from..to);
+        let kept = LIVE.get() - live;
+        assert!(kept <= 60 * to as isize, "{kept} bytes for {to} parts");
+    }
+    let live = LIVE.get();
+    read(&mut reader, LIMIT..1_000_000);
+    assert_eq!(LIVE.get(), live, "parts past the limit cost something");
+    assert_eq!(
+        (opened, unscanned),
+        (LIMIT, 6 * u64::from(1_000_000 - LIMIT))
+    );
+}
+
+#[test]
+#[cfg(feature = "opencode")]
+fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
+    use ttsr::harness::opencode::{Api, Seen, Watch};
+    use ttsr::wire::opencode::Feed;
+    let rule = Rule::new("a/b", vec![ttsr::Pattern::literal("needle")]);
+    let mut watch = Watch::new(Pack::builder().rule(rule).build().unwrap(), Api::Classic);
+    let mut feed = Feed::default();
+    let mut cuts = 0;
+    let mut read = |parts: std::ops::Range<u32>| {
+        for part in parts {
+            let event = format!(
+                "data: {{\"type\":\"message.part.updated\",\"properties\":{{\"sessionID\":\"s\",\"part\":{{\"id\":\"p{part}\",\
+                 \"messageID\":\"m\",\"type\":\"text\",\"text\":\"a word\",\"time\":{{\"end\":1}}}}}}}}\n\n"
+            );
+            let mut seen = Vec::new();
+            feed.push(event.as_bytes(), &mut |session, notice| {
+                watch.notice(session, notice, &mut seen);
+            });
+            cuts += seen
+                .iter()
+                .filter(|seen| matches!(seen, Seen::Act(_)))
+                .count();
+        }
+    };
+    read(0..10);
+    let live = LIVE.get();
+    read(10..10_000);
+    let kept = LIVE.get() - live;
+    assert!(kept <= 100 * 10_000, "{kept} bytes for 10,000 parts");
+    // The limit of parts fires, and from there on only the reader tells parts apart.
+    read(10_000..1 << 17);
+    let kept = LIVE.get() - live;
+    assert!(
+        kept <= 60 * (1 << 17),
+        "{kept} bytes at the limit of the reader"
+    );
+    let live = LIVE.get();
+    read(1 << 17..random::scale(1_000_000).max(1 << 18) as u32);
+    assert_eq!(LIVE.get(), live, "parts past the limit cost something");
+    assert_eq!(cuts, 1);
+}
+
 /// Where the child below writes, if it can write sessions.
 const FILE: &str = "TTSR_REFUSED_FILE";
 

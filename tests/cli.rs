@@ -1079,6 +1079,17 @@ fn inputs_of_any_size_are_read_in_pieces() {
     }
 }
 
+/// Past the limit of parts a recording of very many costs nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_million_parts_are_replayed_in_bounded_memory() {
+    let block = "{\"part\":\"p\",\"d\":\"a word\",\"end\":true}\n".repeat(20_000);
+    let args = ["replay", "--pack", "packs/demo.toml", "-"];
+    let grew = growth(&args, block.as_bytes(), (8, 50));
+    println!("replay: 840,000 parts more, {} KiB more kept", grew >> 10);
+    assert!(grew < 4 << 20, "{grew} bytes more for 840,000 parts");
+}
+
 /// Shells of build servers limit it, and where memory is not promised twice it counts as if it were used.
 #[test]
 #[cfg(target_os = "linux")]

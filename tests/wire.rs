@@ -862,3 +862,44 @@ proptest! {
         prop_assert_eq!(read(bytes.chunks(1)).0, whole);
     }
 }
+
+#[test]
+fn events_that_cannot_be_read_are_counted_whatever_the_format_and_the_cut() {
+    let chat = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
+    let bodies = [
+        (
+            format!("data: {chat}\n\ndata: {{\"choices\":[\n\ndata: x\n\ndata: {chat}\n\n"),
+            2,
+        ),
+        (format!("data: {{\"choices\"\n\ndata: {chat}\n\n"), 1),
+        (format!("data: {chat}\n\ndata: 7\n\ndata: {chat} x\n\n"), 2),
+        (
+            format!("data: {chat}\n\n: a comment\n\nretry: 10\n\ndata: [DONE]\n\n"),
+            0,
+        ),
+        (format!("{chat}\n{{\"choices\":\n{chat}\n"), 1),
+        (format!("data: {chat}\n\ndata: {}\n\n", "y".repeat(300)), 1),
+        ("data: {\"message\":\"no stream\"}\n\n".to_owned(), 0),
+    ];
+    for (body, expected) in bodies {
+        let body = body.as_bytes();
+        for size in [1, 2, 7, body.len()] {
+            let mut reader = Reader::with_cap("test", 200);
+            let mut events = Vec::new();
+            let mut on = |_: &str, event: Event| events.push(event);
+            body.chunks(size)
+                .for_each(|piece| reader.push(piece, &mut on));
+            reader.finish(&mut on);
+            let text = String::from_utf8_lossy(body);
+            assert_eq!(
+                reader.malformed_events(),
+                expected,
+                "{text} in pieces of {size}"
+            );
+            let lost = events
+                .iter()
+                .filter(|event| matches!(event, Event::Unscanned { .. }));
+            assert!(lost.count() as u64 >= expected.min(1), "{text}: {events:?}");
+        }
+    }
+}

@@ -6,7 +6,9 @@
 
 mod abort;
 mod boundary;
+mod order;
 mod part;
+mod redact;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,6 +25,8 @@ use crate::{Decision, Event, Lost, Origin, Pack, PartId, Rule, RuleId, Session, 
 use abort::{Cause, Retake};
 use boundary::CheckedMessages;
 pub use boundary::Prepared;
+use order::Later;
+pub(super) use redact::Scalars;
 
 /// The bounds and names of a [`Processor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +165,8 @@ pub struct Processor {
     retaking: Option<Decision>,
     /// Whether text may have to wait for a rule.
     holds: bool,
+    /// Parts of this attempt that are published later, in the order in which they opened.
+    later: VecDeque<Later>,
     /// Whether a rule bounds time.
     is_timed: bool,
     /// Rules that take text out of parts of this attempt.
@@ -245,6 +251,7 @@ impl Processor {
             sending: VecDeque::new(),
             retaking: None,
             holds: false,
+            later: VecDeque::new(),
             is_timed: false,
             redacting: Vec::new(),
             consultations: Vec::new(),
@@ -294,6 +301,7 @@ impl Processor {
             self.tally.abandoned_replies += 1;
         }
         self.take_back();
+        self.later.clear();
         self.consultations.clear();
         self.hooks.begin_reply();
         self.progress = Progress {
@@ -307,11 +315,15 @@ impl Processor {
     /// where it goes backwards the latest time counts.
     pub fn step(&mut self, now: Duration, input: Input, out: &mut Vec<Step>) {
         self.progress.now = self.progress.now.max(now);
+        let first = out.len();
         match (&self.state, input) {
             (State::Idle, Input::Tick) => {}
             (State::Idle, _) => self.tally.stray_inputs += 1,
             (State::Asking, input) => self.step_asking(input, out),
             (_, input) => self.step_streaming(input, out),
+        }
+        if self.holds || !self.later.is_empty() {
+            self.put_in_order(first, out);
         }
     }
 

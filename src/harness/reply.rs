@@ -1,5 +1,6 @@
 //! A reply as it grows: what was accumulated of each part, after the hooks.
 
+use super::processor::Scalars;
 use crate::{Channel, PartId};
 
 /// What a tool call that was cut off is marked with.
@@ -92,6 +93,8 @@ pub struct ReplyPart {
     pub(super) released: u64,
     /// Stretches that were replaced before they left, in order.
     pub(super) replaced: Vec<Replaced>,
+    /// Of tool input: where its scalars stand, as far as they wait.
+    pub(super) scalars: Option<Box<Scalars>>,
 }
 
 /// A stretch that left as something else.
@@ -192,6 +195,7 @@ impl ReplyPart {
             held: Vec::new(),
             released: 0,
             replaced: Vec::new(),
+            scalars: (channel == Channel::ToolInput).then(Box::default),
         }
     }
 

@@ -72,7 +72,8 @@ pub enum Step {
         bytes: Vec<u8>,
     },
     /// Publish: so many bytes of a part arrived and wait, because a rule that
-    /// [holds](crate::Rule::holds) may yet concern them. They are forwarded once that is decided.
+    /// [holds](crate::Rule::holds) may yet concern them. They are forwarded once that is decided. A part that opens
+    /// meanwhile is published once they have left, so a tool call never comes before the text before it.
     Hold {
         /// The part concerned.
         part: PartId,

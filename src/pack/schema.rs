@@ -302,7 +302,7 @@ const TOOLS: Key = Key::new(
 const ARGS: Key = Key::new(
     "args",
     Shape::Texts,
-    "Dotted globs on the argument, or `@list`; `$raw` is input that is no JSON. Default: every argument.",
+    "Dotted globs on the argument, or `@list`; `$raw` is input that is no JSON, `$keys` are the keys of objects. Default: every argument, and keys.",
 );
 const PATHS: Key = Key::new(
     "paths",

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::closed::ClosedPart;
 use super::{Counters, Found};
 use crate::detect::unknown_name::KnownNames;
 use crate::matcher::is_short;
@@ -61,7 +62,6 @@ enum View {
     Whole(Box<Whole>),
     /// The values of a JSON object, each a haystack.
     Json(Box<Json>),
-    Closed,
 }
 
 /// Text of which some rule wants more than first ends.
@@ -118,8 +118,9 @@ impl Part {
         self.delivered
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.scoped.is_closed
+    /// Which part it is, in the order of their opening.
+    pub(super) fn order(&self) -> u32 {
+        self.order
     }
 
     pub(super) fn tool(&self) -> Option<&str> {
@@ -140,7 +141,7 @@ impl Part {
             View::Text(haystack) => haystack.count(counters),
             View::Whole(whole) => whole.count(counters),
             View::Json(json) => json.count(counters),
-            View::Unwatched | View::Closed => {}
+            View::Unwatched => {}
         }
     }
 
@@ -242,10 +243,6 @@ impl Part {
         let at = self.delivered;
         self.delivered += bytes.len() as u64;
         let Some(rules) = pack.channel(self.channel) else {
-            found.counters.unscanned_bytes += match self.view {
-                View::Closed => bytes.len() as u64,
-                _ => 0,
-            };
             return;
         };
         let is_short = self.bounds.is_none() && is_short(bytes);
@@ -259,7 +256,7 @@ impl Part {
             return;
         }
         let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
-        if let (Some(bounds), false) = (&mut self.bounds, judge.scoped.is_closed) {
+        if let Some(bounds) = &mut self.bounds {
             bounds.push(&mut judge, Piece::verbatim(bytes, at));
         }
         match &mut self.view {
@@ -267,35 +264,33 @@ impl Part {
             View::Text(haystack) => haystack.run(&mut judge, None, bytes, at),
             View::Whole(whole) => whole.push(&mut judge, bytes, at),
             View::Json(json) => json.push(&mut judge, self.bounds.as_deref_mut(), bytes),
-            View::Closed => judge.found.counters.unscanned_bytes += bytes.len() as u64,
         }
     }
 
-    pub(super) fn close(&mut self, pack: &Pack, found: &mut Found) {
+    /// Ends the part, and keeps of it what may still be asked.
+    pub(super) fn close(mut self, pack: &Pack, found: &mut Found) {
         let at = self.delivered;
-        let mut view = std::mem::replace(&mut self.view, View::Closed);
         if let Some(rules) = pack.channel(self.channel) {
             let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
             let mut bounds = self.bounds.take();
-            match &mut view {
+            match &mut self.view {
                 View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
                 View::Whole(whole) => whole.finish(&mut judge, at),
                 View::Json(json) => json.finish(&mut judge, bounds.as_deref_mut(), at),
-                View::Unwatched | View::Closed => {}
+                View::Unwatched => {}
             }
             if let Some(bounds) = &mut bounds {
                 bounds.finish(&mut judge, at);
             }
         }
-        match view {
-            View::Text(haystack) => haystack.count(&mut found.counters),
-            View::Whole(whole) => whole.count(&mut found.counters),
-            View::Json(json) => json.count(&mut found.counters),
-            View::Unwatched | View::Closed => {}
-        }
+        self.count(&mut found.counters);
         self.scoped.is_closed = true;
         self.scoped.settle(pack, at, found);
         found.count(pack);
+        let closed = ClosedPart::new(self.id, self.channel, at);
+        found
+            .closed
+            .insert(closed, self.tool(), self.call(), self.path());
     }
 }
 

@@ -1,4 +1,5 @@
-//! The push decoder for tool input: bytes of JSON, cut anywhere, in; one haystack for each value out.
+//! The push decoder for tool input: bytes of JSON, cut anywhere, in; one haystack for each object key and
+//! each value out.
 //!
 //! It owns the grammar, the escapes, the argument path and the offsets. It never refuses and never
 //! drops: what is not a JSON object, or stops being one, is handed on as it stands, as the haystack
@@ -15,6 +16,9 @@ use memchr::memchr2;
 /// The path of a haystack that is not an argument: the whole input, or the rest of a broken one.
 pub(crate) const RAW: &str = "$raw";
 
+/// The path of every haystack that is an object key, wherever the object stands.
+pub(crate) const KEYS: &str = "$keys";
+
 /// Most blanks held back while it is open whether the input is JSON.
 const LEADING_BLANKS: usize = 4096;
 
@@ -24,8 +28,16 @@ const ESCAPE: usize = 12;
 /// What takes the haystacks of a part. Calls come as `open (run | escape)* close`, in the order of
 /// the offsets, which all count bytes of the part as delivered.
 pub(crate) trait Sink {
-    /// A haystack begins; `at` is the offset of its first byte (of a string: after the quote).
+    /// Whether object keys are haystacks for this sink. Where it is `false`, nothing of a key is passed on.
+    const READS_KEYS: bool = false;
+
+    /// A haystack that is a value, or raw, begins; `at` is the offset of its first byte (of a string: after
+    /// the quote).
     fn open(&mut self, path: &ArgPath, at: u64);
+
+    /// A haystack that is an object key begins; `at` is the offset of the byte after its quote. Called only
+    /// where [`Self::READS_KEYS`] is true.
+    fn open_key(&mut self, _at: u64) {}
 
     /// Bytes that stand in the part as they are: `bytes[i]` at offset `at + i`, certain at once.
     fn run(&mut self, bytes: &[u8], at: u64);
@@ -44,7 +56,7 @@ pub(crate) trait Sink {
 /// Where a value stands: the keys and array indices that lead to it, such as `edits.0.new_text`.
 ///
 /// A path over its limit keeps the first segments that fit as a whole, and says so.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ArgPath {
     /// The segments kept, joined by dots.
     text: String,
@@ -53,7 +65,35 @@ pub(crate) struct ArgPath {
     /// Innermost segments that did not fit.
     dropped: usize,
     limit: usize,
-    raw: bool,
+    kind: PathKind,
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PathKind {
+    /// A value.
+    Argument,
+    /// An object key: [`KEYS`].
+    Key,
+    /// Input that is not JSON: [`RAW`].
+    Raw,
+}
+
+impl Clone for ArgPath {
+    fn clone(&self) -> ArgPath {
+        ArgPath {
+            text: self.text.clone(),
+            starts: self.starts.clone(),
+            ..*self
+        }
+    }
+
+    /// Reuses the buffers: a path is copied for each value of an input.
+    fn clone_from(&mut self, source: &ArgPath) {
+        self.text.clone_from(&source.text);
+        self.starts.clone_from(&source.starts);
+        (self.dropped, self.limit, self.kind) = (source.dropped, source.limit, source.kind);
+    }
 }
 
 impl ArgPath {
@@ -63,7 +103,7 @@ impl ArgPath {
             starts: Vec::new(),
             dropped: 0,
             limit: limit.min(u32::MAX as usize),
-            raw: false,
+            kind: PathKind::Argument,
         }
     }
 
@@ -110,7 +150,12 @@ impl ArgPath {
     /// Whether this is [`RAW`], not an argument (a key may be spelled `$raw` too).
     #[cfg(test)]
     pub(crate) fn is_raw(&self) -> bool {
-        self.raw
+        self.kind == PathKind::Raw
+    }
+
+    /// Whether this is [`KEYS`], not an argument (a key may be spelled `$keys` too).
+    pub(crate) fn is_key(&self) -> bool {
+        self.kind == PathKind::Key
     }
 
     pub(super) fn push(&mut self, segment: &str) {
@@ -150,15 +195,24 @@ impl ArgPath {
         self.text.clear();
         self.starts.clear();
         self.dropped = 0;
-        self.raw = false;
+        self.kind = PathKind::Argument;
     }
 
     /// The path of the raw haystack, whatever the limit.
     pub(super) fn set_raw(&mut self) {
+        self.set(RAW, PathKind::Raw);
+    }
+
+    /// The path of an object key, whatever the limit.
+    pub(crate) fn set_key(&mut self) {
+        self.set(KEYS, PathKind::Key);
+    }
+
+    fn set(&mut self, name: &str, kind: PathKind) {
         self.clear();
-        self.text.push_str(RAW);
+        self.text.push_str(name);
         self.starts.push(0);
-        self.raw = true;
+        self.kind = kind;
     }
 }
 
@@ -280,7 +334,7 @@ impl Decoder {
             let used = match self.state {
                 State::Text => self.text(rest, sink),
                 State::Raw => self.raw(rest, sink),
-                State::Key => self.key(rest),
+                State::Key => self.key(rest, sink),
                 State::Number => self.number(rest, sink),
                 State::Word(left) => self.word(left, rest, sink),
                 State::Start => self.start(rest, sink),
@@ -318,13 +372,15 @@ impl Decoder {
                 self.release_escape(end, sink);
                 sink.close(end, end);
             }
-            State::Key => self.release_escape(
-                end,
-                &mut KeyText {
+            State::Key => {
+                let mut key = KeyText {
                     bytes: Vec::new(),
                     room: 0,
-                },
-            ),
+                    sink,
+                };
+                self.release_escape(end, &mut key);
+                key.close(end, end);
+            }
             State::Blanks => {
                 self.counters.raw += 1;
                 sink.close(end, end);
@@ -378,7 +434,7 @@ impl Decoder {
         blanks
     }
 
-    fn structure(&mut self, byte: u8, sink: &mut impl Sink) -> usize {
+    fn structure<S: Sink>(&mut self, byte: u8, sink: &mut S) -> usize {
         if is_blank(byte) {
             return 1;
         }
@@ -386,6 +442,9 @@ impl Decoder {
             (State::FirstKey | State::NextKey, b'"') => {
                 self.scratch.clear();
                 self.state = State::Key;
+                if S::READS_KEYS {
+                    sink.open_key(self.offset + 1);
+                }
             }
             (State::Colon, b':') => self.state = State::Value,
             (State::FirstKey, b'}') => self.leave(),
@@ -509,13 +568,18 @@ impl Decoder {
         used + 1
     }
 
-    fn key(&mut self, rest: &[u8]) -> usize {
+    fn key(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
         // One byte over the limit is kept, to tell a key that fits from one that does not.
         let mut key = KeyText {
             bytes: std::mem::take(&mut self.scratch),
             room: self.path.limit.saturating_add(1),
+            sink,
         };
         let (used, closed) = self.string(rest, &mut key);
+        if closed {
+            let end = self.offset + used as u64;
+            key.close(end, end + 1);
+        }
         self.scratch = key.bytes;
         if !closed {
             return used;
@@ -673,26 +737,43 @@ impl Decoder {
     }
 }
 
-/// Takes a decoded key, as much of it as there is room for. It sees no haystack open or close.
-struct KeyText {
+/// Keeps as much of a decoded key as there is room for, and passes all of it on to a sink that reads keys.
+struct KeyText<'s, S> {
     bytes: Vec<u8>,
     room: usize,
+    sink: &'s mut S,
 }
 
-impl Sink for KeyText {
-    fn open(&mut self, _: &ArgPath, _: u64) {}
-
-    fn run(&mut self, bytes: &[u8], _: u64) {
+impl<S> KeyText<'_, S> {
+    fn keep(&mut self, bytes: &[u8]) {
         let room = self.room.saturating_sub(self.bytes.len());
         self.bytes
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
+}
 
-    fn escape(&mut self, utf8: &[u8], start: u64, _: u64, _: u64) {
-        self.run(utf8, start);
+impl<S: Sink> Sink for KeyText<'_, S> {
+    fn open(&mut self, _: &ArgPath, _: u64) {}
+
+    fn run(&mut self, bytes: &[u8], at: u64) {
+        self.keep(bytes);
+        if S::READS_KEYS {
+            self.sink.run(bytes, at);
+        }
     }
 
-    fn close(&mut self, _: u64, _: u64) {}
+    fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
+        self.keep(utf8);
+        if S::READS_KEYS {
+            self.sink.escape(utf8, start, end, decided);
+        }
+    }
+
+    fn close(&mut self, end: u64, decided: u64) {
+        if S::READS_KEYS {
+            self.sink.close(end, decided);
+        }
+    }
 }
 
 /// Hands on bytes held back, one by one: each stands at its own offset.

@@ -311,7 +311,8 @@ impl ToolScope {
 ///
 /// `*` matches one segment or a part of one (`edits.*.new_*`), `**` any number of segments, also
 /// none: `command.**` is `command` as a string and as a list of strings. Case counts. A dot in a key
-/// is written `\.`. The raw haystack has the one segment `$raw`.
+/// is written `\.`. The raw haystack has the one segment `$raw`, and an object key the one segment `$keys`, whatever
+/// object it is a key of.
 #[derive(Clone, Debug)]
 pub(crate) struct ArgScope {
     globs: Vec<Vec<Segment>>,

@@ -128,6 +128,32 @@ impl Format {
     }
 }
 
+/// The kinds of [`Event::Unscanned`] under which bytes are counted that should have been an event: what is no JSON, is
+/// too long, or is a damaged message of a binary stream. Whatever the model wrote in it is lost.
+///
+/// # Example: a reply of which a piece is missing
+/// ```
+/// use ttsr::Event;
+/// use ttsr::wire::{MALFORMED, Reader};
+/// let body = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\ndata: {\"choices\":[{\"del\n\ndata: [DONE]\n\n";
+/// let mut lost = 0;
+/// let mut reader = Reader::new("body.txt");
+/// reader.push(body, &mut |_, event| {
+///     if let Event::Unscanned { bytes, kind } = event {
+///         lost += if MALFORMED.contains(&kind.as_str()) { bytes } else { 0 };
+///     }
+/// });
+/// assert_eq!((lost, reader.malformed_events()), (17, 1));
+/// ```
+pub const MALFORMED: [&str; 6] = [
+    "malformed-json",
+    "too-long",
+    "not-event-stream",
+    "incomplete-message",
+    "bad-checksum",
+    "bad-headers",
+];
+
 /// Reads one file or one response body of any [`Format`], as server-sent events, as JSON documents or as
 /// Amazon's binary event stream.
 ///
@@ -207,6 +233,7 @@ impl Reader {
             default_name: default_name.to_owned(),
             source: None,
             unknown: 0,
+            malformed: 0,
         };
         Reader {
             cap,
@@ -221,10 +248,19 @@ impl Reader {
         self.records.source.as_ref().map(|(format, _)| *format)
     }
 
+    /// The number of events so far that could not be read, of the kinds [`MALFORMED`]. The bytes of an event that came
+    /// before the format was known are told as `unknown-format`.
+    #[must_use]
+    pub fn malformed_events(&self) -> u64 {
+        self.records.malformed
+    }
+
     /// Takes the next bytes; each event goes to `on` with the name of its stream.
     ///
     /// # Complexity
-    /// Linear in the bytes; memory is bounded by the cap and by the number of parts of open streams.
+    /// Linear in the bytes. Memory is bounded by the cap and by the parts of open streams: at most 60 bytes for one that
+    /// has ended (300 where OpenAI's formats number their items and calls, and the ids of those), and nothing past
+    /// 131,072 parts of a reply. What comes in more is counted as [`Event::Unscanned`] of the kind `too-many-parts`.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, Event)) {
         self.frame(bytes, on);
     }
@@ -349,6 +385,8 @@ struct Records {
     source: Option<(Format, Box<dyn Source>)>,
     /// Bytes seen before the format was known.
     unknown: u64,
+    /// Events that could not be read.
+    malformed: u64,
 }
 
 impl Records {
@@ -358,14 +396,14 @@ impl Records {
             // A body that follows an SSE one without framing, as gateways do with errors.
             SseEvent::Stray(line) if line.starts_with(b"{") => self.text("", line, on),
             SseEvent::Stray(line) => self.unscanned(line.len() as u64, "not-sse", on),
-            SseEvent::Dropped { bytes } => self.unscanned(bytes, "too-long", on),
+            SseEvent::Dropped { bytes } => self.malformed(bytes, "too-long", on),
         }
     }
 
     fn line(&mut self, record: Record<'_>, on: Sink<'_>) {
         match record {
             Record::Text(text) => self.text("", text, on),
-            Record::Dropped { bytes } => self.unscanned(bytes, "too-long", on),
+            Record::Dropped { bytes } => self.malformed(bytes, "too-long", on),
         }
     }
 
@@ -384,7 +422,7 @@ impl Records {
                 self.text("error", record.to_string().as_bytes(), on);
             }
             Frame::Message { event, payload, .. } => self.text(event, payload, on),
-            Frame::Lost { bytes, kind } => self.unscanned(bytes, kind, on),
+            Frame::Lost { bytes, kind } => self.malformed(bytes, kind, on),
         }
     }
 
@@ -396,7 +434,7 @@ impl Records {
         }
         while !rest.is_empty() {
             let Some((value, after)) = Json::parse(rest) else {
-                return self.unscanned(rest.len() as u64, "malformed-json", on);
+                return self.malformed(rest.len() as u64, "malformed-json", on);
             };
             self.value(event, &value, on);
             rest = after.trim_ascii_start();
@@ -412,12 +450,12 @@ impl Records {
             return;
         }
         if !value.is_object() {
-            return self.unscanned(value.raw().len() as u64, "malformed-json", on);
+            return self.malformed(value.raw().len() as u64, "malformed-json", on);
         }
         match unwrapped(value) {
             Some(inner) => match Json::parse(&inner) {
                 Some((inner, _)) if inner.is_object() => self.object("", &inner, on),
-                _ => self.unscanned(inner.len() as u64, "malformed-json", on),
+                _ => self.malformed(inner.len() as u64, "malformed-json", on),
             },
             None => self.object(event, value, on),
         }
@@ -456,6 +494,12 @@ impl Records {
         });
         source.1.unscanned(unknown, UNKNOWN_FORMAT, on);
         source
+    }
+
+    /// Counts an event that cannot be read.
+    fn malformed(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {
+        self.malformed += 1;
+        self.unscanned(bytes, kind, on);
     }
 
     fn unscanned(&mut self, bytes: u64, kind: &str, on: Sink<'_>) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Source;
 use super::json::Json;
-use super::reply::{Naming, Replies, Reply, Sink};
+use super::reply::{Naming, Replies, Reply, Sink, TOO_MANY};
 use crate::Channel;
 
 /// Members of a chunk that are read, or that say nothing of what the model wrote.
@@ -319,10 +319,13 @@ fn tool_call(reply: &mut Reply, state: &mut State, choice: u64, item: &Json<'_>,
         .number("index")
         .unwrap_or_else(|| state.index_of(choice, id.as_deref()));
     state.last = index;
-    if let Some(id) = &id {
+    if let (Some(id), false) = (&id, reply.is_full()) {
         state.by_id.insert((choice, id.clone().into_owned()), index);
     }
     let key = format!("choice/{choice}/tool/{index}");
+    if reply.is_full() && !state.calls.contains_key(&(choice, index)) {
+        return reply.unscanned(item.content(), TOO_MANY, on);
+    }
     let call = state.calls.entry((choice, index)).or_default();
     // Another id with a name, or another name after input, is another call under the same index.
     let other_id =

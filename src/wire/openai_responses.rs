@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::Source;
 use super::json::Json;
-use super::reply::{Naming, Replies, Reply, Sink, TRUNCATED};
+use super::reply::{Naming, PARTS, Replies, Reply, Sink, TOO_MANY, TRUNCATED};
 use crate::Channel;
 
 /// What streams: the event's name without `response.` and `.delta`.
@@ -227,8 +227,10 @@ impl Responses {
             let known = item_id
                 .as_deref()
                 .and_then(|id| items.by_id.get(id).copied());
-            let at = known.unwrap_or_else(|| items.at(Some(place), item_id.as_deref()));
-            read_item(reply, items, at, item, true, on);
+            match known.or_else(|| items.at(Some(place), item_id.as_deref())) {
+                Some(at) => read_item(reply, items, at, item, true, on),
+                None => reply.unscanned(item.content(), TOO_MANY, on),
+            }
         }
         if let Some(usage) = response.get("usage") {
             reply.usage(
@@ -298,7 +300,9 @@ fn read_event(reply: &mut Reply, items: &mut Items, event: &str, record: &Json<'
     let id = record
         .text("item_id")
         .or(item.and_then(|item| item.text("id")));
-    let at = items.at(record.number("output_index"), id.as_deref());
+    let Some(at) = items.at(record.number("output_index"), id.as_deref()) else {
+        return reply.unscanned(record.content(), TOO_MANY, on);
+    };
     let (stem, verb) = event.rsplit_once('.').unwrap_or((event, ""));
     if let (Some(stem), "delta" | "done") = (STEMS.iter().find(|known| known.event == stem), verb) {
         return stream(reply, items, at, stem, verb == "done", record, on);
@@ -551,7 +555,7 @@ fn read_part(
 
 impl Items {
     /// The item at that place or of that id, made if it is new. Without either it is the last one.
-    fn at(&mut self, place: Option<u64>, id: Option<&str>) -> usize {
+    fn at(&mut self, place: Option<u64>, id: Option<&str>) -> Option<usize> {
         let by_place = place.and_then(|place| self.by_place.get(&place));
         let by_id = id.and_then(|id| self.by_id.get(id));
         let known = by_place.or(by_id.filter(|_| place.is_none()));
@@ -559,6 +563,7 @@ impl Items {
         let at = match known {
             Some(&at) => at,
             None if neither && !self.list.is_empty() => self.list.len() - 1,
+            None if self.list.len() >= PARTS => return None,
             None => {
                 let name =
                     id.map_or_else(|| format!("output/{}", place.unwrap_or(0)), str::to_owned);
@@ -575,7 +580,7 @@ impl Items {
         if let Some(id) = id {
             self.by_id.insert(id.to_owned(), at);
         }
-        at
+        Some(at)
     }
 
     fn describe(&mut self, at: usize, item: &Json<'_>) {

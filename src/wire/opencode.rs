@@ -6,7 +6,7 @@
 //! I/O and sends nothing back.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::json::Json;
 use super::reply::{Naming, Reply};
@@ -107,6 +107,8 @@ const USERS: usize = 64;
 pub struct Feed {
     sse: Sse,
     watch: Watch,
+    /// Events that could not be read.
+    malformed: u64,
 }
 
 impl Default for Feed {
@@ -114,6 +116,7 @@ impl Default for Feed {
         Feed {
             sse: Sse::with_cap(sse::CAP),
             watch: Watch::default(),
+            malformed: 0,
         }
     }
 }
@@ -121,8 +124,20 @@ impl Default for Feed {
 impl Feed {
     /// Takes the next bytes of the stream, cut anywhere.
     pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(&str, Notice)) {
-        let watch = &mut self.watch;
-        self.sse.push(bytes, &mut |event| watch.sse(event, on));
+        let Feed {
+            sse,
+            watch,
+            malformed,
+        } = self;
+        sse.push(bytes, &mut |event| {
+            *malformed += u64::from(!watch.sse(event, on));
+        });
+    }
+
+    /// The number of events so far that could not be read. Each is told as [`Event::Unscanned`] of no session.
+    #[must_use]
+    pub fn malformed_events(&self) -> u64 {
+        self.malformed
     }
 
     /// The connection ended: replies under way break off, and nothing of them is kept.
@@ -142,8 +157,14 @@ impl Feed {
     /// assert_eq!(notices.last(), Some(&end));
     /// ```
     pub fn finish(&mut self, on: &mut dyn FnMut(&str, Notice)) {
-        let watch = &mut self.watch;
-        self.sse.finish(&mut |event| watch.sse(event, on));
+        let Feed {
+            sse,
+            watch,
+            malformed,
+        } = self;
+        sse.finish(&mut |event| {
+            *malformed += u64::from(!watch.sse(event, on));
+        });
         for session in &mut std::mem::take(watch).sessions {
             session.finish("truncated", on);
         }
@@ -170,19 +191,25 @@ struct Session {
 struct Message {
     id: String,
     reply: Reply,
-    channels: HashMap<String, Channel>,
 }
 
 impl Watch {
-    fn sse(&mut self, event: SseEvent<'_>, on: Sink<'_>) {
+    /// Reads an event; says whether it could be read.
+    fn sse(&mut self, event: SseEvent<'_>, on: Sink<'_>) -> bool {
         let (data, lost) = match event {
             SseEvent::Message { data, .. } => (data, data.len() as u64),
             SseEvent::Stray(line) => (&[][..], line.len() as u64),
             SseEvent::Dropped { bytes } => (&[][..], bytes),
         };
         match Json::parse(data) {
-            Some((frame, _)) if frame.is_object() => self.frame(&frame, on),
-            _ => on("", unscanned(lost, "malformed-json")),
+            Some((frame, _)) if frame.is_object() => {
+                self.frame(&frame, on);
+                true
+            }
+            _ => {
+                on("", unscanned(lost, "malformed-json"));
+                false
+            }
         }
     }
 
@@ -294,7 +321,6 @@ impl Session {
             self.message = Some(Message {
                 id: id.to_owned(),
                 reply: Reply::new(self.id.clone()),
-                channels: HashMap::new(),
             });
         }
         self.message.as_mut()
@@ -345,8 +371,11 @@ impl Session {
         };
         let on = &mut |id: &str, event| on(id, Notice::Event(event));
         let delta = event.bytes("delta").unwrap_or_default();
-        match (event.text("field").as_deref(), message.channels.get(&*id)) {
-            (Some("text"), Some(&channel)) => {
+        let written = [Channel::Text, Channel::Reasoning];
+        let channel = message.reply.channel(&id);
+        let channel = channel.filter(|channel| written.contains(channel));
+        match (event.text("field").as_deref(), channel) {
+            (Some("text"), Some(channel)) => {
                 message
                     .reply
                     .delta(Naming::new(&id, &id, channel), delta, on);
@@ -504,7 +533,6 @@ type EventSink<'a> = &'a mut dyn FnMut(&str, Event);
 impl Message {
     /// Text or reasoning of the classic interface as it opens or as it closes.
     fn written(&mut self, id: &str, channel: Channel, part: &Json<'_>, on: EventSink<'_>) {
-        self.channels.insert(id.to_owned(), channel);
         let naming = Naming::new(id, id, channel);
         if self.reply.delivered(id).is_none() {
             self.reply.open(naming, on);

@@ -3,9 +3,13 @@
 //! A part starts before its first delta and ends once; deltas are never empty; halves of a surrogate pair
 //! that were cut in two are joined; what a provider repeats whole is a snapshot, unless nothing of it came
 //! before. It knows no provider: readers name parts by keys of their own.
+//!
+//! Memory: 60 bytes at most for a part that has ended, whatever it is called, and nothing for parts past [`PARTS`].
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 
 use crate::{Channel, Event, PartId};
 
@@ -14,6 +18,13 @@ pub(super) type Sink<'a> = &'a mut dyn FnMut(&str, Event);
 
 /// The reason of a reply that broke off before the provider ended it.
 pub(super) const TRUNCATED: &str = "truncated";
+
+/// Most parts of one reply that are told apart. What comes in further ones is counted as unscanned, of the kind
+/// [`TOO_MANY`]. It is more than [`Limits::parts`](crate::Limits::parts) allows unless told otherwise.
+pub(super) const PARTS: usize = 1 << 17;
+
+/// The kind of what comes in parts past [`PARTS`].
+pub(super) const TOO_MANY: &str = "too-many-parts";
 
 /// Longest name of an unscanned kind that is kept.
 const KIND: usize = 128;
@@ -46,31 +57,48 @@ impl<'a> Naming<'a> {
     }
 }
 
-#[derive(Clone, Debug)]
+/// What is kept of a part to the end of the reply.
+#[derive(Clone, Copy, Debug)]
 struct Part {
+    bytes: u64,
     channel: Channel,
-    tool: Option<String>,
-    call: Option<String>,
-    open: bool,
+    is_open: bool,
     /// Its bytes came in one piece that may be repeated or replaced by deltas.
     whole: bool,
-    bytes: u64,
+}
+
+/// What is known of a part while it is open.
+#[derive(Clone, Debug)]
+struct Open {
+    tool: Option<String>,
+    call: Option<String>,
+    /// The start of its key, up to the first slash.
+    group: String,
     /// A high surrogate at the end of the last delta, waiting for its other half.
     lone: Option<[u8; 3]>,
+}
+
+/// Parts whose keys begin alike.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// In the order in which they opened; some may have ended.
+    parts: Vec<u32>,
+    /// How many of them are open.
+    open: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
     name: String,
     parts: Vec<Part>,
-    /// The latest part of each key.
-    keys: HashMap<String, usize>,
-    /// All parts by the start of their keys, up to the first slash.
-    groups: HashMap<String, Vec<usize>>,
+    open: HashMap<u32, Open>,
+    /// Groups with a part that is open.
+    groups: HashMap<String, Group>,
+    /// The latest part of each key, and the names given.
+    known: Known,
     /// The latest part, and its name, where it has not been said that it starts: its tool's name may be a
     /// fragment. No rule is to take that for the name.
     starting: Option<(usize, String)>,
-    names: Names,
     usage: Option<(u64, u64)>,
     failed: bool,
     /// The provider's reason, once it gave one.
@@ -82,10 +110,10 @@ impl Reply {
         Reply {
             name,
             parts: Vec::new(),
-            keys: HashMap::new(),
+            open: HashMap::new(),
             groups: HashMap::new(),
+            known: Known::default(),
             starting: None,
-            names: Names::default(),
             usage: None,
             failed: false,
             reason: None,
@@ -94,25 +122,37 @@ impl Reply {
 
     /// Bytes delivered so far in the latest part of that key.
     pub(super) fn delivered(&self, key: &str) -> Option<u64> {
-        self.keys.get(key).map(|&part| self.parts[part].bytes)
+        let part = self.known.part(key)?;
+        Some(self.parts[part].bytes)
+    }
+
+    /// The channel of the latest part of that key.
+    pub(super) fn channel(&self, key: &str) -> Option<Channel> {
+        let part = self.known.part(key)?;
+        Some(self.parts[part].channel)
     }
 
     pub(super) fn is_open(&self, key: &str) -> bool {
-        self.keys
-            .get(key)
-            .is_some_and(|&part| self.parts[part].open)
+        let part = self.known.part(key);
+        part.is_some_and(|part| self.parts[part].is_open)
     }
 
     pub(super) fn any_open(&self) -> bool {
-        self.parts.iter().any(|part| part.open)
+        !self.open.is_empty()
     }
 
-    /// Opens the part unless it is open, and tells its tool if that was not known.
-    pub(super) fn open(&mut self, naming: Naming<'_>, on: Sink<'_>) -> usize {
-        match self.keys.get(naming.key) {
-            Some(&part) if self.parts[part].open => {
+    /// Whether there are as many parts as are told apart.
+    pub(super) fn is_full(&self) -> bool {
+        self.parts.len() >= PARTS
+    }
+
+    /// Opens the part unless it is open, and tells its tool if that was not known. None where it would be one too
+    /// many.
+    pub(super) fn open(&mut self, naming: Naming<'_>, on: Sink<'_>) -> Option<usize> {
+        match self.known.part(naming.key) {
+            Some(part) if self.parts[part].is_open => {
                 self.tool(part, naming.tool, naming.call, on);
-                part
+                Some(part)
             }
             _ => self.start(naming, on),
         }
@@ -123,28 +163,44 @@ impl Reply {
         if bytes.is_empty() {
             return;
         }
-        let mut part = self.open(naming, on);
-        if self.parts[part].whole {
-            let (tool, call) = (self.parts[part].tool.clone(), self.parts[part].call.clone());
-            self.end_part(part, on);
-            part = self.start(
-                Naming {
-                    tool: tool.as_deref(),
-                    call: call.as_deref(),
-                    ..naming
-                },
-                on,
-            );
-        }
-        let mended = mend(&mut self.parts[part].lone, bytes);
+        let Some(part) = self.open_for_delta(naming, on) else {
+            return self.unscanned(bytes.len() as u64, TOO_MANY, on);
+        };
+        let Some(open) = self.open.get_mut(&number(part)) else {
+            return;
+        };
+        let mended = mend(&mut open.lone, bytes);
         self.deliver(part, mended.into_owned(), on);
+    }
+
+    /// The part that deltas go to: a new one if the open one came whole.
+    fn open_for_delta(&mut self, naming: Naming<'_>, on: Sink<'_>) -> Option<usize> {
+        let part = self.open(naming, on)?;
+        if !self.parts[part].whole {
+            return Some(part);
+        }
+        let open = self.open.get(&number(part));
+        let open = open.map(|open| (open.tool.clone(), open.call.clone()));
+        let (tool, call) = open.unwrap_or_default();
+        self.end_part(part, on);
+        self.start(
+            Naming {
+                tool: tool.as_deref(),
+                call: call.as_deref(),
+                ..naming
+            },
+            on,
+        )
     }
 
     /// Bytes that are no text of the provider's JSON: delivered as they are.
     pub(super) fn raw_delta(&mut self, naming: Naming<'_>, bytes: Vec<u8>, on: Sink<'_>) {
-        if !bytes.is_empty() {
-            let part = self.open(naming, on);
-            self.deliver(part, bytes, on);
+        if bytes.is_empty() {
+            return;
+        }
+        match self.open(naming, on) {
+            Some(part) => self.deliver(part, bytes, on),
+            None => self.unscanned(bytes.len() as u64, TOO_MANY, on),
         }
     }
 
@@ -153,22 +209,22 @@ impl Reply {
         if bytes.is_empty() {
             return;
         }
-        match self.keys.get(naming.key) {
-            Some(&part) if self.parts[part].bytes > 0 => {
-                self.snapshot(naming.key, mend_all(bytes), on)
-            }
-            _ => {
-                let part = self.open(naming, on);
+        if self.delivered(naming.key).is_some_and(|bytes| bytes > 0) {
+            return self.snapshot(naming.key, mend_all(bytes), on);
+        }
+        match self.open(naming, on) {
+            Some(part) => {
                 self.parts[part].whole = true;
                 let bytes = mend_all(bytes);
                 self.deliver(part, bytes, on);
             }
+            None => self.unscanned(bytes.len() as u64, TOO_MANY, on),
         }
     }
 
     /// A repetition of the latest part of that key.
     pub(super) fn snapshot(&mut self, key: &str, bytes: Vec<u8>, on: Sink<'_>) {
-        if let Some(&part) = self.keys.get(key) {
+        if let Some(part) = self.known.part(key) {
             self.say_start_of(part, on);
             self.emit(
                 Event::Snapshot {
@@ -182,7 +238,7 @@ impl Reply {
 
     /// Ends the part of that key if it is open.
     pub(super) fn end(&mut self, key: &str, on: Sink<'_>) {
-        if let Some(&part) = self.keys.get(key) {
+        if let Some(part) = self.known.part(key) {
             self.end_part(part, on);
         }
     }
@@ -190,8 +246,10 @@ impl Reply {
     /// Ends every open part of a group (the start of its key, up to the first slash), in the order in which
     /// they opened.
     pub(super) fn end_group(&mut self, group: &str, on: Sink<'_>) {
-        for part in self.groups.remove(group).unwrap_or_default() {
-            self.end_part(part, on);
+        let group = self.groups.get_mut(group);
+        let parts = group.map(|group| std::mem::take(&mut group.parts));
+        for part in parts.unwrap_or_default() {
+            self.end_part(part as usize, on);
         }
     }
 
@@ -242,8 +300,10 @@ impl Reply {
 
     /// Ends all parts and the reply. `reason` is for a provider that gave none.
     pub(super) fn finish(mut self, reason: &str, on: Sink<'_>) {
-        for part in 0..self.parts.len() {
-            self.end_part(part, on);
+        let mut open: Vec<u32> = self.open.keys().copied().collect();
+        open.sort_unstable();
+        for part in open {
+            self.end_part(part as usize, on);
         }
         let reason = match self.reason.take() {
             Some(reason) => reason,
@@ -253,8 +313,11 @@ impl Reply {
         self.emit(Event::Finish { reason }, on);
     }
 
-    fn start(&mut self, naming: Naming<'_>, on: Sink<'_>) -> usize {
+    fn start(&mut self, naming: Naming<'_>, on: Sink<'_>) -> Option<usize> {
         self.say_start(on);
+        if self.is_full() {
+            return None;
+        }
         let part = self.parts.len();
         let Naming {
             key,
@@ -264,38 +327,45 @@ impl Reply {
             call,
             grows,
         } = naming;
-        self.keys.insert(key.to_owned(), part);
-        self.groups
-            .entry(group(key).to_owned())
-            .or_default()
-            .push(part);
+        self.known.set_part(key, part);
+        let of_group = self.groups.entry(group(key).to_owned()).or_default();
+        of_group.parts.push(number(part));
+        of_group.open += 1;
+        // Not twice the room that is needed: there may be very many.
+        if part == self.parts.capacity() {
+            self.parts.reserve_exact(4.max(part / 8));
+        }
         self.parts.push(Part {
+            bytes: 0,
             channel,
+            is_open: true,
+            whole: false,
+        });
+        let open = Open {
             tool: tool.map(str::to_owned),
             call: call.map(str::to_owned),
-            open: true,
-            whole: false,
-            bytes: 0,
+            group: group(key).to_owned(),
             lone: None,
-        });
-        self.starting = Some((part, self.names.unused(name)));
+        };
+        self.open.insert(number(part), open);
+        self.starting = Some((part, self.known.unused(name)));
         if !grows {
             self.say_start(on);
         }
-        part
+        Some(part)
     }
 
     fn say_start(&mut self, on: Sink<'_>) {
         let Some((part, name)) = self.starting.take() else {
             return;
         };
-        let known = &self.parts[part];
+        let open = self.open.get(&number(part));
         let event = Event::PartStart {
             part: id(part),
             name,
-            channel: known.channel,
-            tool: known.tool.clone(),
-            call: known.call.clone(),
+            channel: self.parts[part].channel,
+            tool: open.and_then(|open| open.tool.clone()),
+            call: open.and_then(|open| open.call.clone()),
         };
         self.emit(event, on);
     }
@@ -314,7 +384,9 @@ impl Reply {
 
     fn tool(&mut self, part: usize, tool: Option<&str>, call: Option<&str>, on: Sink<'_>) {
         let is_starting = self.is_starting(part);
-        let known = &mut self.parts[part];
+        let Some(known) = self.open.get_mut(&number(part)) else {
+            return;
+        };
         let news = tool.is_some_and(|tool| known.tool.as_deref() != Some(tool))
             || call.is_some_and(|call| known.call.as_deref() != Some(call));
         if !news {
@@ -350,18 +422,87 @@ impl Reply {
     }
 
     fn end_part(&mut self, part: usize, on: Sink<'_>) {
-        if !std::mem::take(&mut self.parts[part].open) {
+        if !self.parts[part].is_open {
             return;
         }
         self.say_start_of(part, on);
-        if self.parts[part].lone.take().is_some() {
+        self.parts[part].is_open = false;
+        let Some(open) = self.open.remove(&number(part)) else {
+            return;
+        };
+        if open.lone.is_some() {
             self.deliver(part, REPLACEMENT.to_vec(), on);
+        }
+        if let Some(of_group) = self.groups.get_mut(&open.group) {
+            of_group.open -= 1;
+            if of_group.open == 0 {
+                self.groups.remove(&open.group);
+            }
         }
         self.emit(Event::PartEnd { part: id(part) }, on);
     }
 
     fn emit(&self, event: Event, on: Sink<'_>) {
         on(&self.name, event);
+    }
+}
+
+/// A part by its place; there are at most [`PARTS`].
+fn number(part: usize) -> u32 {
+    u32::try_from(part).unwrap_or(u32::MAX)
+}
+
+/// Keys and names of parts, as hashes: a provider may choose long ones. The hash is seeded at random, so that nobody
+/// can make two that collide.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    seed: RandomState,
+    /// In halves: entries of 16 bytes.
+    entries: HashMap<[u32; 2], Entry>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// The latest part of that key, counted from 1.
+    part: u32,
+    /// How often a part was to have that name; 0 if none has it.
+    times: u32,
+}
+
+impl Known {
+    fn hash(&self, text: &str) -> [u32; 2] {
+        let hash = self.seed.hash_one(text);
+        [hash as u32, (hash >> 32) as u32]
+    }
+
+    fn part(&self, key: &str) -> Option<usize> {
+        let entry = self.entries.get(&self.hash(key))?;
+        Some(entry.part.checked_sub(1)? as usize)
+    }
+
+    fn set_part(&mut self, key: &str, part: usize) {
+        let key = self.hash(key);
+        self.entries.entry(key).or_default().part = number(part) + 1;
+    }
+
+    /// `name`, or the first of `name#2`, `name#3`, … that was not given yet.
+    fn unused(&mut self, name: &str) -> String {
+        let key = self.hash(name);
+        let mut times = self.entries.entry(key).or_default().times + 1;
+        let mut unused = name.to_owned();
+        while times > 1 && self.is_given(&unused) {
+            unused = format!("{name}#{times}");
+            times += 1;
+        }
+        let given = self.hash(&unused);
+        self.entries.entry(given).or_default().times = 1;
+        self.entries.entry(key).or_default().times = times.max(2) - 1;
+        unused
+    }
+
+    fn is_given(&self, name: &str) -> bool {
+        let entry = self.entries.get(&self.hash(name));
+        entry.is_some_and(|entry| entry.times > 0)
     }
 }
 

@@ -1,8 +1,11 @@
 //! Text that waits for a rule, and text that a rule takes out.
 
 use ttsr::harness::{Cancel, Hooks, Processor, Replay, Script, Settings, Step};
-use ttsr::{Action, Channel, Mode, Pack, Partial, Pattern, Repeat, Rule};
+use ttsr::{
+    Action, Channel, Event, Fold, Mode, Pack, PartId, Partial, Pattern, Region, Repeat, Rule,
+};
 
+use super::random::{Random, scale};
 use super::{Played, delta, play_with, text};
 
 fn secret() -> Rule {
@@ -20,8 +23,12 @@ fn pack(rules: impl IntoIterator<Item = Rule>) -> Pack {
 }
 
 fn played(rules: impl IntoIterator<Item = Rule>, scripts: Vec<Script>) -> Played {
+    played_with(&pack(rules), scripts)
+}
+
+fn played_with(pack: &Pack, scripts: Vec<Script>) -> Played {
     let settings = Settings::default();
-    let processor = Processor::new(pack(rules).session(), Hooks::default(), settings);
+    let processor = Processor::new(pack.session(), Hooks::default(), settings);
     play_with(processor, scripts, &Cancel::default(), |_| {})
 }
 
@@ -129,4 +136,275 @@ fn an_abort_says_which_blocks_may_be_sent_again() {
         let kept = &played.provider.requests()[1].messages[1].content;
         assert_eq!(kept.len(), if signs_reasoning { 1 } else { 2 });
     }
+}
+
+/// A rule that takes out what the pattern matches in tool input.
+fn taken_out(id: &str, pattern: Pattern, replacement: &str) -> Rule {
+    let mut rule = Rule::new(id, vec![pattern]);
+    rule.on = vec![Channel::ToolInput];
+    rule.action = Action::Redact;
+    rule.replacement = Some(replacement.to_owned());
+    rule
+}
+
+/// What leaves of a tool call with that input, in deltas of that many bytes.
+fn leaves(pack: &Pack, input: &[u8], cut: impl FnMut() -> usize) -> Vec<u8> {
+    let mut cut = cut;
+    let mut events = vec![Event::PartStart {
+        part: PartId(0),
+        name: "0".into(),
+        channel: Channel::ToolInput,
+        tool: Some("write".into()),
+        call: Some("c".into()),
+    }];
+    let mut rest = input;
+    while !rest.is_empty() {
+        let (delta, after) = rest.split_at(cut().clamp(1, rest.len()));
+        events.push(Event::Delta {
+            part: PartId(0),
+            bytes: delta.to_vec(),
+        });
+        rest = after;
+    }
+    events.push(Event::PartEnd { part: PartId(0) });
+    let script = Script::from(events).finish("tool_use");
+    let played = played_with(pack, vec![script]);
+    let raw = played
+        .outcome
+        .reply
+        .tool_calls()
+        .next()
+        .unwrap()
+        .raw
+        .clone();
+    let published = played.steps.iter().filter_map(|step| match step {
+        Step::Forward { bytes, .. } => Some(bytes.as_slice()),
+        _ => None,
+    });
+    assert_eq!(published.collect::<Vec<_>>().concat(), raw);
+    raw
+}
+
+#[test]
+fn a_number_a_word_or_a_key_is_taken_out_as_json_whatever_the_cut() {
+    let rules = pack([
+        taken_out("p/digits", Pattern::regex("4[0-9]{3}"), "a \"card\""),
+        taken_out("p/words", Pattern::regex("rue|null"), "w"),
+        taken_out("p/half", Pattern::regex(r"(?-u:\xA9)"), "h"),
+    ]);
+    for (input, expected) in [
+        (r#"{"n":4111}"#, r#"{"n":"a \"card\""}"#),
+        (r#"{"n":-12411134e5,"m":1}"#, r#"{"n":"a \"card\"","m":1}"#),
+        (
+            r#"{"n":[41114222 ,4111]}"#,
+            r#"{"n":["a \"card\"" ,"a \"card\""]}"#,
+        ),
+        (
+            r#"{"a":true,"b":[null],"c":false}"#,
+            r#"{"a":"w","b":["w"],"c":false}"#,
+        ),
+        (
+            r#"{"4111":{"x4111y":"4111"}}"#,
+            r#"{"a \"card\"":{"xa \"card\"y":"a \"card\""}}"#,
+        ),
+        ("{\"a\":\"x\u{e9}y\"}", r#"{"a":"xhy"}"#),
+        (r#"{"a":4111"#, r#"{"a":"a \"card\"""#),
+    ] {
+        for size in 1..=input.len() {
+            let left = leaves(&rules, input.as_bytes(), || size);
+            assert_eq!(
+                String::from_utf8_lossy(&left),
+                expected,
+                "{input} in pieces of {size}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_command_of_several_values_is_taken_out_as_json() {
+    let mut pattern = Pattern::regex("rm 5|5 rm|c | g");
+    pattern.region = vec![Region::Shell];
+    let rules = pack([taken_out("p/shell", pattern, "x")]);
+    for (input, expected) in [
+        (r#"{"command":["rm",5]}"#, r#"{"command":["x"]}"#),
+        (r#"{"command":[5,"rmdir"]}"#, r#"{"command":["xdir"]}"#),
+        (
+            r#"{"command":["a","rm", 50 ]}"#,
+            r#"{"command":["a","x" ]}"#,
+        ),
+        (r#"{"command":["c", 5]}"#, r#"{"command":["x", 5]}"#),
+        (r#"{"command":[6 , "g", 7]}"#, r#"{"command":[6 , "x", 7]}"#),
+    ] {
+        for size in 1..=input.len() {
+            let left = leaves(&rules, input.as_bytes(), || size);
+            assert_eq!(
+                String::from_utf8_lossy(&left),
+                expected,
+                "{input} in pieces of {size}"
+            );
+        }
+    }
+}
+
+/// A JSON value, written with random blanks and escapes.
+fn json(random: &mut Random, depth: usize, out: &mut String) {
+    const SCALARS: [&str; 12] = [
+        "4111",
+        "-4111.5e+33",
+        "0",
+        "12",
+        "411142",
+        "true",
+        "false",
+        "null",
+        "1e41",
+        "-0.41",
+        "33",
+        "4.111",
+    ];
+    const TEXTS: [&str; 12] = [
+        "",
+        "4111",
+        "rm",
+        "true",
+        "\u{e9}",
+        "\\u0034111",
+        "\\\"",
+        "null",
+        "\\ud83d\\ude00",
+        "x y",
+        "\\\\",
+        "key",
+    ];
+    let blank = |random: &mut Random| random.pick(&["", "", "", " ", "\n"]);
+    let text = |random: &mut Random, out: &mut String| {
+        out.push('"');
+        (0..random.below(4)).for_each(|_| out.push_str(random.pick(&TEXTS)));
+        out.push('"');
+    };
+    out.push_str(blank(random));
+    match random.below(if depth == 0 { 3 } else { 5 }) {
+        0 => text(random, out),
+        1 | 2 => out.push_str(random.pick(&SCALARS)),
+        kind => {
+            let (open, close) = if kind == 3 { ('[', ']') } else { ('{', '}') };
+            out.push(open);
+            for index in 0..random.below(4) {
+                out.push_str(if index > 0 { "," } else { "" });
+                if kind == 4 {
+                    let command = random.one_in(3);
+                    match command {
+                        true => out.push_str("\"command\""),
+                        false => text(random, out),
+                    }
+                    out.push_str(blank(random));
+                    out.push(':');
+                }
+                json(random, depth - 1, out);
+            }
+            out.push(close);
+        }
+    }
+    out.push_str(blank(random));
+}
+
+fn random_rule(random: &mut Random, number: usize) -> Rule {
+    let regex = random.pick(&[
+        "4[0-9]{3}",
+        "41",
+        "1",
+        "[.]",
+        "e",
+        "true",
+        "u",
+        "ll",
+        "-",
+        "[0-9]+",
+        "rm",
+        "[a-z]+",
+        "rm 4",
+        "1 r",
+        "key",
+        r"(?-u:\xA9)",
+        "\u{e9}",
+        r"\\",
+        "\u{1F600}",
+        "4111.{0,3}x",
+        " ",
+        "0",
+    ]);
+    let mut pattern = Pattern::regex(regex);
+    // What stands between the words of a list is no text that could be taken out.
+    if random.one_in(5) && regex != " " {
+        pattern.region = vec![Region::Shell];
+    } else if random.one_in(5) {
+        pattern.fold = vec![Fold::Case];
+    }
+    // What takes its place is matched by no rule here, and joins nothing to a match.
+    let replacement = random.pick(&[
+        "\u{2588}",
+        "\u{2588}\"\u{2588}",
+        "\u{2588}\n\u{2588}",
+        "\u{2588}{},:[]\u{2588}",
+    ]);
+    let mut rule = taken_out(&format!("p/r{number}"), pattern, replacement);
+    if random.one_in(4) && rule.condition.any[0].region.is_empty() {
+        rule.args = vec![
+            random
+                .pick(&["$keys", "**", "command", "*.command"])
+                .to_owned(),
+        ];
+    }
+    rule
+}
+
+#[test]
+fn tool_input_that_was_json_is_json_without_a_match_whatever_is_taken_out_and_however_it_is_cut() {
+    let documents = scale(6_000).max(300);
+    let (mut replaced, mut scalars, mut keys) = (0, 0, 0);
+    for seed in 0..documents as u64 {
+        let mut random = Random::new(seed);
+        let mut input = String::from("{\"a\":");
+        json(&mut random, 3, &mut input);
+        input.push_str(",\"command\":");
+        json(&mut random, 2, &mut input);
+        input.push('}');
+        let before: serde_json::Value = serde_json::from_str(&input).unwrap();
+        let mut rules = Vec::new();
+        while rules.is_empty() || random.one_in(2) {
+            let rule = random_rule(&mut random, rules.len());
+            if Pack::builder().rule(rule.clone()).build().is_ok() {
+                rules.push(rule);
+            }
+        }
+        let pack = pack(rules.iter().cloned());
+        let whole = leaves(&pack, input.as_bytes(), || input.len());
+        for way in 0..3 {
+            let longest = [1, 3, 20][way];
+            let left = leaves(&pack, input.as_bytes(), || 1 + random.below(longest));
+            assert_eq!(left, whole, "seed {seed}: {input}\n{rules:?}");
+        }
+        let shown = String::from_utf8_lossy(&whole);
+        let after: Result<serde_json::Value, _> = serde_json::from_slice(&whole);
+        let after = after
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{input}\n{shown}\n{rules:?}"));
+        replaced += usize::from(after != before);
+        scalars += usize::from(shown.contains(":\"\u{2588}"));
+        keys += usize::from(shown.contains("\u{2588}\":") || shown.contains("\u{2588}\" :"));
+        // Nothing is left of what a rule takes out.
+        let mut stream = pack.stream();
+        stream.open(PartId(0), Channel::ToolInput);
+        let _ = stream.tool(PartId(0), "write", "c");
+        let mut hits = stream.push(PartId(0), &whole).to_vec();
+        hits.extend_from_slice(&stream.close(PartId(0)));
+        assert!(
+            hits.is_empty(),
+            "seed {seed}: {hits:?}\n{input}\n{shown}\n{rules:?}"
+        );
+    }
+    println!(
+        "redacted JSON: {documents} inputs, {replaced} changed, {scalars} with a value and {keys} with a key replaced"
+    );
+    assert!(replaced > documents / 4 && scalars > 10 && keys > 5);
 }

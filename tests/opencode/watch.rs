@@ -349,3 +349,24 @@ fn e8_addresses_that_cannot_be_spoken_to_are_refused() {
         );
     }
 }
+
+#[test]
+fn an_event_that_cannot_be_read_is_told_whichever_session_is_watched() {
+    use ttsr::wire::opencode::Feed;
+    for only in [None, Some("s")] {
+        let watching = Watch::new(pack(), Api::Classic);
+        let mut watching = match only {
+            Some(only) => watching.only(only),
+            None => watching,
+        };
+        let (mut feed, mut seen) = (Feed::default(), Vec::new());
+        let body = b"data: {\"type\":\"message.part.updated\",\"properties\":\n\ndata: {\"type\":\"server.heartbeat\"}\n\n";
+        for byte in body.chunks(1) {
+            feed.push(byte, &mut |session, notice| {
+                watching.notice(session, notice, &mut seen)
+            });
+        }
+        assert_eq!(seen, [Seen::Malformed { bytes: 44 }]);
+        assert_eq!(feed.malformed_events(), 1);
+    }
+}

@@ -96,7 +96,7 @@ fn pattern(random: &mut Random) -> String {
         write!(out, ", fold = {}", quoted_list(&random.list(&FOLDS, 2))).unwrap();
     }
     if random.one_in(12) {
-        out += ", arg = 'command'";
+        out += random.pick(&[", arg = 'command'", ", arg = '$keys'"]);
     }
     format!("{{ {out} }}")
 }
@@ -204,7 +204,12 @@ fn rule(random: &mut Random, number: usize) -> String {
                 .pick(&["['bash']", "['!bash']", "['*', '!Bash']"])
                 .to_owned(),
         ),
-        1 => key("args", "['command', 'new_*']".to_owned()),
+        1 => key(
+            "args",
+            random
+                .pick(&["['command', 'new_*']", "['$keys']", "['command', '$keys']"])
+                .to_owned(),
+        ),
         2 => key("paths", "['**/*.rs']".to_owned()),
         _ => {}
     }
@@ -379,9 +384,11 @@ fn call(random: &mut Random) -> (&'static str, Vec<u8>) {
             format!("{{\"input\":{patch}}}")
         }
         _ => format!(
-            "{{\"a\":[{},{{\"command\":{}}}],\"n\":12}}",
+            "{{\"a\":[{},{{\"command\":{}, {}:{{}}}}],{}:12,\"n\":12}}",
             string(8),
-            string(8)
+            string(8),
+            string(6),
+            string(12)
         ),
     };
     let mut input = input.into_bytes();

@@ -1,5 +1,6 @@
 //! Tool input is matched decoded: where serde_json reads an object, a literal hits if and only if some
-//! value of the object holds it; and whatever the input is, the hits are the same under every cut.
+//! string or key of the object holds it, and in keys alone where the rule names `$keys`; and whatever the input
+//! is, the hits are the same under every cut.
 
 use std::sync::LazyLock;
 
@@ -8,12 +9,18 @@ use ttsr::{Channel, Hit, Pack, PartId, Pattern, Rule};
 
 const NEEDLE: &str = "rm";
 
+/// A rule over keys and values, and one over keys alone.
 static PACK: LazyLock<Pack> = LazyLock::new(|| {
-    let mut rule = Rule::new("fuzz/p", vec![Pattern::literal(NEEDLE.to_owned())]);
-    rule.description = "fuzzed".to_owned();
-    rule.on = vec![Channel::ToolInput];
-    let pack = Pack::builder().rule(rule).build();
-    pack.expect("the rule is right")
+    let rule = |id: &str, args: &[&str]| {
+        let mut rule = Rule::new(id, vec![Pattern::literal(NEEDLE.to_owned())]);
+        rule.description = "fuzzed".to_owned();
+        rule.on = vec![Channel::ToolInput];
+        rule.args = args.iter().map(|&arg| arg.to_owned()).collect();
+        rule
+    };
+    let builder = Pack::builder().rule(rule("fuzz/all", &[]));
+    let pack = builder.rule(rule("fuzz/keys", &["$keys"])).build();
+    pack.expect("the rules are right")
 });
 
 /// Holds what this module says against one input.
@@ -35,19 +42,39 @@ pub fn run(data: &[u8]) {
     if text.first() == Some(&b'{')
         && let Ok(value @ Value::Object(_)) = serde_json::from_slice(text)
     {
+        let hit = |id: &str| {
+            let rule = PACK.find(id).expect("the pack has the rule");
+            whole.iter().any(|hit| hit.rule == rule)
+        };
         // Of a duplicate key serde_json keeps the last value only, so it can say no too often.
+        let (in_value, in_key) = (value_holds(&value), key_holds(&value));
         assert!(
-            !holds(&value) || !whole.is_empty(),
-            "a value that holds it was missed"
+            !(in_value || in_key) || hit("fuzz/all"),
+            "a value or a key that holds it was missed"
+        );
+        assert!(!in_key || hit("fuzz/keys"), "a key that holds it was missed");
+        assert!(
+            !hit("fuzz/keys") || hit("fuzz/all"),
+            "a rule without `args` reads keys"
         );
     }
 }
 
-fn holds(value: &Value) -> bool {
+fn value_holds(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains(NEEDLE),
-        Value::Array(values) => values.iter().any(holds),
-        Value::Object(values) => values.values().any(holds),
+        Value::Array(values) => values.iter().any(value_holds),
+        Value::Object(values) => values.values().any(value_holds),
+        _ => false,
+    }
+}
+
+fn key_holds(value: &Value) -> bool {
+    match value {
+        Value::Array(values) => values.iter().any(key_holds),
+        Value::Object(values) => {
+            values.keys().any(|key| key.contains(NEEDLE)) || values.values().any(key_holds)
+        }
         _ => false,
     }
 }

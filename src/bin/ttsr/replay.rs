@@ -12,7 +12,7 @@ use crate::chunk::Chunk;
 use crate::input::{Input, Problems, inputs};
 use crate::output::{Escaped, Out, tell};
 use crate::reply::Reply;
-use crate::tally::Tally;
+use crate::tally::{Count, Tally};
 use crate::{Outcome, Stop, packs};
 
 /// Read recorded streams as they once arrived: what hits, and what would have been done
@@ -79,8 +79,19 @@ impl Replay {
         reader.finish(&mut |stream, event| self.take(stream, event));
         if reader.format().is_none() && !is_empty {
             unrecognised(input, problems);
+        } else {
+            self.note_malformed(reader.malformed_events(), input, problems);
         }
         self.write(out)
+    }
+
+    /// Events that could not be read may have held what rules look for: the recording is not read whole.
+    fn note_malformed(&mut self, events: u64, input: &Input, problems: &mut Problems) {
+        self.tally.counters.malformed_events += events;
+        if events > 0 {
+            let events = Count(events, "malformed event");
+            problems.tell(&input.name, &format_args!("{events}, not scanned"));
+        }
     }
 
     fn take(&mut self, name: &str, event: Event) {

@@ -2,8 +2,11 @@
 //!
 //! Hits are those of the whole recording. A session stops reading where it cuts, so it has a stream of its
 //! own. What it would have asked for instead cannot be had from a recording.
+//!
+//! Memory: 9 bytes for a part that was closed, besides what its streams keep, and its name where it was hit. Nothing
+//! for one past [`Limits::parts`](ttsr::Limits::parts).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use ttsr::{Channel, Decision, Event, Hit, Pack, PartId, Session, Source, Stream, Verdict};
 
@@ -17,13 +20,20 @@ pub(crate) struct Reply {
     chunk: Chunk,
     /// Tells replies apart where cuts are drawn.
     number: u64,
-    /// By their numbers, which count from 0 in the order in which parts open.
-    parts: Vec<Part>,
+    /// Parts so far.
+    begun: u64,
+    open: HashMap<PartId, Part>,
+    /// Of the parts that were closed, by their numbers, which count from 0 in the order in which parts open; 0 for one
+    /// that is open.
+    digests: Vec<u64>,
+    /// The names of the parts that were hit.
+    names: HashMap<PartId, String>,
     /// The part of the last delta.
     latest: Option<PartId>,
     watch: Watch,
 }
 
+/// A part that is open.
 struct Part {
     name: String,
     cutter: Cutter,
@@ -37,7 +47,10 @@ impl Reply {
             name: name.to_owned(),
             chunk,
             number,
-            parts: Vec::new(),
+            begun: 0,
+            open: HashMap::new(),
+            digests: Vec::new(),
+            names: HashMap::new(),
             latest: None,
             watch: Watch::new(pack),
         }
@@ -53,11 +66,12 @@ impl Reply {
                 tool,
                 call,
             } => {
-                self.start(name, tally);
+                self.start(part, name, tally);
                 self.watch.open(part, channel);
                 if let Some(tool) = tool {
                     self.watch
                         .tool(part, &tool, call.as_deref().unwrap_or_default());
+                    self.note_name(part);
                 }
             }
             Event::Tool { part, tool, call } => {
@@ -66,12 +80,15 @@ impl Reply {
                 self.flush(part, tally);
                 self.watch
                     .tool(part, &tool, call.as_deref().unwrap_or_default());
+                self.note_name(part);
             }
             Event::Delta { part, bytes } => self.delta(part, &bytes, tally),
             Event::PartEnd { part } => {
                 self.turn_to(part, tally);
                 self.flush(part, tally);
                 self.watch.close(part);
+                self.note_name(part);
+                self.close(part);
             }
             Event::Snapshot { part, bytes } => self.compare(part, &bytes, tally),
             Event::Error { .. } => tally.counters.errors += 1,
@@ -138,37 +155,70 @@ impl Reply {
                 stream,
                 hit,
                 &self.name,
-                self.name_of(hit.part),
+                &self.name_of(hit.part),
             ))?;
         }
         for decision in decisions {
             let part = self.name_of(decision.part());
-            out.write(&VerdictRecord::new(judged, decision, &self.name, part))?;
+            out.write(&VerdictRecord::new(judged, decision, &self.name, &part))?;
         }
         Ok(())
     }
 
-    fn start(&mut self, name: String, tally: &mut Tally) {
-        let number = (self.number << 20) + self.parts.len() as u64;
-        let cutter = Cutter::new(self.chunk, number);
-        self.parts.push(Part {
+    fn start(&mut self, id: PartId, name: String, tally: &mut Tally) {
+        let number = (self.number << 20) + self.begun;
+        let part = Part {
             name,
-            cutter,
+            cutter: Cutter::new(self.chunk, number),
             digest: Digest::default(),
-        });
+        };
+        self.open.insert(id, part);
+        self.begun += 1;
         tally.parts += 1;
+    }
+
+    /// Keeps of a closed part what a repetition of it is compared with.
+    fn close(&mut self, id: PartId) {
+        let Some(part) = self.open.remove(&id) else {
+            return;
+        };
+        let place = id.0 as usize;
+        if place >= self.watch.stream.pack().limits().parts {
+            return;
+        }
+        if self.digests.len() <= place {
+            let more = place + 1 - self.digests.len();
+            if place >= self.digests.capacity() {
+                // Not twice the room that is needed: there may be very many.
+                self.digests.reserve_exact(more.max(self.digests.len() / 8));
+            }
+            self.digests.resize(place + 1, 0);
+        }
+        self.digests[place] = part.digest.mixed();
+    }
+
+    /// Keeps the name of a part for which something is to be written.
+    fn note_name(&mut self, id: PartId) {
+        let is_told = std::mem::take(&mut self.watch.has_news);
+        if let (true, Some(part)) = (is_told, self.open.get(&id)) {
+            self.names.insert(id, part.name.clone());
+        }
     }
 
     fn delta(&mut self, id: PartId, bytes: &[u8], tally: &mut Tally) {
         self.turn_to(id, tally);
-        let Reply { parts, watch, .. } = self;
-        let part = &mut parts[id.0 as usize];
-        part.digest = part.digest.with(bytes);
         tally.bytes += bytes.len() as u64;
+        let watch = &mut self.watch;
+        let Some(part) = self.open.get_mut(&id) else {
+            // The stream counts what comes behind a close.
+            return watch.push(id, bytes);
+        };
+        part.digest = part.digest.with(bytes);
         part.cutter.push(bytes, &mut |delta| {
             tally.deltas += 1;
             watch.push(id, delta);
         });
+        self.note_name(id);
     }
 
     /// What came before in other parts stays before, or verdicts would come in another order. Parts in one
@@ -183,27 +233,32 @@ impl Reply {
     }
 
     fn flush(&mut self, id: PartId, tally: &mut Tally) {
-        let Reply { parts, watch, .. } = self;
-        parts[id.0 as usize].cutter.flush(&mut |delta| {
+        let Some(part) = self.open.get_mut(&id) else {
+            return;
+        };
+        let watch = &mut self.watch;
+        part.cutter.flush(&mut |delta| {
             tally.deltas += 1;
             watch.push(id, delta);
         });
+        self.note_name(id);
     }
 
     /// A repetition was scanned with what it repeats, unless it says something else.
     fn compare(&self, id: PartId, bytes: &[u8], tally: &mut Tally) {
-        if self.part(id).digest != Digest::default().with(bytes) {
+        let known = match self.open.get(&id) {
+            Some(part) => Some(part.digest.mixed()),
+            None => self.digests.get(id.0 as usize).copied(),
+        };
+        if known != Some(Digest::default().with(bytes).mixed()) {
             tally.counters.changed_snapshots += 1;
             tally.unread(bytes.len() as u64, "changed-snapshot");
         }
     }
 
-    fn part(&self, id: PartId) -> &Part {
-        &self.parts[id.0 as usize]
-    }
-
-    fn name_of(&self, id: PartId) -> &str {
-        &self.part(id).name
+    fn name_of(&self, id: PartId) -> String {
+        let name = self.names.get(&id);
+        name.cloned().unwrap_or_else(|| id.0.to_string())
     }
 }
 
@@ -215,6 +270,8 @@ struct Watch {
     judged: Stream,
     decisions: Vec<Decision>,
     is_cut: bool,
+    /// Whether there are hits or decisions since this was set to `false`.
+    has_news: bool,
 }
 
 impl Watch {
@@ -228,6 +285,7 @@ impl Watch {
             session,
             decisions: Vec::new(),
             is_cut: false,
+            has_news: false,
         }
     }
 
@@ -238,8 +296,9 @@ impl Watch {
     }
 
     fn tool(&mut self, part: PartId, name: &str, call: &str) {
-        self.hits
-            .extend_from_slice(&self.stream.tool(part, name, call));
+        let hits = self.stream.tool(part, name, call);
+        self.has_news |= !hits.is_empty();
+        self.hits.extend_from_slice(&hits);
         if !self.is_cut {
             let verdict = self.session.tool(&mut self.judged, part, name, call);
             self.note(verdict);
@@ -247,7 +306,9 @@ impl Watch {
     }
 
     fn push(&mut self, part: PartId, bytes: &[u8]) {
-        self.hits.extend_from_slice(&self.stream.push(part, bytes));
+        let hits = self.stream.push(part, bytes);
+        self.has_news |= !hits.is_empty();
+        self.hits.extend_from_slice(&hits);
         if !self.is_cut {
             let verdict = self.session.push(&mut self.judged, part, bytes);
             self.note(verdict);
@@ -255,7 +316,9 @@ impl Watch {
     }
 
     fn close(&mut self, part: PartId) {
-        self.hits.extend_from_slice(&self.stream.close(part));
+        let hits = self.stream.close(part);
+        self.has_news |= !hits.is_empty();
+        self.hits.extend_from_slice(&hits);
         if !self.is_cut {
             let verdict = self.session.close(&mut self.judged, part);
             self.note(verdict);
@@ -272,6 +335,7 @@ impl Watch {
             |decision: &&Decision| cut.is_none_or(|cut| decision.decided() <= cut.decided());
         self.decisions
             .extend(self.session.decisions().iter().filter(in_time));
+        self.has_news |= !self.session.decisions().is_empty();
         self.is_cut |= cut.is_some();
     }
 }
@@ -300,5 +364,10 @@ impl Digest {
             length,
             hash: bytes.iter().fold(self.hash, step),
         }
+    }
+
+    /// Both as one number, which is not 0.
+    fn mixed(self) -> u64 {
+        (self.hash ^ self.length.rotate_left(32)).max(1)
     }
 }

@@ -163,7 +163,15 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         let why = why.unwrap_or_default();
         return Err(Stop::Because(format!("the session is not whole: {why}")));
     }
-    ended(&outcome, screen.has_acted())
+    let outcome = ended(&outcome, screen.has_acted())?;
+    if screen.malformed() == 0 {
+        return Ok(outcome);
+    }
+    tell(&format_args!(
+        "{} of the provider, not scanned",
+        Count(screen.malformed(), "malformed event")
+    ));
+    Ok(Outcome::Incomplete)
 }
 
 fn tell_lost(lost: &Lost) {

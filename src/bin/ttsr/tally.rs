@@ -45,10 +45,18 @@ pub(crate) struct Counted {
     pub(crate) truncated: u64,
     /// Errors that a provider reported in a stream.
     pub(crate) errors: u64,
+    /// Events of a stream that could not be read; there if there is one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) malformed_events: u64,
     /// Parts that the provider repeated whole, and not as it had sent them.
     pub(crate) changed_snapshots: u64,
     /// Bytes of content that no reader knows, by the kind of event.
     pub(crate) unread: BTreeMap<String, u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Tally {

@@ -162,6 +162,11 @@ impl<'a> Fields<'a> {
                 message: Some(message),
                 ..Fields::default()
             },
+            Seen::Malformed { bytes } => Fields {
+                event: "malformed",
+                unscanned_bytes: Some(*bytes),
+                ..Fields::default()
+            },
             Seen::Judged(judged) => Fields::judged(judged),
             Seen::Act(act) => Fields::act("act", act),
             Seen::Done(act) => Fields::act("done", act),
@@ -285,6 +290,10 @@ impl Record for Told<'_> {
                     "{FAINT}{session}: message {message} ends: {reason}{FAINT:#}"
                 )
             }
+            Seen::Malformed { bytes } => writeln!(
+                out,
+                "{CUT}malformed{CUT:#}: an event of {bytes} bytes cannot be read, and was held against no rule"
+            ),
             Seen::Judged(judged) => show_judged(judged, out),
             Seen::Act(act) => show_act(act, out),
             Seen::Done(act) => {

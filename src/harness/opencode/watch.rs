@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::server::{Api, Prompt};
+use crate::wire::MALFORMED;
 use crate::wire::opencode::Notice;
 use crate::{
     Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Session, Stream, Verdict,
@@ -33,6 +34,11 @@ pub enum Seen {
         session: String,
         /// The message.
         message: String,
+    },
+    /// An event of the server could not be read. Whatever a model wrote in it was held against no rule.
+    Malformed {
+        /// How long it was.
+        bytes: u64,
     },
     /// A decision was made.
     Judged(Judged),
@@ -237,48 +243,106 @@ struct Watched {
 struct Reply {
     message: String,
     stream: Stream,
+    /// In the order in which they opened. Parts past a limit are not here.
     parts: Vec<Part>,
+    /// The names of the parts, one after the other.
+    names: String,
+    /// Of what was delivered of each open part.
+    sums: HashMap<PartId, crc32fast::Hasher>,
     unscanned: u64,
 }
 
+/// What is kept of a part to the end of the reply, in 24 bytes.
 #[derive(Debug)]
 struct Part {
     id: PartId,
-    name: String,
+    /// Where its name ends in the names of all.
+    name_ends: u32,
+    /// Of what was delivered, once it is closed.
+    sum: u32,
+    /// Number of bytes, in halves, which need no padding.
+    bytes: [u32; 2],
     channel: Channel,
-    /// Of what was delivered.
-    sum: crc32fast::Hasher,
-    bytes: u64,
+}
+
+impl Part {
+    fn bytes(&self) -> u64 {
+        u64::from(self.bytes[1]) << 32 | u64::from(self.bytes[0])
+    }
 }
 
 impl Reply {
-    fn part(&mut self, id: PartId) -> Option<&mut Part> {
-        self.parts.iter_mut().rfind(|part| part.id == id)
+    fn new(message: String, stream: Stream) -> Reply {
+        Reply {
+            message,
+            stream,
+            parts: Vec::new(),
+            names: String::new(),
+            sums: HashMap::new(),
+            unscanned: 0,
+        }
+    }
+
+    fn place(&self, id: PartId) -> Option<usize> {
+        self.parts.iter().rposition(|part| part.id == id)
+    }
+
+    /// What the server calls the part; its number where it is not known.
+    fn name(&self, id: PartId) -> String {
+        let name = self.place(id).and_then(|place| {
+            let before = place.checked_sub(1).map(|before| &self.parts[before]);
+            let start = before.map_or(0, |before| before.name_ends as usize);
+            self.names.get(start..self.parts[place].name_ends as usize)
+        });
+        name.map_or_else(|| id.0.to_string(), str::to_owned)
+    }
+
+    fn delivered(&mut self, id: PartId, bytes: &[u8]) {
+        let place = self.sums.contains_key(&id).then(|| self.place(id));
+        if let (Some(place), Some(sum)) = (place.flatten(), self.sums.get_mut(&id)) {
+            sum.update(bytes);
+            let part = &mut self.parts[place];
+            let delivered = part.bytes() + bytes.len() as u64;
+            part.bytes = [delivered as u32, (delivered >> 32) as u32];
+        }
+    }
+
+    fn close(&mut self, id: PartId) {
+        if let (Some(place), Some(sum)) = (self.place(id), self.sums.remove(&id)) {
+            self.parts[place].sum = sum.finalize();
+        }
     }
 
     /// A part to read a repetition as, if it is not what was delivered: the server has it otherwise, or the
     /// connection was lost in the middle of it.
     fn again(&mut self, id: PartId, bytes: &[u8]) -> Option<(PartId, Channel)> {
-        let part = self.part(id)?;
-        let is_same = part.bytes == bytes.len() as u64
-            && part.sum.clone().finalize() == crc32fast::hash(bytes);
-        let (name, channel) = (part.name.clone(), part.channel);
+        let part = &self.parts[self.place(id)?];
+        let open = self.sums.get(&id);
+        let sum = open.map_or(part.sum, |sum| sum.clone().finalize());
+        let is_same = part.bytes() == bytes.len() as u64 && sum == crc32fast::hash(bytes);
+        let (name, channel) = (self.name(id), part.channel);
         // Parts of the server are numbered from the other end.
         let id = PartId(u32::MAX - u32::try_from(self.parts.len()).ok()?);
         (!is_same).then(|| {
-            self.open(id, name, channel);
+            self.open(id, &name, channel);
             (id, channel)
         })
     }
 
-    fn open(&mut self, id: PartId, name: String, channel: Channel) {
+    fn open(&mut self, id: PartId, name: &str, channel: Channel) {
+        self.names.push_str(name);
+        if self.parts.len() == self.parts.capacity() {
+            // Not twice the room that is needed: there may be very many.
+            self.parts.reserve_exact(4.max(self.parts.len() / 8));
+        }
         self.parts.push(Part {
             id,
-            name,
+            name_ends: u32::try_from(self.names.len()).unwrap_or(u32::MAX),
+            sum: 0,
+            bytes: [0; 2],
             channel,
-            sum: crc32fast::Hasher::new(),
-            bytes: 0,
         });
+        self.sums.insert(id, crc32fast::Hasher::new());
     }
 }
 
@@ -342,6 +406,12 @@ impl Watch {
 
     /// Takes a notice of that session; appends what is to be told and done to `out`.
     pub fn notice(&mut self, session: &str, notice: Notice, out: &mut Vec<Seen>) {
+        if let Notice::Event(Event::Unscanned { bytes, kind }) = &notice
+            && MALFORMED.contains(&kind.as_str())
+        {
+            // Nobody can tell which session it is of.
+            return out.push(Seen::Malformed { bytes: *bytes });
+        }
         if self.only.as_deref().is_some_and(|only| only != session) {
             return;
         }
@@ -428,12 +498,7 @@ impl Watched {
         match notice {
             Notice::Prompt { agent, model, .. } => self.prompted(agent, model),
             Notice::Message(message) => {
-                self.reply = Some(Reply {
-                    message: message.clone(),
-                    stream: self.session.stream(),
-                    parts: Vec::new(),
-                    unscanned: 0,
-                });
+                self.reply = Some(Reply::new(message.clone(), self.session.stream()));
                 out.push(Seen::Message {
                     session: id.to_owned(),
                     message,
@@ -471,8 +536,11 @@ impl Watched {
                 tool,
                 call,
             } => {
-                reply.open(part, name, channel);
                 let opened = session.open(&mut reply.stream, part, channel);
+                let is_read = reply.stream.channel(part).is_some();
+                if is_read || opened != Verdict::Continue {
+                    reply.open(part, &name, channel);
+                }
                 let call = call.as_deref().unwrap_or_default();
                 match tool {
                     Some(tool) if opened == Verdict::Continue => {
@@ -486,10 +554,7 @@ impl Watched {
                 session.tool(&mut reply.stream, part, &tool, call)
             }
             Event::Delta { part, bytes } => {
-                if let Some(part) = reply.part(part) {
-                    part.sum.update(&bytes);
-                    part.bytes += bytes.len() as u64;
-                }
+                reply.delivered(part, &bytes);
                 session.push(&mut reply.stream, part, &bytes)
             }
             Event::Snapshot { part, bytes } => match reply.again(part, &bytes) {
@@ -502,14 +567,20 @@ impl Watched {
                 }
                 None => return,
             },
-            Event::PartEnd { part } => session.close(&mut reply.stream, part),
+            Event::PartEnd { part } => {
+                reply.close(part);
+                session.close(&mut reply.stream, part)
+            }
             Event::Unscanned { bytes, .. } => {
                 reply.unscanned += bytes;
                 return;
             }
             Event::Restart => {
-                reply.stream = session.stream();
-                reply.parts.clear();
+                let message = std::mem::take(&mut reply.message);
+                *reply = Reply {
+                    unscanned: reply.unscanned,
+                    ..Reply::new(message, session.stream())
+                };
                 return;
             }
             Event::Finish { reason } => return self.finish(id, api, reason, out),
@@ -619,7 +690,6 @@ impl Watched {
 fn judged(id: &str, api: Api, reply: &Reply, decision: &Decision) -> Judged {
     let stream = &reply.stream;
     let part = decision.part();
-    let name = reply.parts.iter().rfind(|known| known.id == part);
     let channel = stream.channel(part);
     let limit = match decision.source {
         crate::Source::Limit { name, .. } => Some(name.to_owned()),
@@ -633,7 +703,7 @@ fn judged(id: &str, api: Api, reply: &Reply, decision: &Decision) -> Judged {
     Judged {
         session: id.to_owned(),
         message: reply.message.clone(),
-        part: name.map_or_else(|| part.0.to_string(), |part| part.name.clone()),
+        part: reply.name(part),
         channel,
         tool: stream.tool_name(part).map(str::to_owned),
         rule: stream.rule(decision).map(|rule| rule.id.clone()),

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::abort::Cause;
-use super::part::{Stretch, canonical, replace};
+use super::part::{Stretch, canonical};
+use super::redact::{Replacing, Scalars};
 use super::{Guidance, Processor, State};
 use crate::harness::call::{After, Before, Gate, Target, ToolCall};
 use crate::harness::consult::{Consultation, Consulted, PAUSED, advice, blocked};
@@ -57,8 +58,24 @@ pub(super) struct Verdicts {
 
 impl Whole {
     fn apply(&self, text: &str) -> String {
+        self.apply_with(text, None)
+    }
+
+    /// The same for the input of a tool, which stays JSON.
+    fn apply_to_call(&self, input: &str) -> String {
+        self.apply_with(input, Some(&Scalars::of(input.as_bytes())))
+    }
+
+    fn apply_with(&self, text: &str, scalars: Option<&Scalars>) -> String {
         let stretches = self.stretches.iter().cloned();
-        let replaced = replace(text.as_bytes(), 0, stretches, &mut 0, &mut Vec::new(), 0);
+        let replacing = Replacing {
+            from: 0,
+            scalars,
+            skip: &mut 0,
+            replaced: &mut Vec::new(),
+            at: 0,
+        };
+        let replaced = replacing.apply(text.as_bytes(), stretches);
         let text = String::from_utf8_lossy(&replaced).into_owned();
         let before = self.before.iter().map(String::as_str);
         let after = self.after.iter().map(String::as_str);
@@ -416,7 +433,7 @@ impl Processor {
         call.input = input;
         let (whole, verdicts) =
             self.check_whole(Channel::ToolInput, Some(&call.tool), &call.input, out);
-        call.input = whole.apply(&call.input);
+        call.input = whole.apply_to_call(&call.input);
         let injected = verdicts.injected.into_iter();
         injected.for_each(|guidance| self.queue(guidance, out));
         match verdicts.abort.or(verdicts.retry) {

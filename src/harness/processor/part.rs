@@ -1,11 +1,12 @@
 //! The parts of a reply: hooks first, then rules, then accumulate and publish.
 
 use super::abort::Cause;
+use super::redact::{Replacing, floor_char};
 use super::{Guidance, Processor, Progress, Settings, State};
 use crate::harness::consult::Consultation;
 use crate::harness::hooks::{At, Fault, Faults, Point};
 use crate::harness::message::Message;
-use crate::harness::reply::{PartState, Replaced, ReplyPart};
+use crate::harness::reply::{PartState, ReplyPart};
 use crate::harness::step::{Observation, Step};
 use crate::{Action, Channel, Decision, PartId, RuleId, Stream};
 
@@ -102,7 +103,12 @@ impl Processor {
             return;
         }
         if self.holds {
-            self.reply.parts[index].held.extend_from_slice(&bytes);
+            let known = &mut self.reply.parts[index];
+            known.held.extend_from_slice(&bytes);
+            known
+                .scalars
+                .iter_mut()
+                .for_each(|scalars| scalars.push(&bytes));
             return self.release(index, out);
         }
         self.reply.parts[index].raw.extend_from_slice(&bytes);
@@ -114,7 +120,12 @@ impl Processor {
         let part = self.reply.parts[index].part;
         let decided = self.stream.releasable(part);
         let known = &self.reply.parts[index];
-        let free = usize::try_from(decided - known.released.min(decided)).unwrap_or(usize::MAX);
+        let whole = known.scalars.as_ref();
+        let decided = whole.map_or(decided, |scalars| scalars.floor(decided));
+        let mut free = usize::try_from(decided - known.released.min(decided)).unwrap_or(usize::MAX);
+        if known.scalars.is_some() {
+            free = floor_char(&known.held, free.min(known.held.len()));
+        }
         self.let_go(index, free, out);
         let bytes = self.reply.parts[index].held.len() as u64;
         if bytes > 0 {
@@ -137,20 +148,30 @@ impl Processor {
         let stretches = Stretch::all(&self.stream, part, from, is_live);
         let mut skip = known.replaced.last().map_or(0, |last| last.to);
         let at = known.raw.len();
-        let bytes = replace(
-            &leaving,
+        let replacing = Replacing {
             from,
-            stretches,
-            &mut skip,
-            &mut known.replaced,
+            scalars: known.scalars.as_deref(),
+            skip: &mut skip,
+            replaced: &mut known.replaced,
             at,
-        );
+        };
+        let bytes = replacing.apply(&leaving, stretches);
+        let released = known.released;
+        let scalars = known.scalars.iter_mut();
+        scalars.for_each(|scalars| scalars.forget(released));
         known.is_rewritten |= !known.replaced.is_empty();
         if bytes.is_empty() {
             return;
         }
         known.raw.extend_from_slice(&bytes);
         out.push(Step::Forward { part, bytes });
+    }
+
+    /// The part is over: lets everything go that waits.
+    fn let_go_all(&mut self, index: usize, out: &mut Vec<Step>) {
+        let scalars = self.reply.parts[index].scalars.iter_mut();
+        scalars.for_each(|scalars| scalars.finish());
+        self.let_go(index, usize::MAX, out);
     }
 
     pub(super) fn close(&mut self, part: PartId, out: &mut Vec<Step>) {
@@ -164,7 +185,7 @@ impl Processor {
         if self.act(out) {
             return;
         }
-        self.let_go(index, usize::MAX, out);
+        self.let_go_all(index, out);
         let replaced = match self.reply.parts[index].channel {
             Channel::Text if !self.hooks.is_empty(Point::TextComplete) => {
                 match self.complete_text(index, out) {
@@ -193,7 +214,7 @@ impl Processor {
         if self.act(out) {
             return;
         }
-        self.let_go(index, usize::MAX, out);
+        self.let_go_all(index, out);
         let unfinished = &mut self.reply.parts[index];
         unfinished.state = PartState::Aborted;
         let call = unfinished.call.clone();
@@ -441,8 +462,8 @@ impl Processor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) from: u64,
-    to: u64,
-    with: Vec<u8>,
+    pub(super) to: u64,
+    pub(super) with: Vec<u8>,
 }
 
 impl Stretch {
@@ -482,47 +503,6 @@ impl Stretch {
 fn in_json(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
-}
-
-/// The bytes, which begin at `from`, with stretches replaced. What lies before `skip` is left out, for it
-/// was replaced already; stretches that overlap are one. Notes what it replaced, where the result is put
-/// at `at`.
-pub(super) fn replace(
-    bytes: &[u8],
-    from: u64,
-    stretches: impl Iterator<Item = Stretch>,
-    skip: &mut u64,
-    replaced: &mut Vec<Replaced>,
-    at: usize,
-) -> Vec<u8> {
-    let end = from + bytes.len() as u64;
-    let slice = |from_byte: u64, to: u64| {
-        let (start, stop) = (from_byte.clamp(from, end), to.clamp(from, end));
-        &bytes[(start - from) as usize..(stop.max(start) - from) as usize]
-    };
-    let mut left = Vec::with_capacity(bytes.len());
-    let mut next = from.max(*skip);
-    for stretch in stretches.filter(|stretch| stretch.from < end) {
-        if stretch.from < *skip {
-            *skip = stretch.to.max(*skip);
-            if let Some(last) = replaced.last_mut() {
-                last.to = *skip;
-            }
-        } else if stretch.from >= next {
-            left.extend_from_slice(slice(next, stretch.from));
-            replaced.push(Replaced {
-                from: stretch.from,
-                to: stretch.to,
-                at: at + left.len(),
-                len: stretch.with.len(),
-            });
-            left.extend_from_slice(&stretch.with);
-            *skip = stretch.to;
-        }
-        next = next.max(*skip);
-    }
-    left.extend_from_slice(slice(next, end));
-    left
 }
 
 /// The same for inputs that mean the same: JSON without its white space and with its keys sorted.

@@ -12,6 +12,7 @@ use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::nearest;
 use crate::rule::{Channel, Rule};
+use crate::view::json::{KEYS as OBJECT_KEYS, RAW};
 use crate::view::path::{PathScope, ToolScope, split_exclusion};
 
 /// Longest glob, in bytes. It bounds the number of its alternates, too.
@@ -286,7 +287,7 @@ fn half_recursive(glob: &str) -> Option<usize> {
 }
 
 fn arg_fault(entry: &str) -> Option<Fault> {
-    let is_valid = entry == "$raw"
+    let is_valid = [RAW, OBJECT_KEYS].contains(&entry)
         || entry.split('.').all(|segment| {
             !segment.is_empty()
                 && !segment.starts_with('$')
@@ -301,7 +302,7 @@ fn arg_fault(entry: &str) -> Option<Fault> {
     };
     Some(
         Fault::new(&code::ARG_PATH, format!("argument path {} {reason}", quote(entry))).with_help(
-            "names joined by dots, `*` for any part of one: `edits.*.new_text`; `$raw` is input that is not JSON",
+            "names joined by dots, `*` for any part of one: `edits.*.new_text`; `$raw` is input that is not JSON, `$keys` are the keys of objects",
         ),
     )
 }
@@ -361,10 +362,20 @@ mod tests {
 
     #[test]
     fn argument_paths_have_no_empty_segment() {
-        for path in ["command", "edits.*.new_text", "*", "new_*", "$raw", "a b"] {
+        for path in [
+            "command",
+            "edits.*.new_text",
+            "*",
+            "new_*",
+            "$raw",
+            "$keys",
+            "a b",
+        ] {
             assert_eq!(code_of("args", path), None, "{path}");
         }
-        for path in ["", ".", "a..b", ".a", "a.", "$row", "a.$raw", "a\n"] {
+        for path in [
+            "", ".", "a..b", ".a", "a.", "$row", "a.$raw", "a.$keys", "a\n",
+        ] {
             assert_eq!(code_of("args", path), Some("arg-path"), "{path}");
         }
         assert_eq!(

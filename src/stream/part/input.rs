@@ -1,4 +1,4 @@
-//! Tool input: its values, each a haystack of its own.
+//! Tool input: its object keys and its values, each a haystack of its own.
 
 use super::bounds::Bounds;
 use super::judge::Judge;
@@ -20,7 +20,7 @@ pub(super) struct Json {
     views: Option<Box<Views>>,
 }
 
-/// The value of a tool input that is being read.
+/// The haystack of a tool input that is being read: a value, an object key, or input that is not JSON.
 #[derive(Debug)]
 pub(super) struct Value {
     reader: Reader,
@@ -132,7 +132,7 @@ impl Json {
     }
 }
 
-/// Takes the values of a tool input, one haystack each.
+/// Takes the object keys and the values of a tool input, one haystack each.
 struct Values<'a, 'b> {
     judge: &'b mut Judge<'a>,
     value: &'b mut Value,
@@ -141,6 +141,16 @@ struct Values<'a, 'b> {
 }
 
 impl Sink for Values<'_, '_> {
+    const READS_KEYS: bool = true;
+
+    fn open_key(&mut self, at: u64) {
+        let Values { judge, value, .. } = self;
+        value.reader.restart(judge.view);
+        value.arg.set_key();
+        value.at = at;
+        value.file = None;
+    }
+
     fn open(&mut self, path: &ArgPath, at: u64) {
         let Values { judge, value, .. } = self;
         value.reader.restart(judge.view);

@@ -106,15 +106,20 @@ impl Views {
         self.is_fresh = self.shell.is_some();
     }
 
-    /// Reads a piece of the text or of the value.
+    /// Reads a piece of the text, of the value, or of an object key. A key is neither an edit nor a command, so
+    /// it is read only as it stands or folded.
     pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: &Piece<'_>) {
         self.each_whole(judge, |reader, judge, view| {
             reader.take(view, judge, arg, *piece);
         });
+        let is_key = arg.is_some_and(ArgPath::is_key);
         let whole = self.watches.iter_mut();
         whole
-            .filter(|watch| watch.source.is_none())
+            .filter(|watch| watch.source.is_none() && (!is_key || watch.reads_keys()))
             .for_each(|watch| watch.take(judge, arg, *piece));
+        if is_key {
+            return;
+        }
         if self.markdown.is_some() || self.edits.is_some() {
             self.pass(
                 judge,
@@ -167,10 +172,14 @@ impl Views {
         self.each_whole(judge, |reader, judge, view| {
             reader.finish(view, judge, arg, end, decided);
         });
+        let is_key = arg.is_some_and(ArgPath::is_key);
         let whole = self.watches.iter_mut();
         whole
-            .filter(|watch| watch.source.is_none())
+            .filter(|watch| watch.source.is_none() && (!is_key || watch.reads_keys()))
             .for_each(|watch| watch.cut(judge, arg, decided));
+        if is_key {
+            return;
+        }
         self.pass(
             judge,
             |markdown, sink| markdown.cut(end, decided, sink),

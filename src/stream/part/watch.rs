@@ -94,6 +94,12 @@ impl Watch {
         }
     }
 
+    /// Whether object keys are read too. Detectors that compare one value with the next, or tell what a text is
+    /// written in, do not: every call repeats the keys of its schema.
+    pub(super) fn reads_keys(&self) -> bool {
+        matches!(self.machine, Machine::Leak(_))
+    }
+
     /// What comes from here on is of that kind.
     pub(super) fn turn(&mut self, tag: Tag, judge: &mut Judge<'_>, decided: u64) {
         let is_in = |regions: Regions| tag.regions.contains(regions);

@@ -21,6 +21,8 @@ type Place = (u64, u64, u64);
 struct Haystack {
     path: Vec<String>,
     raw: bool,
+    /// An object key: its path is `$keys`.
+    key: bool,
     truncated: bool,
     at: u64,
     end: u64,
@@ -42,6 +44,17 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
+    const READS_KEYS: bool = true;
+
+    fn open_key(&mut self, at: u64) {
+        assert!(self.open.is_none(), "a key opens inside another haystack");
+        self.open = Some(Haystack {
+            key: true,
+            at,
+            ..Haystack::default()
+        });
+    }
+
     fn open(&mut self, path: &ArgPath, at: u64) {
         assert!(self.open.is_none(), "a haystack opens inside another");
         assert_eq!(path.dotted(), path.segments().collect::<Vec<_>>().join("."));
@@ -92,7 +105,23 @@ impl Sink for Recorder {
     }
 }
 
+/// Haystacks that are values or raw: those of most tests, which are about paths.
+fn without_keys(
+    (haystacks, counters): (Vec<Haystack>, JsonCounters),
+) -> (Vec<Haystack>, JsonCounters) {
+    let values = haystacks.into_iter().filter(|one| !one.key);
+    (values.collect(), counters)
+}
+
 fn decode_with<'a>(
+    deltas: impl IntoIterator<Item = &'a [u8]>,
+    depth: usize,
+    path_bytes: usize,
+) -> (Vec<Haystack>, JsonCounters) {
+    without_keys(decode_all(deltas, depth, path_bytes))
+}
+
+fn decode_all<'a>(
     deltas: impl IntoIterator<Item = &'a [u8]>,
     depth: usize,
     path_bytes: usize,
@@ -138,9 +167,9 @@ fn check_with(
     depth: usize,
     path_bytes: usize,
 ) -> ((Vec<Haystack>, JsonCounters), u64) {
-    let expected = Model::read(text, depth, path_bytes);
+    let expected = Model::read_all(text, depth, path_bytes);
     let cases = every_cut(text, text.len() as u64, |deltas| {
-        let got = decode_with(deltas.iter().copied(), depth, path_bytes);
+        let got = decode_all(deltas.iter().copied(), depth, path_bytes);
         assert_eq!(
             got,
             expected,
@@ -148,13 +177,13 @@ fn check_with(
             String::from_utf8_lossy(text)
         );
     });
-    (expected, cases)
+    (without_keys(expected), cases)
 }
 
 fn values(haystacks: &[Haystack]) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    haystacks
-        .iter()
+    let values = haystacks.iter().filter(|one| !one.key);
+    values
         .map(|one| (one.path.join("."), text(&one.bytes)))
         .collect()
 }
@@ -177,7 +206,6 @@ fn check_values(text: impl AsRef<[u8]>, expected: &[(&str, &str)]) -> JsonCounte
 enum Fate {
     Unread,
     Structure,
-    Key,
     Delivered,
 }
 
@@ -200,6 +228,10 @@ impl<'a> Model<'a> {
     /// The haystacks of the whole text. Each byte has exactly one fate, and what is delivered is
     /// what the haystacks cover.
     fn read(text: &'a [u8], depth: usize, path_bytes: usize) -> (Vec<Haystack>, JsonCounters) {
+        without_keys(Model::read_all(text, depth, path_bytes))
+    }
+
+    fn read_all(text: &'a [u8], depth: usize, path_bytes: usize) -> (Vec<Haystack>, JsonCounters) {
         let mut model = Model {
             text,
             depth,
@@ -425,8 +457,15 @@ impl<'a> Model<'a> {
         }
         loop {
             at = self.expect(at, b'"')?;
-            let (key, _, end) = self.string(at);
-            self.mark(at..end, Fate::Key);
+            let (key, places, end) = self.string(at);
+            let closed = end < self.text.len();
+            let name = Haystack {
+                key: true,
+                bytes: key.clone(),
+                places,
+                ..Haystack::default()
+            };
+            self.deliver(name, at..end, end + usize::from(closed));
             if end == self.text.len() {
                 return Err(Stop::End);
             }
@@ -524,6 +563,7 @@ enum Leaf {
 
 struct Flatten<'a> {
     path: &'a mut Vec<String>,
+    keys: &'a mut Vec<String>,
     leaves: &'a mut Vec<(Vec<String>, Leaf)>,
 }
 
@@ -570,6 +610,7 @@ impl<'de> Visitor<'de> for Flatten<'_> {
             self.path.push(index.to_string());
             let more = elements.next_element_seed(Flatten {
                 path: &mut *self.path,
+                keys: &mut *self.keys,
                 leaves: &mut *self.leaves,
             })?;
             self.path.pop();
@@ -581,9 +622,11 @@ impl<'de> Visitor<'de> for Flatten<'_> {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         while let Some(key) = entries.next_key::<String>()? {
+            self.keys.push(key.clone());
             self.path.push(key);
             entries.next_value_seed(Flatten {
                 path: &mut *self.path,
+                keys: &mut *self.keys,
                 leaves: &mut *self.leaves,
             })?;
             self.path.pop();
@@ -592,16 +635,23 @@ impl<'de> Visitor<'de> for Flatten<'_> {
     }
 }
 
-fn serde_leaves(text: &[u8]) -> serde_json::Result<Vec<(Vec<String>, Leaf)>> {
-    let (mut path, mut leaves) = (Vec::new(), Vec::new());
+type Leaves = Vec<(Vec<String>, Leaf)>;
+
+fn serde_leaves(text: &[u8]) -> serde_json::Result<Leaves> {
+    serde_keys_and_leaves(text).map(|(_, leaves)| leaves)
+}
+
+fn serde_keys_and_leaves(text: &[u8]) -> serde_json::Result<(Vec<String>, Leaves)> {
+    let (mut path, mut keys, mut leaves) = (Vec::new(), Vec::new(), Vec::new());
     let mut input = serde_json::Deserializer::from_slice(text);
     Flatten {
         path: &mut path,
+        keys: &mut keys,
         leaves: &mut leaves,
     }
     .deserialize(&mut input)?;
     input.end()?;
-    Ok(leaves)
+    Ok((keys, leaves))
 }
 
 fn same_leaf(written: &str, leaf: &Leaf) -> bool {
@@ -793,7 +843,13 @@ fn run_cases<S: Strategy<Value: Debug>>(
 fn any_document_decodes_as_serde_json_reads_it_under_every_cut() {
     let cases = run_cases(2_000, (any_object(), any::<u64>()), |(tree, seed)| {
         let Writer { out, leaves, .. } = Writer::write(&tree, seed);
-        let oracle = serde_leaves(&out).unwrap();
+        let (keys, oracle) = serde_keys_and_leaves(&out).unwrap();
+        let read = decode_all([&out[..]], DEPTH, PATH_BYTES).0;
+        let read = read.iter().filter(|one| one.key);
+        assert!(
+            read.map(|one| &one.bytes[..])
+                .eq(keys.iter().map(String::as_bytes))
+        );
         let ((haystacks, counters), cases) = check_with(&out, DEPTH, PATH_BYTES);
         assert_eq!(counters, JsonCounters::default());
         assert_eq!(haystacks.len(), oracle.len());
@@ -819,9 +875,10 @@ fn any_cut_off_document_delivers_what_came() {
         let text = Writer::write(&tree, seed).out;
         let (whole, _) = decode([&text[..]]);
         for end in 0..text.len() {
-            let (cut, counters) = Model::read(&text[..end], DEPTH, PATH_BYTES);
-            assert_eq!(decode([&text[..end]]), (cut.clone(), counters));
-            assert_eq!(decode(text[..end].chunks(1)), (cut.clone(), counters));
+            let read = Model::read_all(&text[..end], DEPTH, PATH_BYTES);
+            assert_eq!(decode_all([&text[..end]], DEPTH, PATH_BYTES), read);
+            assert_eq!(decode_all(text[..end].chunks(1), DEPTH, PATH_BYTES), read);
+            let (cut, _) = without_keys(read);
             let ended = |one: &&Haystack| one.decided <= end as u64;
             let complete: Vec<&Haystack> = whole.iter().filter(ended).collect();
             assert!(cut.iter().zip(&complete).all(|(cut, whole)| {
@@ -1320,7 +1377,8 @@ fn c42_a_huge_key_takes_no_memory_and_its_value_is_read() {
         values(&recorder.done),
         [(String::new(), "rm".into()), ("b.c".into(), "1".into())]
     );
-    assert!(recorder.done[0].truncated && !recorder.done[1].truncated);
+    let values = recorder.done.iter().filter(|one| !one.key);
+    assert!(values.map(|one| one.truncated).eq([true, false]));
 }
 
 #[test]
@@ -1344,6 +1402,48 @@ fn c42_a_path_over_its_limit_keeps_whole_segments() {
         .map(|one| (one.path.join("."), one.truncated));
     let expected = [("a".to_owned(), true), ("c".to_owned(), false)];
     assert_eq!(paths.collect::<Vec<_>>(), expected);
+}
+
+/// The keys of `text`, each with the offsets of its first and last byte, under every cut.
+fn check_keys(text: &str, expected: &[(&str, u64, u64)]) {
+    check(text.as_bytes());
+    let (haystacks, _) = decode_all([text.as_bytes()], DEPTH, PATH_BYTES);
+    let keys = haystacks.iter().filter(|one| one.key);
+    let keys = keys.map(|one| (str::from_utf8(&one.bytes).unwrap(), one.at, one.end));
+    assert_eq!(keys.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn every_key_is_a_haystack_at_its_own_offsets() {
+    check_keys(
+        r#"{"a":{"b":[{"c":1}]},"a":{},"":2}"#,
+        &[
+            ("a", 2, 3),
+            ("b", 7, 8),
+            ("c", 13, 14),
+            ("a", 22, 23),
+            ("", 29, 29),
+        ],
+    );
+    check_keys(r#"{"\u0063o\ud83d\ude00":1}"#, &[("co\u{1F600}", 2, 21)]);
+}
+
+#[test]
+fn a_key_that_is_cut_off_or_over_the_limit_is_read_to_its_last_byte() {
+    check_keys(r#"{"a":1,"token"#, &[("a", 2, 3), ("token", 8, 13)]);
+    check_keys(r#"{"to\u00"#, &[("to\\u00", 2, 8)]);
+    let ((_, counters), _) = check_with(br#"{"abcdef":1}"#, DEPTH, 3);
+    assert_eq!(counters.path_truncated, 1, "the key counts with its value");
+    let (haystacks, _) = decode_all([&br#"{"abcdef":1}"#[..]], DEPTH, 3);
+    assert_eq!(haystacks[0].bytes, b"abcdef");
+}
+
+#[test]
+fn a_sink_that_does_not_read_keys_gets_nothing_of_them() {
+    let (mut decoder, mut counter) = (Decoder::new(DEPTH, PATH_BYTES), Counter::default());
+    decoder.push(br#"{"\u0061bc":"v","d"#.as_slice(), &mut counter);
+    decoder.finish(&mut counter);
+    assert_eq!((counter.haystacks, counter.bytes), (1, 1));
 }
 
 /// Counts, keeps nothing: for input larger than a recording should be.

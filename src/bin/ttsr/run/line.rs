@@ -99,6 +99,10 @@ pub(super) enum Line<'a> {
         input: u64,
         output: u64,
     },
+    Unscanned {
+        kind: &'a str,
+        bytes: u64,
+    },
     Answer {
         complete: bool,
         reason: &'a str,
@@ -216,6 +220,12 @@ impl<'a> Line<'a> {
                 output,
                 is_error: *is_error,
             },
+            Step::Observe(Observation::Unscanned { kind, bytes }) if *bytes > 0 => {
+                Line::Unscanned {
+                    kind,
+                    bytes: *bytes,
+                }
+            }
             Step::Observe(Observation::Usage { input, output }) => Line::Usage {
                 input: *input,
                 output: *output,

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use ttsr::harness::providers::Notice;
 use ttsr::harness::{Aborted, End, Message, Observation, Source, Step, TurnOutcome};
+use ttsr::wire::MALFORMED;
 use ttsr::{Action, Channel, Decision, Pack, PartId};
 
 use super::Shown;
@@ -35,6 +36,8 @@ pub(super) struct Screen {
     requests: u64,
     /// Decisions that were not suppressed.
     verdicts: u64,
+    /// Events of a reply that could not be read.
+    malformed: u64,
 }
 
 /// A part of the current attempt.
@@ -60,7 +63,13 @@ impl Screen {
             current: None,
             requests: 0,
             verdicts: 0,
+            malformed: 0,
         }
+    }
+
+    /// How many events of replies could not be read.
+    pub(super) fn malformed(&self) -> u64 {
+        self.malformed
     }
 
     /// Whether a rule did anything.
@@ -91,6 +100,9 @@ impl Screen {
             Shown::Step(Step::Send { .. }) => self.requests += 1,
             Shown::Step(Step::Observe(Observation::Decision(decision))) => {
                 self.verdicts += u64::from(!decision.is_suppressed());
+            }
+            Shown::Step(Step::Observe(Observation::Unscanned { kind, .. })) => {
+                self.malformed += u64::from(MALFORMED.contains(&kind.as_str()));
             }
             _ => {}
         }
@@ -161,6 +173,13 @@ impl Screen {
                     "loop",
                     &format!("the same call {times} times in a row"),
                 )
+            }
+            Step::Observe(Observation::Unscanned { kind, bytes })
+                if MALFORMED.contains(&kind.as_str()) =>
+            {
+                self.new_line()?;
+                let what = format!("an event of {bytes} bytes cannot be read ({kind})");
+                self.row(CUT, "malformed", &what)
             }
             Step::Aborted(aborted) => self.aborted(aborted),
             Step::ToolResult {

@@ -8,6 +8,9 @@ use ttsr::{Case, Channel, Pack, Pattern, Region, Rule};
 
 use crate::output::Escaped;
 
+/// The argument path that stands for the keys of objects.
+const KEYS: &str = "$keys";
+
 /// A part of a reply.
 pub(crate) struct Part {
     pub(crate) channel: Channel,
@@ -87,8 +90,8 @@ fn fenced(rule: &Rule, text: &str) -> String {
 /// A call that the scope of a rule includes.
 pub(crate) struct Call {
     pub(crate) tool: String,
-    /// The names that lead to the argument, none for input that is not JSON; `None` where the input was not
-    /// made up.
+    /// The names that lead to the argument, none for input that is not JSON, [`KEYS`] alone for an object key;
+    /// `None` where the input was not made up.
     arg: Option<Vec<String>>,
     pub(crate) file: Option<String>,
 }
@@ -120,9 +123,12 @@ impl Call {
             // What follows an object is not JSON, and the file is known by then.
             return file.map_or_else(String::new, |file| format!("{{{file}}}")) + text;
         }
-        let value = arg.iter().rfold(json(text), |value, name| {
-            format!("{{{}:{value}}}", json(name))
-        });
+        let value = match arg {
+            [name] if name == KEYS => format!("{{{}:true}}", json(text)),
+            _ => arg.iter().rfold(json(text), |value, name| {
+                format!("{{{}:{value}}}", json(name))
+            }),
+        };
         match file {
             Some(file) => format!("{{{file},{}", &value[1..]),
             None => value,

@@ -328,7 +328,8 @@ fn decoded_arguments_are_haystacks_of_their_own() {
     for (pattern, text, want) in [
         ("(?<!x)a", r#"{"b":"x","c":"a"}"#, Some((15, 15))),
         ("(?<=x)a", r#"{"b":"x","c":"a"}"#, None),
-        ("b(?! )", r#"{"b":"a","c":"b"}"#, Some((15, 16))),
+        ("b(?! )", r#"{"d":"a","c":"b"}"#, Some((15, 16))),
+        ("b(?! )", r#"{"b":"a","c":"b"}"#, Some((3, 4))),
     ] {
         let found = read_all_cuts(&one(pattern), Channel::ToolInput, text.as_bytes(), pattern).0;
         assert_eq!(found.first().map(|hit| (hit.1, hit.2)), want, "{pattern}");
