@@ -89,6 +89,7 @@ struct CaseSettings {
     stall_ms: Option<u64>,
     attempt_ms: Option<u64>,
     reply_ms: Option<u64>,
+    parent: Option<String>,
     hook_retries: Option<u32>,
     signs_reasoning: bool,
     fallback: Vec<String>,
@@ -429,6 +430,7 @@ fn processor(case: &Case, rules: &str, calls: &Calls) -> Processor {
     let plain = Settings::default();
     let settings = Settings {
         session: session.clone(),
+        parent: case.settings.parent.clone(),
         package: package.clone(),
         depth: *depth,
         signs_reasoning: *signs_reasoning,
@@ -524,7 +526,8 @@ impl Run<'_> {
         } else if let Some(message) = input.text("proceed") {
             processor.proceed(message, &mut out);
         } else if input.has("prepare") {
-            let request = Request::new("m", input.messages());
+            let model = input.text("model").unwrap_or_else(|| "m".to_owned());
+            let request = Request::new(model, input.messages());
             let prepared = processor.prepare(&request, &mut out);
             self.steps(out);
             if let Some(prepared) = prepared {
