@@ -96,6 +96,9 @@ struct CaseSettings {
     router: toml::Table,
     /// What kind of chat a prompt comes from.
     channel: Option<String>,
+    /// What the channel cannot do, and what it never finishes: `typing`, or to say something with this in it.
+    fails: Option<String>,
+    hangs: Option<String>,
     /// The interface of the server that the case is about, and its password.
     api: Option<String>,
     password: Option<String>,
@@ -664,7 +667,17 @@ impl Run<'_> {
     /// The prompt of a chat. Says whether the input was about that.
     fn take_chat(&mut self, input: &Given<'_>) -> bool {
         let mut out = Vec::new();
-        if let Some(session) = input.text("chat") {
+        if let Some(json) = input.text("settings") {
+            self.show(match RouterSettings::from_json(&json) {
+                Err(_) => vec![("refused", json!(true))],
+                Ok(settings) => vec![
+                    ("timeout-ms", json!(settings.timeout_ms())),
+                    ("enabled", json!(settings.progress().is_enabled())),
+                    ("throttle-ms", json!(settings.progress().tool_throttle_ms())),
+                    ("heartbeat-ms", json!(settings.progress().heartbeat_ms())),
+                ],
+            });
+        } else if let Some(session) = input.text("chat") {
             let json = serde_json::to_string(self.router).unwrap();
             let settings = RouterSettings::from_json(&json);
             let settings = settings.unwrap_or_else(|why| panic!("{}: {why}", input.case));
@@ -679,6 +692,8 @@ impl Run<'_> {
                     (_, true) => prompting.answer(self.now, &text, &mut out),
                     (_, false) => out.push(Do::Note(format!("(unread: {text})"))),
                 }
+            } else if let Some(request) = input.text("not-asked") {
+                prompting.not_asked(self.now, &request, &mut out);
             } else if input.has("tick") {
                 prompting.tick(self.now, &mut out);
             } else if input.has("end") {

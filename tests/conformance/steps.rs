@@ -16,7 +16,7 @@ pub(super) fn done(what: Do) -> Shown {
         Do::Unsubscribe => vec![("subscribe", json!(false))],
         Do::Prompt => vec![("prompt", json!(true))],
         Do::Note(text) => vec![("note", json!(text))],
-        Do::Ask(text) => vec![("question", json!(text))],
+        Do::Ask { request, text } => vec![("question", json!(text)), ("asked", json!(request))],
         Do::Answer { request, answers } => {
             vec![("reply", json!(request)), ("answers", json!(answers))]
         }

@@ -295,13 +295,14 @@ async fn chatted(server: &mut Server, session: &str) {
         inbox: &mut arrived,
     };
     let message = Inbound {
+        channel: "console".into(),
         peer: "console".into(),
         text: "Which line is it?".into(),
         id: None,
     };
     let responding = respond(router, session, &message, RouterSettings::default());
     let responded = tokio::time::timeout(Duration::from_secs(120), responding).await;
-    responded.expect("it is answered in time").unwrap();
+    responded.expect("it is answered in time").0.unwrap();
     let shown = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
     eprintln!("the chat: {shown:?}");
     assert_eq!(shown, format!("{}\n", REPLIES[2]));

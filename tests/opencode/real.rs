@@ -105,7 +105,7 @@ fn e2_a_real_capture_is_a_chat() {
     let settings = RouterSettings::default();
     let (log, asked) = chatted_in(session, settings, Api::Classic, playing, vec![]);
     eprintln!("{log:?}");
-    let [first, note, stopped, reply] = &log[..] else {
+    let [first, note, reply, stopped] = &log[..] else {
         panic!("{log:?}");
     };
     assert_eq!(
