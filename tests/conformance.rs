@@ -17,6 +17,8 @@ mod given;
 mod server;
 #[path = "common/sides.rs"]
 mod sides;
+#[path = "../src/testing/skip.rs"]
+mod skip;
 #[path = "conformance/steps.rs"]
 mod steps;
 
@@ -165,6 +167,7 @@ fn every_case_gives_its_steps() {
         assert_eq!(file.format, 1, "{path:?}");
         for case in &file.case {
             if case.settings.api.is_some() && cfg!(not(feature = "opencode")) {
+                skip::test(&format!("{}: without the feature `opencode`", case.name));
                 continue;
             }
             let given = run(case, &file.rules, usize::MAX);

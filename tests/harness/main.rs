@@ -21,6 +21,8 @@ mod random;
 mod schedule;
 #[path = "../common/sides.rs"]
 mod sides;
+#[path = "../../src/testing/skip.rs"]
+mod skip;
 mod socket;
 mod turn;
 mod turns;

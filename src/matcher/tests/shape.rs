@@ -9,6 +9,8 @@ use crate::matcher::sample::TEXT;
 use crate::matcher::table::narrow::Narrow;
 use crate::matcher::table::simd::Level;
 use crate::matcher::{Matcher, SHORT, Union};
+#[cfg(target_arch = "x86_64")]
+use crate::testing::skip;
 
 /// A layout of some patterns.
 struct Set {
@@ -320,8 +322,7 @@ fn layouts_and_tables_are_those_of_the_file() {
 #[cfg(target_arch = "x86_64")]
 fn with_filters_layouts_and_tables_are_those_of_the_file() {
     if Level::best() == Level::Portable {
-        println!("skipped: this processor has no AVX-512, so there are no filters");
-        return;
+        return skip::test("this processor has no AVX-512, so there are no filters");
     }
     held_to("shape-avx512.txt", Level::best(), &describe_spans());
 }
