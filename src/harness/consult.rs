@@ -58,13 +58,13 @@ impl Consultation {
         }
     }
 
-    /// Gives the sub-agent a session below `parent`, as the `number`th that is asked about the call, from 0.
-    /// Returns its id.
-    pub(super) fn open_below(&mut self, parent: &str, number: usize) -> String {
-        let mut session = format!("{parent}/{}", self.call);
-        if number > 0 {
-            session += &format!("-{}", number + 1);
-        }
+    /// Gives the sub-agent a session below `parent` that is none of `others`. Returns its id.
+    pub(super) fn open_below(&mut self, parent: &str, others: &[String]) -> String {
+        let first = format!("{parent}/{}", self.call);
+        let numbered = (2..).map(|number| format!("{first}-{number}"));
+        let mut sessions = [first.clone()].into_iter().chain(numbered);
+        let session = sessions.find(|session| !others.contains(session));
+        let session = session.unwrap_or(first);
         self.session = Some(session.clone());
         session
     }
@@ -190,7 +190,7 @@ pub async fn consult<P: Provider + ?Sized>(
     let opener = &parent.settings.session;
     let session = match &consultation.session {
         Some(session) => session.clone(),
-        None => consultation.open_below(opener, 0),
+        None => consultation.open_below(opener, &[]),
     };
     let settings = Settings {
         session,

@@ -390,7 +390,7 @@ pub struct Answer {
 #[non_exhaustive]
 pub enum OnHookFault {
     /// Abort: a guard that fell over guards nothing. A tool call is blocked, what a tool gave back is
-    /// withheld, a request is not sent.
+    /// withheld, a request is not sent. No other hook brings the reply back, which would go unguarded.
     #[default]
     Abort,
     /// Go on as if the hook had not been there.

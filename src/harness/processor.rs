@@ -167,6 +167,10 @@ pub struct Processor {
     redacting: Vec<(RuleId, PartId)>,
     /// What is to be asked about tool calls of this attempt.
     consultations: Vec<Consultation>,
+    /// Those that came to a gate. Where a provider gives several calls one id, they are for each of them.
+    at_gate: Vec<Consultation>,
+    /// The sessions of sub-agents that were opened in this turn.
+    children: Vec<String>,
     /// What rules want handed over after the next complete reply of this turn.
     handoffs: Vec<WantedHandoff>,
     /// Calls of this turn that somebody was asked about.
@@ -237,7 +241,9 @@ struct Advised {
 /// What becomes of calls that equal one that somebody was asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Advice {
-    /// The question was asked in this reply, and the model has not seen an answer: they wait.
+    /// The question is being asked: they wait. Nothing comes of a question that the host forgets.
+    Asked,
+    /// Somebody answered in this reply, and the model has not seen it: they wait.
     Waits,
     /// Nobody answered, and the call of this reply was blocked for that reason: so are they.
     Blocked(String),
@@ -286,6 +292,8 @@ impl Processor {
             is_timed: false,
             redacting: Vec::new(),
             consultations: Vec::new(),
+            at_gate: Vec::new(),
+            children: Vec::new(),
             handoffs: Vec::new(),
             advised: Vec::new(),
             hook_retries: 0,
@@ -304,6 +312,7 @@ impl Processor {
         self.session.begin_turn();
         self.calls = Calls::default();
         self.advised.clear();
+        self.children.clear();
         self.hook_retries = 0;
         self.prompt = PromptRef::new(self.session.turn(), &[]);
         for handoff in std::mem::take(&mut self.handoffs) {
@@ -340,6 +349,7 @@ impl Processor {
         }
         self.take_back();
         self.forget_attempt();
+        self.at_gate.clear();
         self.advised.retain_mut(Advised::outlasts_reply);
         self.hooks.begin_reply();
         self.progress = Progress {
@@ -691,6 +701,7 @@ impl Processor {
         if is_truncation(&reason) {
             self.abort_partial_calls(out);
         }
+        self.forget_aborted_calls();
         out.push(Step::Observe(Observation::StepFinished {
             reason: reason.clone(),
         }));
@@ -774,7 +785,9 @@ impl Advised {
         match self.state {
             Advice::Waits => self.state = Advice::Heard,
             Advice::Heard => {}
-            Advice::Blocked(_) | Advice::Unanswered | Advice::Taken => return false,
+            Advice::Asked | Advice::Blocked(_) | Advice::Unanswered | Advice::Taken => {
+                return false;
+            }
         }
         true
     }

@@ -201,7 +201,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         let mut state = self.begin(request, message);
         loop {
             let (call, consultations) = match self.advance(&mut state, watch).await {
-                Went::Over(end) => return state.over(end),
+                Went::Over(end) => return self.over(state, end),
                 Went::Ask(call, consultations) => (call, consultations),
             };
             let parent = self.parent(&state);
@@ -220,9 +220,16 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
                 said.push((consultation, consulted));
             }
             if let Some(end) = self.answered(&mut state, call, said, watch).await {
-                return state.over(end);
+                return self.over(state, end);
             }
         }
+    }
+
+    /// The turn is over. What sub-agents said is in the conversation also where the turn ends before the model
+    /// hears of it, for the results of the calls promise it.
+    fn over(&mut self, mut state: State, end: End) -> TurnOutcome {
+        self.advise(&mut state);
+        state.over(end)
     }
 
     /// Runs it without anybody being asked: the turn of a sub-agent.

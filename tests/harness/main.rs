@@ -13,6 +13,7 @@ mod handoff;
 mod hold;
 mod hooks;
 mod inject;
+mod leftovers;
 mod part;
 mod partial;
 mod progress;

@@ -3,6 +3,7 @@
 use std::mem;
 
 use super::{Processor, State, retract};
+use crate::harness::consult::Consultation;
 use crate::harness::hooks::{Answered, Fault};
 use crate::harness::message::{Content, Message, Role};
 use crate::harness::provider::Failure;
@@ -246,6 +247,8 @@ impl Cause {
         let detail = format!("the hook {}", fault.what());
         Cause {
             part,
+            // It is not called again in this reply: another attempt would go unguarded.
+            again: Again::Never,
             ..Cause::new(fault.reason(), Source::Hook(name), detail)
         }
     }
@@ -416,6 +419,20 @@ impl Processor {
             .extract_if(.., |handoff| handoff.is_of_attempt);
         let decisions = consultations.chain(handoffs.map(|handoff| handoff.decision));
         decisions.for_each(|decision| self.session.dropped(&decision));
+    }
+
+    /// Releases what was wanted of calls that will not run, for they were never completed.
+    pub(super) fn forget_aborted_calls(&mut self) {
+        let aborted = self.reply.tool_calls();
+        let aborted = aborted.filter(|part| part.state == PartState::Aborted);
+        let aborted: Vec<PartId> = aborted.map(|part| part.part).collect();
+        let is_about_one = |wanted: &mut Consultation| {
+            let part = wanted.decision.map(|decision| decision.part());
+            part.is_some_and(|part| aborted.contains(&part))
+        };
+        let forgotten: Vec<Consultation> =
+            self.consultations.extract_if(.., is_about_one).collect();
+        self.forget_consultations(&forgotten);
     }
 
     /// Marks the calls that were published and will not run.

@@ -144,10 +144,13 @@ impl Processor {
     /// ```
     pub fn before_tool(&mut self, call: ToolCall, out: &mut Vec<Step>) -> Gate {
         let mut call = call;
-        let mut wanted: Vec<Consultation> = self
-            .consultations
-            .extract_if(.., |wanted| wanted.call == call.call)
-            .collect();
+        let of_call = |wanted: &Consultation| wanted.call == call.call;
+        let came = self.at_gate.iter().filter(|wanted| of_call(wanted));
+        let mut wanted: Vec<Consultation> = came.cloned().collect();
+        let new = self.consultations.extract_if(.., |wanted| of_call(wanted));
+        let new: Vec<Consultation> = new.collect();
+        self.at_gate.extend_from_slice(&new);
+        wanted.extend(new);
         if !self.hooks.is_empty(Point::ToolBefore)
             && let Err(why) = self.ask_before(&mut call, &mut wanted, out)
         {
@@ -160,16 +163,17 @@ impl Processor {
                 let advice = advice.clone();
                 self.forget_consultations(&wanted);
                 return match advice {
-                    Advice::Waits => self.block(call, PAUSED.to_owned(), out),
+                    Advice::Asked | Advice::Waits => self.block(call, PAUSED.to_owned(), out),
                     Advice::Blocked(why) => self.block(call, why, out),
                     Advice::Unanswered | Advice::Heard | Advice::Taken => Gate::Run(call),
                 };
             }
         }
         if self.settings.depth == 0 {
-            self.advise(&call, Advice::Waits);
-            for (number, wanted) in wanted.iter_mut().enumerate() {
-                let session = wanted.open_below(&self.settings.session, number);
+            self.advise(&call, Advice::Asked);
+            for wanted in &mut wanted {
+                let session = wanted.open_below(&self.settings.session, &self.children);
+                self.children.push(session.clone());
                 out.push(Step::Observe(Observation::Consulting {
                     call: call.call.clone(),
                     by: wanted.by.clone(),

@@ -66,7 +66,12 @@ impl Processor {
         let named = &mut self.reply.parts[index];
         named.tool.get_or_insert_with(|| tool.clone());
         if named.call.is_none() {
+            let made = named.call_id();
             named.call.clone_from(&call);
+            let given = named.call_id();
+            // A rule may have wanted it asked about before it had an id.
+            let about_it = self.consultations.iter_mut().filter(|it| it.call == made);
+            about_it.for_each(|it| it.call.clone_from(&given));
         }
         let id = call.as_deref().unwrap_or_default();
         let _verdict = self.session.tool(&mut self.stream, part, &tool, id);
