@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ttsr::harness::{Aborted, Answer, At, Delta, Hook, Hooks, Point, Reason};
+use ttsr::harness::{Aborted, Answer, At, Delta, Hook, Hooks, Point, Reason, Source};
 use ttsr::{Channel, PartId};
 
 /// What hooks and the host share.
@@ -82,14 +82,48 @@ pub(crate) fn pace(hooks: &mut Hooks) -> Shared<Pace> {
     pace
 }
 
-/// Counts aborts by reason and source.
-pub(crate) fn abort_counts(hooks: &mut Hooks) -> Shared<BTreeMap<String, u32>> {
+/// The cause of an abort, as far as it is counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AbortCause {
+    /// `user`, `plugin`, `error` or `timeout`.
+    pub(crate) reason: &'static str,
+    /// The full id of the rule, the name of the hook or limit, `provider` or `user`.
+    pub(crate) source: String,
+    /// The model that was asked.
+    pub(crate) model: String,
+}
+
+/// How often replies were aborted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AbortCounts {
+    /// By cause.
+    pub(crate) causes: BTreeMap<AbortCause, u32>,
+    /// By prompt. Equal prompts have equal hashes, in every session.
+    pub(crate) prompts: BTreeMap<u64, u32>,
+}
+
+/// Counts aborts by reason, source and model, and by prompt. Those before the first delta count, too.
+pub(crate) fn abort_counts(hooks: &mut Hooks) -> Shared<AbortCounts> {
     let counts = Shared::default();
     let kept = Arc::clone(&counts);
     hooks.on_aborted("abort-counts", move |aborted, _| {
-        let what = format!("{} {:?}", aborted.reason.name(), aborted.source);
-        with(&kept, |counts: &mut BTreeMap<_, _>| {
-            *counts.entry(what).or_default() += 1
+        let cause = AbortCause {
+            reason: aborted.reason.name(),
+            source: match &aborted.source {
+                Source::Rule { id, .. } => id.clone(),
+                Source::Hook(name) => name.clone(),
+                Source::Limit(name) => (*name).to_owned(),
+                Source::Provider => "provider".to_owned(),
+                Source::User => "user".to_owned(),
+                other => format!("{other:?}"),
+            },
+            model: aborted.model.clone().unwrap_or_default(),
+        };
+        with(&kept, |counts: &mut AbortCounts| {
+            *counts.causes.entry(cause).or_default() += 1;
+            if let Some(prompt) = aborted.prompt.hash {
+                *counts.prompts.entry(prompt).or_default() += 1;
+            }
         });
     });
     counts
@@ -188,6 +222,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:?}", with(&inputs, |inputs| inputs.clone()));
     let pace = with(&pace, |pace| *pace);
     println!("{pace:?}, {:?} bytes a second", pace.throughput());
-    println!("{} aborts", with(&aborts, |aborts| aborts.len()));
+    for (cause, times) in with(&aborts, |aborts| aborts.causes.clone()) {
+        println!("{times} times {cause:?}");
+    }
     Ok(())
 }

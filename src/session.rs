@@ -21,6 +21,8 @@ use crate::verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict
 pub use check::Checked;
 use ledger::Ledger;
 pub use origin::Origin;
+#[cfg(feature = "harness")]
+pub(crate) use snapshot::fnv1a;
 pub use snapshot::{Lost, Snapshot};
 
 /// Packs that a session replaced and whose decisions it still knows.

@@ -6,6 +6,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 #[path = "testing/random.rs"]
 mod random;
 
+#[path = "testing/skip.rs"]
+pub(crate) mod skip;
+
 pub(crate) use random::{Random, scale};
 
 impl Random {

@@ -5,6 +5,9 @@
 
 #![cfg(feature = "cli")]
 
+#[path = "../src/testing/skip.rs"]
+mod skip;
+
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -192,11 +195,11 @@ fn recordings_give_the_same_hits_under_every_split() {
 
 #[test]
 fn the_corpus_gives_the_same_hits_under_every_split() {
-    let Some(corpus) = std::env::var_os("TTSR_CORPUS") else {
-        return eprintln!("skipped: TTSR_CORPUS is not set");
+    let Some(corpus) = skip::corpus() else {
+        return;
     };
     let mut hits = 0;
-    for path in files(&Path::new(&corpus).join("streams")) {
+    for path in files(&corpus.join("streams")) {
         let path = path.to_str().unwrap();
         check_chunks(None, path, Some(0));
         hits += check_chunks(Some("packs/busy.toml"), path, Some(0));
@@ -626,10 +629,10 @@ fn pages_about_a_pack_keep_what_their_author_wrote_and_leave_other_files_alone()
 
 #[test]
 fn gitleaks_is_imported_whole() {
-    let Some(corpus) = std::env::var_os("TTSR_CORPUS") else {
-        return eprintln!("skipped: TTSR_CORPUS is not set");
+    let Some(corpus) = skip::corpus() else {
+        return;
     };
-    let rules = Path::new(&corpus).join("rules/gitleaks.toml");
+    let rules = corpus.join("rules/gitleaks.toml");
     let source: toml::Table = toml::from_str(&fs::read_to_string(&rules).unwrap()).unwrap();
     let expected = source["rules"].as_array().unwrap().len();
     assert!(expected >= 220);

@@ -17,6 +17,8 @@ mod given;
 mod server;
 #[path = "common/sides.rs"]
 mod sides;
+#[path = "../src/testing/skip.rs"]
+mod skip;
 #[path = "conformance/steps.rs"]
 mod steps;
 
@@ -89,12 +91,16 @@ struct CaseSettings {
     stall_ms: Option<u64>,
     attempt_ms: Option<u64>,
     reply_ms: Option<u64>,
+    parent: Option<String>,
     hook_retries: Option<u32>,
     signs_reasoning: bool,
     fallback: Vec<String>,
     router: toml::Table,
     /// What kind of chat a prompt comes from.
     channel: Option<String>,
+    /// What the channel cannot do, and what it never finishes: `typing`, or to say something with this in it.
+    fails: Option<String>,
+    hangs: Option<String>,
     /// The interface of the server that the case is about, and its password.
     api: Option<String>,
     password: Option<String>,
@@ -161,6 +167,7 @@ fn every_case_gives_its_steps() {
         assert_eq!(file.format, 1, "{path:?}");
         for case in &file.case {
             if case.settings.api.is_some() && cfg!(not(feature = "opencode")) {
+                skip::test(&format!("{}: without the feature `opencode`", case.name));
                 continue;
             }
             let given = run(case, &file.rules, usize::MAX);
@@ -429,6 +436,7 @@ fn processor(case: &Case, rules: &str, calls: &Calls) -> Processor {
     let plain = Settings::default();
     let settings = Settings {
         session: session.clone(),
+        parent: case.settings.parent.clone(),
         package: package.clone(),
         depth: *depth,
         signs_reasoning: *signs_reasoning,
@@ -524,7 +532,8 @@ impl Run<'_> {
         } else if let Some(message) = input.text("proceed") {
             processor.proceed(message, &mut out);
         } else if input.has("prepare") {
-            let request = Request::new("m", input.messages());
+            let model = input.text("model").unwrap_or_else(|| "m".to_owned());
+            let request = Request::new(model, input.messages());
             let prepared = processor.prepare(&request, &mut out);
             self.steps(out);
             if let Some(prepared) = prepared {
@@ -661,7 +670,17 @@ impl Run<'_> {
     /// The prompt of a chat. Says whether the input was about that.
     fn take_chat(&mut self, input: &Given<'_>) -> bool {
         let mut out = Vec::new();
-        if let Some(session) = input.text("chat") {
+        if let Some(json) = input.text("settings") {
+            self.show(match RouterSettings::from_json(&json) {
+                Err(_) => vec![("refused", json!(true))],
+                Ok(settings) => vec![
+                    ("timeout-ms", json!(settings.timeout_ms())),
+                    ("enabled", json!(settings.progress().is_enabled())),
+                    ("throttle-ms", json!(settings.progress().tool_throttle_ms())),
+                    ("heartbeat-ms", json!(settings.progress().heartbeat_ms())),
+                ],
+            });
+        } else if let Some(session) = input.text("chat") {
             let json = serde_json::to_string(self.router).unwrap();
             let settings = RouterSettings::from_json(&json);
             let settings = settings.unwrap_or_else(|why| panic!("{}: {why}", input.case));
@@ -676,6 +695,8 @@ impl Run<'_> {
                     (_, true) => prompting.answer(self.now, &text, &mut out),
                     (_, false) => out.push(Do::Note(format!("(unread: {text})"))),
                 }
+            } else if let Some(request) = input.text("not-asked") {
+                prompting.not_asked(self.now, &request, &mut out);
             } else if input.has("tick") {
                 prompting.tick(self.now, &mut out);
             } else if input.has("end") {

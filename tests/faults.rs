@@ -4,6 +4,8 @@
 
 #[path = "../src/testing/random.rs"]
 mod random;
+#[path = "../src/testing/skip.rs"]
+mod skip;
 
 use ttsr::{
     Action, Channel, Counters, Hit, Limits, OnLimit, Pack, PartId, Pattern, Rule, Session,
@@ -385,8 +387,8 @@ fn offsets_of_an_unwatched_part_pass_32_bits() {
 
 #[test]
 fn g108_offsets_of_hits_pass_32_bits() {
-    if std::env::var_os("TTSR_LONG").is_none() {
-        eprintln!("skipped: TTSR_LONG is not set (reads 5 GiB)");
+    // It reads 5 GiB.
+    if skip::unless_set("TTSR_LONG").is_none() {
         return;
     }
     let pack = pack(literal("rm -rf"));

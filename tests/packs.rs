@@ -3,6 +3,9 @@
 //! them (`tests/data/positives`); what they hit in ordinary output is judged, line by line, in
 //! `docs/packs/false-positives.md`, which is made here: `UPDATE_GOLDEN=1` writes it.
 
+#[path = "../src/testing/skip.rs"]
+mod skip;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
@@ -241,8 +244,7 @@ const UNJUDGED: &str = "not judged";
 
 #[test]
 fn every_hit_in_ordinary_output_is_judged_and_few_are_false() {
-    let Some(corpus) = std::env::var_os("TTSR_CORPUS") else {
-        eprintln!("skipped: TTSR_CORPUS is not set");
+    let Some(corpus) = skip::corpus() else {
         return;
     };
     let pack = all_packs();
@@ -251,7 +253,7 @@ fn every_hit_in_ordinary_output_is_judged_and_few_are_false() {
         .lines()
         .filter_map(|line| line.strip_suffix(" |")?.rsplit_once(" | "))
         .collect();
-    let streams = corpus_streams(corpus.as_ref());
+    let streams = corpus_streams(&corpus);
     let (mut parts, mut acted, mut wrong) = (0, 0, 0);
     let mut rows = String::new();
     for (name, cases) in &streams {

@@ -117,6 +117,138 @@ fn each_test_that_a_fault_names_exists() {
     assert!(count > 20, "the faults are gone: {count}");
 }
 
+/// Environment variables that tests may read by themselves: they change what a test does or how much, but leave
+/// nothing out. Whatever a test needs it asks for with `src/testing/skip.rs`, which says where it is missing.
+const MAY_BE_READ: [&str; 12] = [
+    "\"CARGO_HOME\"",
+    "\"FUZZ_CASES\"",
+    "\"HOME\"",
+    "\"PATH\"",
+    "\"TTSR_BLESS\"",
+    "\"TTSR_E2E\"",
+    "\"TTSR_E2E_BIN\"",
+    "\"TTSR_TEST_SCALE\"",
+    "\"TTSR_UPDATE_TABLES\"",
+    "\"UPDATE_GOLDEN\"",
+    "FILE",
+    "variable",
+];
+
+/// The functions of a file that are tests, each with the number of its first line and its lines.
+fn bodies(code: &str) -> Vec<(usize, Vec<&str>)> {
+    let lines: Vec<&str> = code.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if line.trim() != "#[test]" {
+            continue;
+        }
+        let is_function = |line: &&str| line.trim_start().starts_with("fn ");
+        let start = at + lines[at..].iter().position(is_function).unwrap();
+        let indent = lines[start].len() - lines[start].trim_start().len();
+        let end = format!("{}}}", " ".repeat(indent));
+        let length = lines[start..].iter().position(|line| *line == end);
+        let length = length.unwrap_or_else(|| panic!("no end: {}", lines[start]));
+        found.push((start + 1, lines[start..=start + length].to_vec()));
+    }
+    found
+}
+
+/// Whether a line of code returns. The word in a string, in a comment or in a longer one does not count.
+fn returns(line: &str) -> bool {
+    let line = line.trim_start();
+    let (_, arm) = line.split_once("=> ").unwrap_or_default();
+    let (_, block) = line.split_once("{ ").unwrap_or_default();
+    [line, arm, block].iter().any(|code| {
+        let rest = code.strip_prefix("return");
+        rest.is_some_and(|rest| rest.starts_with([' ', ';', '(']))
+    })
+}
+
+/// The place of a line with which a test ends early and does not say that it is skipped.
+fn silent_end(body: &[&str]) -> Option<usize> {
+    (0..body.len()).find(|&at| {
+        let near = &body[at.saturating_sub(2)..=at];
+        let is_told = near
+            .iter()
+            .any(|line| line.contains("skip::") || line.contains("skip_or_"));
+        returns(body[at]) && !is_told
+    })
+}
+
+#[test]
+fn no_test_ends_early_in_silence() {
+    let mut paths = Vec::new();
+    for folder in [
+        "src",
+        "tests",
+        "fuzz/src",
+        "fuzz/tests",
+        "oracle/src",
+        "mutants/src",
+    ] {
+        files(&root().join(folder), &mut paths);
+    }
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let (mut tests, mut skips) = (0, 0);
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        let place = path.strip_prefix(root()).unwrap().display();
+        for (line, body) in bodies(&text) {
+            tests += 1;
+            skips += usize::from(body.iter().any(|line| line.contains("skip::")));
+            let end = silent_end(&body).map(|at| line + at);
+            assert_eq!(end, None, "{place}: a test returns without `skip::`");
+        }
+        let place = place.to_string();
+        let own = match place.starts_with("tests/") || place.contains("/tests") {
+            true => text.as_str(),
+            false => text
+                .split_once("#[cfg(test)]")
+                .map_or("", |(_, tests)| tests),
+        };
+        let own = own.lines().filter(|_| place != "tests/rows.rs");
+        for line in own {
+            let read = ["env::var(", "env::var_os("].iter().find_map(|call| {
+                let (_, rest) = line.split_once(call)?;
+                rest.split(')').next()
+            });
+            let is_known = read.is_none_or(|name| MAY_BE_READ.contains(&name));
+            assert!(is_known, "{place}: `{line}` is for `skip::unless_set`");
+        }
+    }
+    assert!(tests > 1_000 && skips > 15, "{tests} tests, {skips} skips");
+}
+
+/// Tests, each with whether it ends early in silence.
+const ENDS: [(&str, bool); 6] = [
+    ("fn a() {\n    if no() {\n        return;\n    }\n}", true),
+    ("fn a() {\n    let Some(x) = x() else { return };\n}", true),
+    (
+        "fn a() {\n    if no() {\n        return println!(\"x\");\n    }\n}",
+        true,
+    ),
+    (
+        "fn a() {\n    let Some(x) = skip::corpus() else {\n        return;\n    };\n}",
+        false,
+    ),
+    (
+        "fn a() {\n    if no() {\n        return skip::test(\"x\");\n    }\n}",
+        false,
+    ),
+    (
+        "fn a() {\n    // return\n    b(\"return\");\n    returns();\n}",
+        false,
+    ),
+];
+
+#[test]
+fn an_early_end_is_found() {
+    for (code, is_silent) in ENDS {
+        let body: Vec<&str> = code.lines().collect();
+        assert_eq!(silent_end(&body).is_some(), is_silent, "{code}");
+    }
+}
+
 /// A line of `tests/data/faults.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -232,8 +364,8 @@ fn the_table_of_faults_is_that_of_its_data() {
     let text = written(&faults());
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(path, text).unwrap();
-        return;
+    } else {
+        let there = fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(there, text, "run again with UPDATE_GOLDEN=1");
     }
-    let there = fs::read_to_string(path).unwrap_or_default();
-    assert_eq!(there, text, "run again with UPDATE_GOLDEN=1");
 }

@@ -7,6 +7,8 @@ mod cassette;
 mod corpus;
 #[path = "wire/opencode.rs"]
 mod opencode;
+#[path = "../src/testing/skip.rs"]
+mod skip;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

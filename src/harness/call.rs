@@ -154,6 +154,8 @@ pub enum Gate {
 pub struct Target {
     /// The session's id.
     pub session: String,
+    /// The id of the session that opened this one, if one did.
+    pub parent: Option<String>,
     /// The name of the agent, if the host says.
     pub agent: Option<String>,
     /// The name of the provider, if the host says.

@@ -8,6 +8,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use super::call::{After, ToolCall, ToolFuture, Tools, unknown};
+use super::fallback::Chains;
 use super::hooks::Hooks;
 use super::message::{Message, Request, Tool};
 use super::processor::{Processor, Settings};
@@ -16,7 +17,7 @@ use super::run::Cancel;
 use super::step::{End, Reason, Step};
 use super::turn::{Turn, TurnOutcome};
 use crate::view::path::ToolScope;
-use crate::{Channel, Consult, Decision, Origin, Pack};
+use crate::{Channel, Consult, Decision, Origin, Pack, Session};
 
 /// What a sub-agent is asked about a tool call.
 ///
@@ -39,6 +40,9 @@ pub struct Consultation {
     pub decision: Option<Decision>,
     /// The id of the tool call.
     pub call: String,
+    /// The id of the sub-agent's session. `None`: made of the id of the session that asks and that of the
+    /// call, with a slash between.
+    pub session: Option<String>,
     /// What is asked: the prompt is filled in.
     pub consult: Consult,
 }
@@ -50,8 +54,20 @@ impl Consultation {
             by: by.into(),
             decision: None,
             call: call.into(),
+            session: None,
             consult,
         }
+    }
+
+    /// Gives the sub-agent a session below `parent` that is none of `others`. Returns its id.
+    pub(super) fn open_below(&mut self, parent: &str, others: &[String]) -> String {
+        let first = format!("{parent}/{}", self.call);
+        let numbered = (2..).map(|number| format!("{first}-{number}"));
+        let mut sessions = [first.clone()].into_iter().chain(numbered);
+        let session = sessions.find(|session| !others.contains(session));
+        let session = session.unwrap_or(first);
+        self.session = Some(session.clone());
+        session
     }
 
     /// How long the sub-agent may take.
@@ -84,7 +100,7 @@ pub enum Consulted {
         /// What went wrong.
         detail: String,
     },
-    /// It had nothing to say, or its provider would not let it.
+    /// It had nothing to say, its provider would not let it, or its answer was cut off by a limit.
     Refused {
         /// The provider's reason to stop.
         reason: String,
@@ -114,16 +130,15 @@ impl fmt::Display for Consulted {
 /// What a sub-agent needs to know of the session that asks.
 #[derive(Clone, Debug)]
 pub struct Parent {
-    /// Its id.
-    pub session: String,
+    /// Its settings. The sub-agent has the same, but for its own id and depth, the parent's id, and models to
+    /// fall back to, which it has none.
+    pub settings: Settings,
     /// The rules that apply to the sub-agent too.
     pub pack: Pack,
     /// Who is behind it, for rules that are limited to some.
     pub origin: Origin,
     /// Its model: the sub-agent's, unless the rule names another.
     pub model: String,
-    /// How many sessions are above it: 0 for one that a person talks to.
-    pub depth: u32,
 }
 
 /// Asks a sub-agent: a session of its own, below that of `parent`, over the same provider and with the
@@ -132,25 +147,29 @@ pub struct Parent {
 /// It ends within the consultation's timeout, and at once if the user cancels: then the transport and the
 /// tool at work are dropped. A sub-agent asks nobody.
 ///
+/// `hooks` are called in the sub-agent's session as in that of `parent`, at every point: what keeps a call from
+/// running there keeps it from running here. They are lent for that time, and are back when the future is done
+/// or dropped.
+///
 /// # Example: a host asks
 /// ```
 /// use ttsr::{Consult, Origin, Pack};
 /// use ttsr::harness::consult::{Consultation, Consulted, Parent, consult};
-/// use ttsr::harness::{Cancel, NoTools, Script, Scripted};
+/// use ttsr::harness::{Cancel, Hooks, NoTools, Script, Scripted, Settings};
 /// let mut provider = Scripted::new([Script::default().text("Looks fine.").finish("stop")]);
 /// let parent = Parent {
-///     session: "ses_1".into(),
+///     settings: Settings { session: "ses_1".into(), ..Settings::default() },
 ///     pack: Pack::builder().build()?,
 ///     origin: Origin::default(),
 ///     model: "large".into(),
-///     depth: 0,
 /// };
 /// let mut question = Consult::new("Is this commit fit to go?");
 /// question.model = Some("small".into());
 /// let question = Consultation::new("review", "call_1", question);
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-/// let (mut tools, cancel) = (NoTools, Cancel::default());
-/// let asking = consult(&mut provider, &mut tools, &parent, &question, &cancel, |_| {});
+/// let (mut tools, mut hooks, cancel) = (NoTools, Hooks::default(), Cancel::default());
+/// let asking =
+///     consult(&mut provider, &mut tools, &mut hooks, &parent, &question, &cancel, |_| {});
 /// assert_eq!(runtime.block_on(asking), Consulted::Answered("Looks fine.".into()));
 /// assert_eq!(provider.requests()[0].model, "small");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -158,31 +177,66 @@ pub struct Parent {
 pub async fn consult<P: Provider + ?Sized>(
     provider: &mut P,
     tools: &mut dyn Tools,
+    hooks: &mut Hooks,
     parent: &Parent,
     consultation: &Consultation,
     cancel: &Cancel,
     mut watch: impl FnMut(&Step) + Send,
 ) -> Consulted {
-    if parent.depth > 0 {
+    if parent.settings.depth > 0 {
         return Consulted::Nested;
     }
     let asked = &consultation.consult;
-    let settings = Settings {
-        session: format!("{}/{}", parent.session, consultation.call),
-        parent: Some(parent.session.clone()),
-        depth: parent.depth + 1,
-        ..Settings::default()
+    let mut consultation = consultation.clone();
+    let opener = &parent.settings.session;
+    let session = match &consultation.session {
+        Some(session) => session.clone(),
+        None => consultation.open_below(opener, &[]),
     };
-    let mut processor = Processor::new(parent.pack.session(), Hooks::default(), settings);
+    let settings = Settings {
+        session,
+        parent: Some(opener.clone()),
+        depth: parent.settings.depth + 1,
+        fallback: Chains::default(),
+        ..parent.settings.clone()
+    };
+    let mut child = Child::new(parent.pack.session(), hooks, settings);
+    let processor = &mut child.processor;
     processor.set_origin(parent.origin.clone());
     let mut tools = Allowed::new(tools, &asked.tools);
     let model = asked.model.as_ref().unwrap_or(&parent.model);
     let request = Request::new(model, vec![Message::user(&asked.prompt)]);
-    let turn = Turn::new(&mut processor, provider, &mut tools, cancel.clone());
+    let turn = Turn::new(processor, provider, &mut tools, cancel.clone());
     let asking = turn.run_alone(request, &consultation.call, &mut watch);
     match tokio::time::timeout(consultation.timeout(), asking).await {
         Err(_late) => Consulted::TimedOut,
         Ok(outcome) => Consulted::of(outcome),
+    }
+}
+
+/// The session of a sub-agent. It has the host's hooks until it is dropped, wherever its future is.
+struct Child<'a> {
+    processor: Processor,
+    host: &'a mut Hooks,
+    /// For each hook whether it had failed in the reply of the host.
+    failed: Vec<bool>,
+}
+
+impl<'a> Child<'a> {
+    fn new(session: Session, host: &'a mut Hooks, settings: Settings) -> Child<'a> {
+        let (hooks, failed) = host.lend();
+        Child {
+            processor: Processor::new(session, hooks, settings),
+            host,
+            failed,
+        }
+    }
+}
+
+impl Drop for Child<'_> {
+    fn drop(&mut self) {
+        let (hooks, _) = self.processor.hooks_mut().lend();
+        self.host.take_back(hooks, &self.failed);
     }
 }
 
@@ -193,6 +247,8 @@ impl Consulted {
                 Some(text) if !is_refusal(&reason) => Consulted::Answered(text),
                 _ => Consulted::Refused { reason },
             },
+            // Half a verdict may say the opposite of the whole one.
+            End::Truncated { reason } => Consulted::Refused { reason },
             End::Aborted {
                 reason: Reason::User,
                 ..

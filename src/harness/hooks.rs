@@ -36,7 +36,8 @@ use timed::Worker;
 pub enum Point {
     /// `stream.delta`: every non-empty delta, before the rules see it.
     Delta,
-    /// `stream.aborted`: once after every abort.
+    /// `stream.aborted`: once after every abort, also of a request that is not sent and of a turn whose tools
+    /// run: [`Aborted::stage`] says which.
     Aborted,
     /// `text.complete`: a text part is complete.
     TextComplete,
@@ -271,7 +272,7 @@ pub struct At<'a> {
     pub message: &'a str,
     /// The number of the attempt in its turn, from 1.
     pub attempt: u32,
-    /// Time since the turn began.
+    /// Time since the reply began.
     pub time: Duration,
     /// The part's number in the stream.
     pub part: PartId,
@@ -389,7 +390,7 @@ pub struct Answer {
 #[non_exhaustive]
 pub enum OnHookFault {
     /// Abort: a guard that fell over guards nothing. A tool call is blocked, what a tool gave back is
-    /// withheld, a request is not sent.
+    /// withheld, a request is not sent. No other hook brings the reply back, which would go unguarded.
     #[default]
     Abort,
     /// Go on as if the hook had not been there.
@@ -581,6 +582,20 @@ impl Hooks {
             if let Place::Elsewhere(worker) = &mut one.place {
                 worker.heed(cancel);
             }
+        }
+    }
+
+    /// Moves the hooks out, for a sub-agent's session. What [`take_back`](Self::take_back) gets must be these.
+    pub(super) fn lend(&mut self) -> (Hooks, Vec<bool>) {
+        let failed = self.all.iter().map(|one| one.is_out).collect();
+        (std::mem::take(self), failed)
+    }
+
+    /// Takes back hooks that were lent. One that failed before stays out until the reply is over.
+    pub(super) fn take_back(&mut self, lent: Hooks, failed: &[bool]) {
+        *self = lent;
+        for (one, failed) in self.all.iter_mut().zip(failed) {
+            one.is_out |= failed;
         }
     }
 

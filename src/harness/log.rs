@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::step::{Aborted, End, Observation, Outcome, Source, Step};
+use super::step::{AbortStage, Aborted, End, Observation, Outcome, Source, Step};
 use crate::{Action, Channel, Decision, Pack, PartId};
 
 /// Something that happened.
@@ -44,6 +44,18 @@ pub enum LogEvent {
         by: Option<String>,
         /// The number of the attempt in its turn, from 1.
         attempt: u32,
+        /// The id of the reply.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
+        /// The model, if the host named one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// The prompt, as [`PromptRef`](super::PromptRef) writes it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        prompt: String,
+        /// `request`, `reply` or `tools`.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        stage: String,
         /// Bytes that had come.
         bytes: u64,
         /// Tool calls that will not run.
@@ -74,6 +86,17 @@ pub enum LogEvent {
         input: u64,
         /// Tokens of the reply.
         output: u64,
+    },
+    /// A session was opened for a sub-agent that is asked about a tool call.
+    SubAgent {
+        /// The id of its session.
+        session: String,
+        /// The id of the session that opened it.
+        parent: String,
+        /// The id of the tool call.
+        call: String,
+        /// Who asks: the full id of a rule, or the name of a hook.
+        by: String,
     },
     /// String content that no reader knows.
     Unscanned {
@@ -135,7 +158,7 @@ pub struct Judged {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Finished {
-    /// Whether there is an answer.
+    /// Whether there is an answer, and all of it.
     pub complete: bool,
     /// The provider's reason to stop; of an abort `user`, `plugin`, `error` or `timeout`.
     pub reason: String,
@@ -313,6 +336,17 @@ impl Journal {
                     output: *output,
                 }
             }
+            Observation::Consulting {
+                call,
+                by,
+                session,
+                parent,
+            } => LogEvent::SubAgent {
+                session: session.clone(),
+                parent: parent.clone(),
+                call: call.clone(),
+                by: by.clone(),
+            },
             Observation::Unscanned { bytes, kind } => LogEvent::Unscanned {
                 bytes: *bytes,
                 of: kind.clone(),
@@ -353,7 +387,10 @@ impl Journal {
     }
 
     fn aborted(&mut self, aborted: &Aborted) -> LogEvent {
-        self.cut.push(self.bytes);
+        // What was not sent, or was complete, was not shortened.
+        if aborted.stage == AbortStage::Reply {
+            self.cut.push(self.bytes);
+        }
         let (source, by) = match &aborted.source {
             Source::Rule { id, .. } => ("rule", Some(id.clone())),
             Source::Hook(name) => ("hook", Some(name.clone())),
@@ -366,6 +403,10 @@ impl Journal {
             source: source.to_owned(),
             by,
             attempt: aborted.attempt,
+            message: aborted.message.clone(),
+            model: aborted.model.clone(),
+            prompt: aborted.prompt.to_string(),
+            stage: aborted.stage.name().to_owned(),
             bytes: self.bytes,
             calls: aborted.calls.len(),
             retry: aborted.retry,
@@ -375,6 +416,7 @@ impl Journal {
     fn finished(&mut self, now: Duration, outcome: &Outcome) -> LogEvent {
         let (complete, reason) = match &outcome.end {
             End::Complete { reason } => (true, reason.clone()),
+            End::Truncated { reason } => (false, reason.clone()),
             End::Aborted { reason, .. } => (false, reason.name().to_owned()),
         };
         if complete {
@@ -421,7 +463,7 @@ fn note(observation: &Observation) -> LogEvent {
         | Observation::HookTimedOut { hook }
         | Observation::RetryRefused { hook }
         | Observation::MessageIgnored { hook } => Some(hook.clone()),
-        Observation::Consulting { by, .. } | Observation::Consulted { by, .. } => Some(by.clone()),
+        Observation::Consulted { by, .. } => Some(by.clone()),
         _ => None,
     };
     // The name of the variant, without what it holds.

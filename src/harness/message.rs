@@ -139,6 +139,22 @@ impl Message {
         }
     }
 
+    /// Returns what a person wrote in the message, the application's own texts left out; `None` if nobody
+    /// did.
+    pub(super) fn written(&self) -> Option<String> {
+        let is_user = self.role == Role::User;
+        let texts = self.content.iter().filter_map(|content| match content {
+            Content::Text {
+                text,
+                synthetic: false,
+            } if is_user => Some(text.as_str()),
+            _ => None,
+        });
+        texts.fold(None, |all: Option<String>, text| {
+            Some(all.unwrap_or_default() + text)
+        })
+    }
+
     fn of(role: Role, text: String, synthetic: bool) -> Message {
         Message {
             role,

@@ -88,8 +88,8 @@ pub use reply::{PartState, Reply, ReplyPart, TOOL_ABORTED};
 pub use run::{Cancel, Run, run};
 pub use scripted::{Script, Scripted};
 pub use step::{
-    Aborted, AbortedBlock, AbortedCall, End, Input, Observation, Outcome, Reason, Replay, Source,
-    Step,
+    AbortStage, Aborted, AbortedBlock, AbortedCall, End, Input, Observation, Outcome, PromptRef,
+    Reason, Replay, Source, Step,
 };
 #[cfg(feature = "tracing")]
 pub use trace::{Context, Tracer};

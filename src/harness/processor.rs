@@ -20,7 +20,7 @@ use super::hooks::{Hooks, OnHookFault};
 use super::message::Message;
 use super::reply::{PartState, Reply};
 use super::run::Cancel;
-use super::step::{End, Input, Observation, Outcome, Step};
+use super::step::{End, Input, Observation, Outcome, PromptRef, Step, is_truncation};
 use crate::{Decision, Event, Lost, Origin, Pack, PartId, Rule, RuleId, Session, Stream};
 use abort::{Cause, Retake};
 use boundary::CheckedMessages;
@@ -53,8 +53,8 @@ pub struct Settings {
     /// How long to wait, once the provider said that the reply is complete, for the end of the stream
     /// and what may come before it (usage, mostly). Default 2 s.
     pub linger: Duration,
-    /// Most retries that hooks may ask for in one turn, all together. The rules have bounds of their
-    /// own. Default 3.
+    /// Most retries that hooks may ask for in one turn, over all its replies. The rules have bounds of
+    /// their own. Default 3.
     pub hook_retries: u32,
     /// Most bytes accumulated for one reply. Default 64 MiB.
     pub reply_bytes: u64,
@@ -173,10 +173,18 @@ pub struct Processor {
     redacting: Vec<(RuleId, PartId)>,
     /// What is to be asked about tool calls of this attempt.
     consultations: Vec<Consultation>,
-    /// What rules want handed over after this reply.
-    handoffs: Vec<(Decision, String)>,
-    /// Calls of this turn that somebody was asked about: tool and input.
-    advised: Vec<(String, String)>,
+    /// Those that came to a gate. Where a provider gives several calls one id, they are for each of them.
+    at_gate: Vec<Consultation>,
+    /// The sessions of sub-agents that were opened in this turn.
+    children: Vec<String>,
+    /// What rules want handed over after the next complete reply of this turn.
+    handoffs: Vec<WantedHandoff>,
+    /// Calls of this turn that somebody was asked about.
+    advised: Vec<Advised>,
+    /// Retries that hooks had in this turn.
+    hook_retries: u32,
+    /// The prompt of this turn.
+    prompt: PromptRef,
     /// What rules said of the user's messages.
     checked: CheckedMessages,
     /// Models that were taken in this session and refused.
@@ -209,12 +217,48 @@ struct Progress {
     quiet_since: Duration,
     /// Requests asked for.
     attempts: u32,
-    hook_retries: u32,
     added: Vec<Message>,
     /// How many of them are in requests that were sent.
     added_and_sent: usize,
     /// The model, where it is not the one that was asked for first.
     model: Option<String>,
+    /// The model of the request of this attempt, once it is prepared.
+    asked: Option<String>,
+}
+
+/// A handoff that a rule wants.
+#[derive(Debug)]
+struct WantedHandoff {
+    decision: Decision,
+    text: String,
+    /// The rule read the attempt that is under way, so the handoff goes with the attempt. What a rule read in
+    /// a whole text outlives attempts.
+    is_of_attempt: bool,
+}
+
+/// A call that somebody was asked about. Equal calls have the same tool and the same input.
+#[derive(Debug)]
+struct Advised {
+    tool: String,
+    input: String,
+    state: Advice,
+}
+
+/// What becomes of calls that equal one that somebody was asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Advice {
+    /// The question is being asked: they wait. Nothing comes of a question that the host forgets.
+    Asked,
+    /// Somebody answered in this reply, and the model has not seen it: they wait.
+    Waits,
+    /// Nobody answered, and the call of this reply was blocked for that reason: so are they.
+    Blocked(String),
+    /// Nobody answered, and the call of this reply ran: so do they.
+    Unanswered,
+    /// The answer is in the request: they run.
+    Heard,
+    /// The same, and one did. Equal calls of later replies are asked about again.
+    Taken,
 }
 
 /// The tool calls made in a row.
@@ -255,8 +299,12 @@ impl Processor {
             is_timed: false,
             redacting: Vec::new(),
             consultations: Vec::new(),
+            at_gate: Vec::new(),
+            children: Vec::new(),
             handoffs: Vec::new(),
             advised: Vec::new(),
+            hook_retries: 0,
+            prompt: PromptRef::default(),
             checked: CheckedMessages::default(),
             tried: Vec::new(),
             tally: Tally::default(),
@@ -271,6 +319,12 @@ impl Processor {
         self.session.begin_turn();
         self.calls = Calls::default();
         self.advised.clear();
+        self.children.clear();
+        self.hook_retries = 0;
+        self.prompt = PromptRef::new(self.session.turn(), &[]);
+        for handoff in std::mem::take(&mut self.handoffs) {
+            self.session.dropped(&handoff.decision);
+        }
         self.proceed(message, out);
     }
 
@@ -302,7 +356,9 @@ impl Processor {
         }
         self.take_back();
         self.later.clear();
-        self.consultations.clear();
+        self.forget_attempt();
+        self.at_gate.clear();
+        self.advised.retain_mut(Advised::outlasts_reply);
         self.hooks.begin_reply();
         self.progress = Progress {
             message: message.into(),
@@ -423,6 +479,10 @@ impl Processor {
         self.session.set_origin(origin);
     }
 
+    pub(super) fn hooks_mut(&mut self) -> &mut Hooks {
+        &mut self.hooks
+    }
+
     /// The session whose rules apply.
     #[must_use]
     pub fn session(&self) -> &Session {
@@ -463,6 +523,10 @@ impl Processor {
     #[must_use]
     pub fn into_session(mut self) -> Session {
         self.take_back();
+        self.forget_attempt();
+        for handoff in &self.handoffs {
+            self.session.dropped(&handoff.decision);
+        }
         for guidance in &self.waiting {
             self.session.dropped(&guidance.decision);
         }
@@ -480,14 +544,10 @@ impl Processor {
                 self.sent();
                 self.cut(Cause::failed(&failure), out);
             }
-            Input::Cancel => {
-                self.take_back();
-                self.give_up(Cause::cancelled(), out);
-            }
+            Input::Cancel => self.refuse(Cause::cancelled(), out),
             Input::Tick => {
                 if let Some(bound) = self.overdue(false).filter(|bound| *bound == "reply") {
-                    self.take_back();
-                    self.give_up(Cause::timeout(bound), out);
+                    self.refuse(Cause::timeout(bound), out);
                 }
             }
             Input::Event(_) | Input::End => self.tally.stray_inputs += 1,
@@ -570,6 +630,7 @@ impl Processor {
         self.retaking = retake.decision;
         if retake.model.is_some() {
             self.progress.model.clone_from(&retake.model);
+            self.progress.asked = None;
         }
         self.start_over();
         self.state = State::Asking;
@@ -613,7 +674,6 @@ impl Processor {
         self.holds = rules.iter().any(Rule::holds);
         self.is_timed = rules.iter().any(bounds_time);
         self.redacting.clear();
-        self.consultations.clear();
         self.reply = Reply::default();
         self.calls_before = self.calls.clone();
     }
@@ -626,6 +686,7 @@ impl Processor {
         }
         out.push(Step::Observe(Observation::Restarted));
         retract(&self.reply, &vec![0; self.reply.parts.len()], out);
+        self.forget_attempt();
         self.calls = self.calls_before.clone();
         self.start_over();
     }
@@ -649,6 +710,10 @@ impl Processor {
         if self.act(out) {
             return;
         }
+        if is_truncation(&reason) {
+            self.abort_partial_calls(out);
+        }
+        self.forget_aborted_calls();
         out.push(Step::Observe(Observation::StepFinished {
             reason: reason.clone(),
         }));
@@ -668,12 +733,12 @@ impl Processor {
         let State::Ending { reason } = std::mem::replace(&mut self.state, State::Idle) else {
             return;
         };
-        for (decision, text) in std::mem::take(&mut self.handoffs) {
+        for WantedHandoff { decision, text, .. } in std::mem::take(&mut self.handoffs) {
             self.session.delivered(&decision);
             let handoff = Handoff::new(&self.settings.session, text);
             out.push(Step::Handoff { decision, handoff });
         }
-        self.finish_with(End::Complete { reason }, out);
+        self.finish_with(End::stopped(reason), out);
     }
 
     fn finish_with(&mut self, end: End, out: &mut Vec<Step>) {
@@ -723,6 +788,20 @@ impl Processor {
                 is_ending.then_some(linger),
             ),
         ]
+    }
+}
+
+impl Advised {
+    /// The reply is over. Returns whether anything is left to say of equal calls.
+    fn outlasts_reply(&mut self) -> bool {
+        match self.state {
+            Advice::Waits => self.state = Advice::Heard,
+            Advice::Heard => {}
+            Advice::Asked | Advice::Blocked(_) | Advice::Unanswered | Advice::Taken => {
+                return false;
+            }
+        }
+        true
     }
 }
 

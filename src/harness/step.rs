@@ -1,10 +1,13 @@
 //! What goes into the processor and what comes out of it.
 
+use std::fmt;
+
 use super::consult::{Consultation, Consulted};
 use super::handoff::Handoff;
 use super::message::Message;
 use super::provider::Failure;
 use super::reply::Reply;
+use crate::session::fnv1a;
 use crate::{Channel, Counters, Decision, Event, PartId, RuleId};
 
 /// What the processor is told.
@@ -87,8 +90,8 @@ pub enum Step {
         /// The whole text, if a hook replaced it at the end.
         replaced: Option<Vec<u8>>,
     },
-    /// Publish: the tool call was never completed and does not run; see
-    /// [`TOOL_ABORTED`](super::TOOL_ABORTED).
+    /// Publish: the tool call does not run, because it was never completed or its attempt was aborted; see
+    /// [`TOOL_ABORTED`](super::TOOL_ABORTED). Comes before the [`Step::Aborted`] of the attempt.
     ToolAborted {
         /// The part concerned.
         part: PartId,
@@ -139,7 +142,8 @@ pub enum Step {
     },
     /// Something worth a line in a log.
     Observe(Observation),
-    /// The reply was aborted. Once per aborted attempt.
+    /// An attempt was aborted, or the turn while its tools ran; see [`Aborted::stage`]. Once per abort: a
+    /// retry that the user or the clock calls off before it is sent is no abort of its own.
     Aborted(Box<Aborted>),
     /// The reply is over. Once per reply, and nothing after it.
     Finish(Box<Outcome>),
@@ -216,6 +220,10 @@ pub enum Observation {
         call: String,
         /// Who asks: the full id of a rule, or the name of a hook.
         by: String,
+        /// The id of the sub-agent's session.
+        session: String,
+        /// The id of the session that opens it.
+        parent: String,
     },
     /// What came of it.
     Consulted {
@@ -310,10 +318,91 @@ pub enum Source {
     User,
 }
 
-/// An attempt that was aborted.
+/// The part of a turn that an abort ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AbortStage {
+    /// The request, before it was sent: a rule or a hook refused it, the user cancelled, or time was over.
+    Request,
+    /// The reply, from the sent request to the provider's last event.
+    Reply,
+    /// The tool calls of a complete reply: a rule refused what a tool gave back, the user cancelled, or the
+    /// turn had its last reply. The turn ends; hooks cannot retry it.
+    Tools,
+}
+
+impl AbortStage {
+    /// `request`, `reply` or `tools`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            AbortStage::Request => "request",
+            AbortStage::Reply => "reply",
+            AbortStage::Tools => "tools",
+        }
+    }
+}
+
+/// Identifies the prompt that a reply answers, without its text. Written as `TURN` or `TURN:HASH`, the hash
+/// with 16 hexadecimal digits.
+///
+/// # Example: the same prompt in another session
+/// ```
+/// use ttsr::harness::{Message, PromptRef};
+/// let asked = PromptRef::new(3, &[Message::user("Go."), Message::steering("Be brief.")]);
+/// assert_eq!(asked.to_string(), "3:eaffad19987476bf");
+/// assert_eq!(asked.hash, PromptRef::new(1, &[Message::user("Go.")]).hash);
+/// assert_eq!(PromptRef::new(1, &[]).to_string(), "1", "nobody wrote anything");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct PromptRef {
+    /// The number of the turn in its session, from 1.
+    pub turn: u32,
+    /// The 64-bit FNV-1a hash of what the user wrote last, before hooks and rules changed it. It groups equal
+    /// prompts; whoever can guess a prompt can confirm the guess. `None` until the request of the turn is
+    /// [prepared](super::Processor::prepare).
+    pub hash: Option<u64>,
+}
+
+impl PromptRef {
+    /// The reference to the last message in `messages` that a person wrote.
+    #[must_use]
+    pub fn new(turn: u32, messages: &[Message]) -> PromptRef {
+        let written = messages.iter().rev().find_map(Message::written);
+        PromptRef {
+            turn,
+            hash: written.map(|text| fnv1a(&text)),
+        }
+    }
+}
+
+impl fmt::Display for PromptRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.hash {
+            Some(hash) => write!(f, "{}:{hash:016x}", self.turn),
+            None => write!(f, "{}", self.turn),
+        }
+    }
+}
+
+/// An attempt, or a turn, that was aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Aborted {
+    /// The session's id, from [`Settings::session`](super::Settings::session).
+    pub session: String,
+    /// The id of the session that opened this one, if one did.
+    pub parent: Option<String>,
+    /// The id of the reply: the same for every attempt at it.
+    pub message: String,
+    /// The model of the attempt. `None` where the host named none, neither in a request that it
+    /// [prepared](super::Processor::prepare) nor in the [`Origin`](crate::Origin).
+    pub model: Option<String>,
+    /// The prompt that the reply answers.
+    pub prompt: PromptRef,
+    /// The part of the turn that ends.
+    pub stage: AbortStage,
     /// The number of the attempt in its turn, from 1.
     pub attempt: u32,
     /// The kind of reason.
@@ -408,6 +497,12 @@ pub enum End {
         /// The provider's reason to stop, as it names it.
         reason: String,
     },
+    /// The model ran into a limit of its output or context: the reply holds what it wrote until then. Tool
+    /// calls that are not whole do not run.
+    Truncated {
+        /// The provider's reason to stop, as it names it: `length`, `max_tokens` and the like.
+        reason: String,
+    },
     /// There is no answer.
     Aborted {
         /// The kind of reason.
@@ -417,4 +512,28 @@ pub enum End {
         /// As in [`Aborted::detail`].
         detail: String,
     },
+}
+
+impl End {
+    /// The end of a reply that the provider stopped for that reason.
+    pub(super) fn stopped(reason: String) -> End {
+        match is_truncation(&reason) {
+            true => End::Truncated { reason },
+            false => End::Complete { reason },
+        }
+    }
+}
+
+/// Returns whether a reply that stopped for this reason lacks its end, by the names that providers have.
+pub(super) fn is_truncation(reason: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "length",
+        "max_tokens",
+        "max_output_tokens",
+        "max_completion_tokens",
+        "model_length",
+        "model_context_window_exceeded",
+        "incomplete",
+    ];
+    NAMES.iter().any(|name| reason.eq_ignore_ascii_case(name))
 }

@@ -132,12 +132,17 @@ impl Tracer {
                 source,
                 by,
                 attempt,
+                message,
+                model,
+                prompt,
+                stage,
                 bytes,
                 calls,
                 retry,
             } => emit!(self, WARN: "aborted";
                 ttsr.reason = reason.as_str(), ttsr.source = source.as_str(), ttsr.by = or_empty(by),
-                ttsr.attempt = attempt, ttsr.bytes = bytes, ttsr.calls = calls, ttsr.retry = retry,
+                ttsr.attempt = attempt, ttsr.message = message.as_str(), ttsr.model = or_empty(model),
+                ttsr.prompt = prompt.as_str(), ttsr.stage = stage.as_str(), ttsr.bytes = bytes, ttsr.calls = calls, ttsr.retry = retry,
                 counter.ttsr.aborts = 1_u64),
             LogEvent::ToolCall { tool, call } => emit!(self, DEBUG: "tool call";
                 gen_ai.tool.name = or_empty(tool), gen_ai.tool.call.id = or_empty(call)),
@@ -145,6 +150,14 @@ impl Tracer {
                 gen_ai.tool.name = or_empty(tool), ttsr.times = times),
             LogEvent::Usage { input, output } => emit!(self, DEBUG: "usage";
                 gen_ai.usage.input_tokens = input, gen_ai.usage.output_tokens = output),
+            LogEvent::SubAgent {
+                session,
+                parent,
+                call,
+                by,
+            } => emit!(self, INFO: "sub-agent";
+                ttsr.child = session.as_str(), ttsr.parent = parent.as_str(),
+                gen_ai.tool.call.id = call.as_str(), ttsr.by = by.as_str()),
             LogEvent::Unscanned { bytes, of } => emit!(self, WARN: "unscanned";
                 ttsr.kind = of.as_str(), counter.ttsr.unscanned_bytes = bytes),
             LogEvent::Note { what, by } => emit!(self, INFO: "note";

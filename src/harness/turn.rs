@@ -201,7 +201,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         let mut state = self.begin(request, message);
         loop {
             let (call, consultations) = match self.advance(&mut state, watch).await {
-                Went::Over(end) => return state.over(end),
+                Went::Over(end) => return self.over(state, end),
                 Went::Ask(call, consultations) => (call, consultations),
             };
             let parent = self.parent(&state);
@@ -210,6 +210,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
                 let asking = consult(
                     self.provider,
                     self.tools,
+                    self.processor.hooks_mut(),
                     &parent,
                     &consultation,
                     &self.cancel,
@@ -219,9 +220,16 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
                 said.push((consultation, consulted));
             }
             if let Some(end) = self.answered(&mut state, call, said, watch).await {
-                return state.over(end);
+                return self.over(state, end);
             }
         }
+    }
+
+    /// The turn is over. What sub-agents said is in the conversation also where the turn ends before the model
+    /// hears of it, for the results of the calls promise it.
+    fn over(&mut self, mut state: State, end: End) -> TurnOutcome {
+        self.advise(&mut state);
+        state.over(end)
     }
 
     /// Runs it without anybody being asked: the turn of a sub-agent.
@@ -264,13 +272,11 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     }
 
     fn parent(&self, state: &State) -> Parent {
-        let settings = self.processor.settings();
         Parent {
-            session: settings.session.clone(),
+            settings: self.processor.settings().clone(),
             pack: self.processor.pack().clone(),
             origin: self.processor.session().origin().clone(),
             model: state.request.model.clone(),
-            depth: settings.depth,
         }
     }
 
@@ -290,11 +296,15 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             }
             self.advise(state);
             if state.replies >= self.max_replies {
-                return Went::Over(End::Aborted {
+                let end = End::Aborted {
                     reason: Reason::Error,
                     source: Source::Limit("max_replies"),
                     detail: format!("the turn took {} replies", state.replies),
-                });
+                };
+                let mut out = Vec::new();
+                self.processor.end_turn(&end, &mut out);
+                self.tell(state, &out, watch);
+                return Went::Over(end);
             }
             let end = self.reply(state, watch).await;
             if matches!(end, End::Aborted { .. }) || state.calls.is_empty() {
@@ -348,7 +358,11 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     ) -> Option<End> {
         let mut out = Vec::new();
         let (gate, mut answers) = match self.cancel.is_cancelled() {
-            true => (Gate::Run(call), Vec::new()),
+            true => {
+                let (unheard, _): (Vec<_>, Vec<_>) = said.into_iter().unzip();
+                self.processor.forget_consultations(&unheard);
+                (Gate::Run(call), Vec::new())
+            }
             false => self.processor.consulted(call, said, &mut out),
         };
         self.tell(state, &out, watch);
@@ -375,11 +389,15 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         let mut out = Vec::new();
         let told = match ended {
             Some(after) => self.processor.after_tool(&call, after, &mut out),
-            None => Err(End::Aborted {
-                reason: Reason::User,
-                source: Source::User,
-                detail: String::new(),
-            }),
+            None => {
+                let end = End::Aborted {
+                    reason: Reason::User,
+                    source: Source::User,
+                    detail: String::new(),
+                };
+                self.processor.end_turn(&end, &mut out);
+                Err(end)
+            }
         };
         let end = match told {
             Ok(after) => {
@@ -445,7 +463,7 @@ impl State {
         if let Some(model) = outcome.model {
             self.request.model = model;
         }
-        if matches!(outcome.end, End::Complete { .. }) {
+        if !matches!(outcome.end, End::Aborted { .. }) {
             let message = Message::reply(&outcome.reply);
             if !message.content.is_empty() {
                 self.request.messages.push(message);
@@ -479,7 +497,7 @@ impl State {
 
     fn over(mut self, end: End) -> TurnOutcome {
         let reply = match end {
-            End::Complete { .. } => self.reply,
+            End::Complete { .. } | End::Truncated { .. } => self.reply,
             End::Aborted { .. } => Reply::default(),
         };
         TurnOutcome {

@@ -240,6 +240,14 @@ fn content_hash(rule: &Rule) -> u64 {
     hash.0
 }
 
+/// Returns the 64-bit FNV-1a hash of the text.
+#[cfg(feature = "harness")]
+pub(crate) fn fnv1a(text: &str) -> u64 {
+    let mut hash = Fnv::new();
+    hash.write_str(text).expect("hashing never fails");
+    hash.0
+}
+
 /// FNV-1a, 64 bits: the same everywhere, which the standard library's hashes do not promise.
 struct Fnv(u64);
 

@@ -1,7 +1,7 @@
 //! What tests of views share: what a sink saw, byte by byte, and the ways to cut a text.
 
 use super::piece::{Piece, Sink, Tag};
-use crate::testing::Random;
+use crate::testing::{Random, skip};
 
 /// What a sink saw. It does not depend on how the text was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +91,8 @@ pub(super) fn every_cut(
 }
 
 /// The texts of the corpus, if it is at hand.
-pub(super) fn corpus() -> Option<Vec<String>> {
-    let Some(root) = std::env::var_os("TTSR_CORPUS").map(std::path::PathBuf::from) else {
-        println!("skipped: TTSR_CORPUS is not set");
-        return None;
-    };
+pub(super) fn skip_or_corpus() -> Option<Vec<String>> {
+    let root = skip::corpus()?;
     let transcripts = root.join("transcripts/transcripts.jsonl");
     let mut texts: Vec<String> = lines(&transcripts)
         .iter()

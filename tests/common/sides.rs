@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each who takes it in uses some of it")]
 
 use std::collections::VecDeque;
-use std::future::ready;
+use std::future::{pending, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,16 +32,42 @@ pub(crate) enum Done<'a> {
 
 pub(crate) type Tell = Arc<dyn Fn(Done<'_>) + Send + Sync>;
 
+/// What becomes of something that is done to a chat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goes {
+    Well,
+    Wrong,
+    /// It never ends.
+    On,
+}
+
 /// A channel that can do what its kind can.
 pub(crate) struct Chat {
     pub(crate) constraints: Constraints,
     pub(crate) tell: Tell,
+    /// Says how each thing goes. What goes wrong is not told.
+    pub(crate) goes: Box<dyn Fn(&Done<'_>) -> Goes + Send>,
 }
 
 impl Chat {
+    /// A channel where everything goes well.
+    pub(crate) fn new(constraints: Constraints, tell: Tell) -> Chat {
+        Chat {
+            constraints,
+            tell,
+            goes: Box::new(|_| Goes::Well),
+        }
+    }
+
     fn tell(&self, done: Done<'_>) -> Sending<'static> {
-        (self.tell)(done);
-        Box::pin(ready(Ok(())))
+        match (self.goes)(&done) {
+            Goes::Well => {
+                (self.tell)(done);
+                Box::pin(ready(Ok(())))
+            }
+            Goes::Wrong => Box::pin(ready(Err(ChannelError::new("the chat is gone")))),
+            Goes::On => Box::pin(pending()),
+        }
     }
 }
 

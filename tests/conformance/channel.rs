@@ -14,7 +14,7 @@ use ttsr::harness::progress::{
     SLACK, TELEGRAM, Typing, WHATSAPP, respond,
 };
 
-use super::sides::{Chat, Done, Next, Server, Tell};
+use super::sides::{Chat, Done, Goes, Next, Server, Tell};
 use super::{Case, Given, Shown};
 
 /// What was done, by either side.
@@ -70,7 +70,12 @@ async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
             Some(event) => Next::Event(Box::new(event)),
             None if given.has("end") => Next::End,
             None => {
-                let (message, sender) = (inbound(given.words("user"), None), sender.clone());
+                let message = Inbound {
+                    channel: given.text("over").unwrap_or_else(|| "chat".to_owned()),
+                    peer: given.text("peer").unwrap_or_else(|| "ada".to_owned()),
+                    ..inbound(given.words("user"), None)
+                };
+                let sender = sender.clone();
                 // Nobody may hear it any more.
                 Next::Meanwhile(Box::new(move || drop(sender.send(message))))
             }
@@ -82,7 +87,8 @@ async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
         refuses: false,
         tell: Arc::clone(&tell),
     };
-    let mut channel = Chat { constraints, tell };
+    let mut channel = Chat::new(constraints, tell);
+    channel.goes = goes(case);
     let router = Router {
         agent: &mut server,
         channel: &mut channel,
@@ -92,7 +98,10 @@ async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
     let json = serde_json::to_string(&case.settings.router).unwrap();
     let settings = RouterSettings::from_json(&json).unwrap();
     let message = inbound(begin.words("text"), begin.text("id"));
-    let unread = respond(router, &session, &message, settings).await.unwrap();
+    let (delivered, unread) = respond(router, &session, &message, settings).await;
+    if let Err(error) = delivered {
+        note(&log, vec![("undelivered", json!(error.to_string()))]);
+    }
     for message in unread {
         note(&log, vec![("unread", json!(message.text))]);
     }
@@ -100,8 +109,26 @@ async fn chat(case: &Case, constraints: Constraints) -> Vec<Shown> {
     done.clone()
 }
 
+/// What the channel of the case fails at, and what it hangs at.
+fn goes(case: &Case) -> Box<dyn Fn(&Done<'_>) -> Goes + Send> {
+    let (fails, hangs) = (case.settings.fails.clone(), case.settings.hangs.clone());
+    Box::new(move |done| {
+        let holds = |wanted: &Option<String>| match (wanted.as_deref(), done) {
+            (Some("typing"), Done::Type(_)) => true,
+            (Some(wanted), Done::Say(message)) => message.text.contains(wanted),
+            _ => false,
+        };
+        match (holds(&fails), holds(&hangs)) {
+            (true, _) => Goes::Wrong,
+            (_, true) => Goes::On,
+            _ => Goes::Well,
+        }
+    })
+}
+
 fn inbound(text: String, id: Option<String>) -> Inbound {
     Inbound {
+        channel: "chat".to_owned(),
         peer: "ada".to_owned(),
         text,
         id,
@@ -163,8 +190,11 @@ fn console(case: &Case, runtime: &tokio::runtime::Runtime) -> Vec<Shown> {
             assert!(typed.is_ok() || console.status() == ChannelStatus::Stopped);
             let message = arrived.as_mut().expect("it was started").blocking_recv();
             let heard = message.as_ref().map_or(json!(false), |it| json!(it.text));
-            let peer = message.map_or(json!(null), |message| json!(message.peer));
-            out.push(vec![("heard", heard), ("peer", peer)]);
+            let of = |name: fn(&Inbound) -> &String| message.as_ref().map(|it| json!(name(it)));
+            let (over, peer) = (of(|it| &it.channel), of(|it| &it.peer));
+            let shown = [("heard", Some(heard)), ("over", over), ("peer", peer)];
+            let shown = shown.into_iter().filter_map(|(key, it)| Some((key, it?)));
+            out.push(shown.collect());
         } else if given.has("end") {
             keys = None;
             let message = arrived.as_mut().expect("it was started").blocking_recv();

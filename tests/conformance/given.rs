@@ -205,6 +205,17 @@ impl Given<'_> {
                     questions: questions.map(question).collect(),
                 },
             }
+        } else if let Some(request) = self.text("question-closed") {
+            AgentEvent::QuestionClosed {
+                session: session.clone(),
+                request,
+            }
+        } else if let Some(reason) = self.text("stopped") {
+            AgentEvent::Stopped {
+                session: session.clone(),
+                message,
+                reason,
+            }
         } else if self.has("idle") {
             AgentEvent::Idle {
                 session: session.clone(),

@@ -16,7 +16,7 @@ pub(super) fn done(what: Do) -> Shown {
         Do::Unsubscribe => vec![("subscribe", json!(false))],
         Do::Prompt => vec![("prompt", json!(true))],
         Do::Note(text) => vec![("note", json!(text))],
-        Do::Ask(text) => vec![("question", json!(text))],
+        Do::Ask { request, text } => vec![("question", json!(text)), ("asked", json!(request))],
         Do::Answer { request, answers } => {
             vec![("reply", json!(request)), ("answers", json!(answers))]
         }
@@ -81,6 +81,9 @@ fn source(source: &Source) -> String {
 pub(super) fn shown_end(end: &End) -> Shown {
     match end {
         End::Complete { reason } => vec![("end", json!("complete")), ("reason", json!(reason))],
+        End::Truncated { reason } => {
+            vec![("end", json!("truncated")), ("reason", json!(reason))]
+        }
         End::Aborted {
             reason,
             source: by,
@@ -168,6 +171,12 @@ pub(super) fn shown(step: &Step, processor: &Processor) -> Option<Shown> {
             vec![
                 ("aborted", json!(aborted.reason.name())),
                 ("source", Value::from(source(&aborted.source))),
+                ("session", json!(aborted.session)),
+                ("parent", json!(aborted.parent)),
+                ("message", json!(aborted.message)),
+                ("model", json!(aborted.model)),
+                ("prompt", json!(aborted.prompt.to_string())),
+                ("stage", json!(aborted.stage.name())),
                 ("text", of(Channel::Text)),
                 ("reasoning", of(Channel::Reasoning)),
                 ("tool-input", of(Channel::ToolInput)),
@@ -217,6 +226,17 @@ fn observed(observation: &Observation, processor: &Processor) -> Option<Shown> {
         Observation::MessageIgnored { hook } => vec![("message-ignored", json!(hook))],
         Observation::NoFallback => vec![("no-fallback", json!(true))],
         Observation::ConsultRefused { call } => vec![("consult-refused", json!(call))],
+        Observation::Consulting {
+            call,
+            by,
+            session,
+            parent,
+        } => vec![
+            ("child", json!(session)),
+            ("parent", json!(parent)),
+            ("call", json!(call)),
+            ("by", json!(by)),
+        ],
         _ => return None,
     })
 }

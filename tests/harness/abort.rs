@@ -389,7 +389,7 @@ fn asking_for_the_next_step_can_be_given_up_and_repeated() {
             };
             if let Some(Step::Finish(outcome)) = step {
                 assert_eq!(run.next().await, None);
-                return outcome;
+                break outcome;
             }
         }
     });

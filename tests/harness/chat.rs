@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use ttsr::harness::progress::{
-    AgentEvent, AgentPart, ChannelAdapter, ChannelStatus, Console, Constraints, Do, EMPTY, Inbound,
-    Outbound, PromptError, Prompting, Router, RouterSettings, SLACK, TELEGRAM, ToolStatus, Typing,
-    WHATSAPP, prompt_streaming, respond,
+    Agent, AgentEvent, AgentEvents, AgentPart, Asking, ChannelAdapter, ChannelStatus, Console,
+    Constraints, Do, EMPTY, Inbound, Outbound, ProgressSettings, PromptError, Prompting, Router,
+    RouterSettings, SLACK, TELEGRAM, ToolStatus, Typing, WHATSAPP, prompt_streaming, respond,
 };
 use ttsr::harness::question::{Question, QuestionRequest};
 
 use super::runtime;
-use super::sides::{Chat, Done, Next, Server, Tell};
+use super::sides::{Chat, Done, Goes, Next, Server, Tell};
 
 fn part(part: &str, content: AgentPart) -> AgentEvent {
     AgentEvent::Part {
@@ -245,7 +245,7 @@ fn e3_typing_stops_and_events_are_closed_in_every_case() {
     for end in ends {
         let mut sheet = Sheet::new();
         end(&mut sheet);
-        let [.., Do::Unsubscribe, Do::StopTyping, Do::Done(_)] = &sheet.out[..] else {
+        let [.., Do::Unsubscribe, Do::Done(_), Do::StopTyping] = &sheet.out[..] else {
             panic!("{:?}", sheet.out);
         };
         let said = sheet.out.len();
@@ -259,7 +259,7 @@ fn e4_one_answer_serves_all_questions_and_the_clock_stands_still_meanwhile() {
     let mut sheet = Sheet::new();
     sheet.see(100, &asks("q1", 2));
     assert!(sheet.prompting.is_asking());
-    assert!(matches!(sheet.out.last(), Some(Do::Ask(text)) if text.starts_with("❓")));
+    assert!(matches!(sheet.out.last(), Some(Do::Ask { text, .. }) if text.starts_with("❓")));
     sheet.out.clear();
     sheet.prompting.answer(at(350), "left", &mut sheet.out);
     let answers = vec![vec!["left".to_owned()]; 2];
@@ -283,7 +283,10 @@ fn e4_a_question_that_nobody_answers_is_rejected_and_the_agent_goes_on() {
         request: "q1".into(),
     };
     assert_eq!(sheet.out[0], rejected);
-    assert!(matches!(&sheet.out[1], Do::Ask(_)), "the next one comes");
+    assert!(
+        matches!(&sheet.out[1], Do::Ask { request, .. } if request == "q2"),
+        "the next one comes"
+    );
     sheet.prompting.answer(at(311), "yes", &mut sheet.out);
     sheet.see(312, &says("p", "Fine.")).see(312, &idle());
     assert_eq!(sheet.text(), "Fine.");
@@ -339,9 +342,8 @@ fn e5_what_the_user_is_told_at_each_end() {
 
 #[test]
 fn e6_without_progress_there_are_no_notes_no_heartbeat_and_no_questions() {
-    let mut settings = RouterSettings::default();
-    settings.progress.enabled = false;
-    let mut sheet = Sheet::with(settings);
+    let silent = ProgressSettings::default().with_enabled(false);
+    let mut sheet = Sheet::with(RouterSettings::default().with_progress(silent));
     assert_eq!(sheet.prompting.deadline(), at(300));
     sheet.see(1, &runs("c", "Reading")).see(2, &asks("q", 1));
     sheet.prompting.tick(at(200), &mut sheet.out);
@@ -377,8 +379,7 @@ fn written(log: &Log) -> Tell {
 }
 
 fn chat(constraints: Constraints, log: &Log) -> Chat {
-    let tell = written(log);
-    Chat { constraints, tell }
+    Chat::new(constraints, written(log))
 }
 
 fn server(events: Vec<AgentEvent>, log: &Log) -> Server {
@@ -392,6 +393,7 @@ fn server(events: Vec<AgentEvent>, log: &Log) -> Server {
 
 fn inbound(text: &str) -> Inbound {
     Inbound {
+        channel: "chat".into(),
         peer: "ada".into(),
         text: text.into(),
         id: Some("7".into()),
@@ -414,7 +416,7 @@ fn answered(constraints: Constraints, events: Vec<AgentEvent>, more: &[&str]) ->
     };
     let message = inbound("Go.");
     let answering = respond(router, "s", &message, RouterSettings::default());
-    runtime().block_on(answering).unwrap();
+    runtime().block_on(answering).0.unwrap();
     log.lock().unwrap().clone()
 }
 
@@ -434,17 +436,25 @@ fn e1_the_whole_reply_goes_out_as_one_message() {
             "prompt s Go.",
             "say 🔧 Looking...",
             "closed",
-            "stop typing",
-            "say Hello! (to 7)"
+            "say Hello! (to 7)",
+            "stop typing"
         ]
     );
 }
 
 #[test]
-fn e5_a_cancel_aborts_and_says_nothing() {
+fn e5_a_cancel_aborts_and_has_its_own_reply() {
     assert_eq!(
-        answered(TELEGRAM, vec![], &["/cancel"]),
-        ["typing", "subscribe", "prompt s Go.", "abort s", "closed"]
+        answered(WHATSAPP, vec![], &["/cancel"]),
+        [
+            "typing",
+            "subscribe",
+            "prompt s Go.",
+            "abort s",
+            "say Cancelled.",
+            "closed",
+            "stop typing"
+        ]
     );
 }
 
@@ -504,7 +514,11 @@ fn e1_a_prompt_that_is_refused_closes_the_events_too() {
     let (result, _) = runtime().block_on(prompting);
     assert_eq!(result, Err(PromptError::Failed("no".into())));
     let done = log.lock().unwrap();
-    assert_eq!(done[done.len() - 2..], ["closed", "stop typing"]);
+    assert_eq!(
+        done.last().unwrap(),
+        "closed",
+        "typing is for the caller to stop"
+    );
 }
 
 #[test]
@@ -552,4 +566,125 @@ fn e7_the_console_is_a_channel() {
     };
     runtime().block_on(console.send("console", answer)).unwrap();
     assert_eq!(*screen.0.lock().unwrap(), b"Hello.\n");
+}
+
+/// Answers a message over a channel where things go as `goes` says; the user writes `/cancel` when what is done
+/// next after `when` would hang.
+fn cancelled(
+    events: Vec<AgentEvent>,
+    goes: impl Fn(&Done<'_>, &mpsc::UnboundedSender<Inbound>) -> Goes + Send + 'static,
+) -> (Vec<String>, bool, Vec<Inbound>) {
+    let log = Log::default();
+    let (inbox, mut arrived) = mpsc::unbounded_channel();
+    let mut chat = chat(WHATSAPP, &log);
+    chat.goes = Box::new(move |done| goes(done, &inbox));
+    let mut server = server(events, &log);
+    let router = Router {
+        agent: &mut server,
+        channel: &mut chat,
+        peer: "ada",
+        inbox: &mut arrived,
+    };
+    let message = inbound("Go.");
+    let answering = respond(router, "s", &message, RouterSettings::default());
+    // The settings have five minutes: whoever waited for them would not be done.
+    let within = async { tokio::time::timeout(at(60), answering).await };
+    let (delivered, other) = runtime().block_on(within).expect("the cancel ends it");
+    let log = log.lock().unwrap().clone();
+    (log, delivered.is_ok(), other)
+}
+
+/// A channel that does not take what starts with `text`; somebody else writes, and then the user cancels.
+fn hangs_at(
+    text: &'static str,
+) -> impl Fn(&Done<'_>, &mpsc::UnboundedSender<Inbound>) -> Goes + Send + 'static {
+    move |done, inbox| match done {
+        Done::Say(message) if message.text.starts_with(text) => {
+            let bob = Inbound {
+                peer: "bob".into(),
+                ..inbound("/cancel")
+            };
+            inbox.send(bob).unwrap();
+            inbox.send(inbound("/cancel")).unwrap();
+            Goes::On
+        }
+        _ => Goes::Well,
+    }
+}
+
+#[test]
+fn e5_a_cancel_ends_what_the_channel_does_not() {
+    // A note, a question, the reply itself.
+    let (log, is_delivered, other) = cancelled(vec![runs("c", "Looking")], hangs_at("🔧"));
+    assert!(
+        is_delivered && log.contains(&"say Cancelled.".to_owned()),
+        "{log:?}"
+    );
+    assert_eq!(log.last().unwrap(), "stop typing");
+    assert_eq!((other.len(), &*other[0].peer), (1, "bob"));
+
+    let (log, _, _) = cancelled(vec![asks("q", 1)], hangs_at("❓"));
+    for line in ["abort s", "reject q", "say Cancelled."] {
+        assert!(log.contains(&line.to_owned()), "{line}: {log:?}");
+    }
+
+    let (log, is_delivered, other) = cancelled(vec![says("p", "Done."), idle()], hangs_at("Done."));
+    assert!(!is_delivered);
+    assert_eq!(log.last().unwrap(), "stop typing");
+    assert_eq!(other.len(), 1, "what was written meanwhile is not lost");
+}
+
+/// An answer that comes before the channel says that the question went out is one.
+#[test]
+fn e4_an_answer_is_taken_while_the_question_is_still_being_sent() {
+    let answers = |done: &Done<'_>, inbox: &mpsc::UnboundedSender<Inbound>| match done {
+        Done::Say(message) if message.text.starts_with('❓') => {
+            inbox.send(inbound("left")).unwrap();
+            Goes::On
+        }
+        _ => Goes::Well,
+    };
+    let (log, is_delivered, _) = cancelled(vec![asks("q", 1), says("p", "Left."), idle()], answers);
+    assert!(is_delivered);
+    let answer = "answer q [[\"left\"]]".to_owned();
+    assert!(log.contains(&answer), "{log:?}");
+    assert!(log.contains(&"say Left. (to 7)".to_owned()), "{log:?}");
+}
+
+/// A server that takes a prompt and does not say so, and one that does not even abort, are bounded as well.
+#[test]
+fn e5_a_server_that_hangs_is_bounded_by_the_timeout() {
+    struct Stuck;
+    impl Agent for Stuck {
+        fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+            Box::pin(std::future::pending())
+        }
+        fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> Asking<'a, ()> {
+            Box::pin(std::future::pending())
+        }
+        fn abort<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+            Box::pin(std::future::pending())
+        }
+        fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> Asking<'a, ()> {
+            Box::pin(std::future::pending())
+        }
+        fn reject<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let log = Log::default();
+    let mut chat = chat(WHATSAPP, &log);
+    let (_inbox, mut arrived) = mpsc::unbounded_channel();
+    let router = Router {
+        agent: &mut Stuck,
+        channel: &mut chat,
+        peer: "ada",
+        inbox: &mut arrived,
+    };
+    let settings = RouterSettings::default().with_timeout_ms(1_000).unwrap();
+    let message = inbound("Go.");
+    let (delivered, _) = runtime().block_on(respond(router, "s", &message, settings));
+    delivered.unwrap();
+    let late = "say Request timed out. The agent took too long to respond. (to 7)";
+    assert_eq!(*log.lock().unwrap(), ["typing", late, "stop typing"]);
 }

@@ -13,6 +13,7 @@ mod handoff;
 mod hold;
 mod hooks;
 mod inject;
+mod leftovers;
 mod part;
 mod partial;
 mod progress;
@@ -21,6 +22,8 @@ mod random;
 mod schedule;
 #[path = "../common/sides.rs"]
 mod sides;
+#[path = "../../src/testing/skip.rs"]
+mod skip;
 mod socket;
 mod turn;
 mod turns;

@@ -111,7 +111,7 @@ fn a10_an_unfinished_call_is_marked() {
         delta(1, "t"),
     ]);
     let played = play(Hooks::default(), vec![script.finish("length")]);
-    assert!(matches!(played.outcome.end, End::Complete { .. }));
+    assert!(matches!(played.outcome.end, End::Truncated { .. }));
     let states: Vec<_> = played
         .outcome
         .reply

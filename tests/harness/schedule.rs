@@ -1,14 +1,15 @@
 //! Random schedules: whatever comes in, in whatever order, what comes out is in order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    After, Cancel, End, Failure, Gate, Hooks, Input, Message, OnHookFault, Processor, Reason,
-    Reply, Request, Script, Scripted, Settings, Step, Tool, ToolCall, ToolFuture, Tools, Turn,
+    After, Cancel, End, Failure, Gate, Hooks, Input, Message, OnHookFault, PartState, Processor,
+    Reason, Reply, Request, Script, Scripted, Settings, Step, Tool, ToolCall, ToolFuture, Tools,
+    Turn,
 };
 use ttsr::{Action, Channel, Consult, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
 
@@ -64,7 +65,7 @@ fn event(random: &mut Random) -> Event {
             output: 1,
         },
         10 if random.one_in(3) => Event::Finish {
-            reason: "stop".into(),
+            reason: random.pick(&["stop", "length"]).into(),
         },
         11 if random.one_in(3) => Event::Error {
             kind: "odd".into(),
@@ -202,6 +203,8 @@ pub(super) struct Watcher {
     aborts_here: u32,
     /// Parts that were opened and not taken back, with what was published of them.
     shown: HashMap<PartId, (Vec<u8>, bool)>,
+    /// Calls that were said not to run.
+    aborted_calls: HashSet<PartId>,
     is_over: bool,
     pub(super) is_cancelled: bool,
     pub(super) ends: u32,
@@ -238,10 +241,18 @@ impl Watcher {
                 self.alive();
                 self.shown.get_mut(part).unwrap().0.extend_from_slice(bytes);
             }
-            Step::Close { part, .. } | Step::ToolAborted { part, .. } => {
+            Step::Close { part, .. } => {
                 assert!(self.is_open(*part), "seed {seed}: {part:?} closed twice");
                 self.alive();
                 self.shown.get_mut(part).unwrap().1 = true;
+            }
+            // Of a call that is open, or complete and will not run.
+            Step::ToolAborted { part, .. } => {
+                self.alive();
+                let (_, is_closed) = self.shown.get_mut(part).expect("it was opened");
+                *is_closed = true;
+                let is_new = self.aborted_calls.insert(*part);
+                assert!(is_new, "seed {seed}: {part:?} aborted twice");
             }
             Step::Hold { part, bytes } => {
                 assert!(*bytes > 0 && self.is_open(*part), "seed {seed}: {part:?}");
@@ -249,6 +260,7 @@ impl Watcher {
             }
             Step::Retract { part, from } => {
                 let (shown, _) = self.shown.remove(part).expect("it was opened");
+                self.aborted_calls.remove(part);
                 assert!(*from <= shown.len() as u64, "seed {seed}: {part:?}");
             }
             Step::Aborted(aborted) => {
@@ -256,14 +268,22 @@ impl Watcher {
                 self.aborts_here += 1;
                 assert_eq!(self.aborts_here, 1, "seed {seed}: aborted once");
                 self.same_as(&aborted.partial);
+                let calls = aborted.calls.iter().map(|call| call.part);
+                let published = calls.filter(|part| self.shown.contains_key(part));
+                let published: HashSet<PartId> = published.collect();
+                assert_eq!(self.aborted_calls, published, "seed {seed}: each is told");
             }
             Step::Finish(outcome) => {
                 self.is_over = true;
                 self.ends += 1;
                 match &outcome.end {
-                    End::Complete { .. } => {
+                    End::Complete { .. } | End::Truncated { .. } => {
                         assert!(!self.is_cancelled, "seed {seed}");
                         self.same_as(&outcome.reply);
+                        for call in outcome.reply.tool_calls() {
+                            let is_aborted = self.aborted_calls.contains(&call.part);
+                            assert_eq!(call.state == PartState::Aborted, is_aborted, "seed {seed}");
+                        }
                     }
                     End::Aborted { reason, .. } => {
                         assert!(outcome.reply.parts().is_empty(), "seed {seed}");

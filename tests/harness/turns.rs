@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use ttsr::harness::consult::Consulted;
 use ttsr::harness::fallback::Chains;
+use ttsr::harness::log::{Journal, LogEvent};
 use ttsr::harness::{
-    After, Cancel, Content, End, Failure, Hooks, Message, Observation, Processor, Reason, Request,
-    Script, Scripted, Settings, Source, Step, TOOL_ABORTED, Tool, ToolCall, ToolFuture, Tools,
-    Turn, TurnOutcome,
+    After, Cancel, Content, End, Failure, Gate, Hook, Hooks, Message, Observation, Point,
+    Processor, Reason, Request, Role, Script, Scripted, Settings, Source, Step, TOOL_ABORTED,
+    Target, Tool, ToolCall, ToolFuture, Tools, Turn, TurnOutcome,
 };
 use ttsr::{Action, Channel, Consult, Origin, Pack, Pattern, Rule};
 
@@ -237,8 +238,41 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
         session: "ses_1".into(),
         ..Settings::default()
     };
-    let ran = ran(&mut processor([commit()], settings), scripts);
+    // Each request says whose it is.
+    let mut hooks = Hooks::default();
+    hooks.register("whose", Whose);
+    let pack = Pack::builder().rule(commit()).build().unwrap();
+    let ran = ran(
+        &mut Processor::new(pack.session(), hooks, settings),
+        scripts,
+    );
     assert_eq!(ran.outcome.reply.text(Channel::Text), "committed");
+    let whose: Vec<_> = ran.provider.requests().iter().map(whose).collect();
+    let own = ("ses_1".to_owned(), None);
+    let child = ("ses_1/c1".to_owned(), Some("ses_1".to_owned()));
+    assert_eq!(
+        whose,
+        [own.clone(), child.clone(), child, own.clone(), own],
+        "the sub-agent has a session of its own, below that of the agent"
+    );
+    let opened = ran.steps.iter().filter_map(|step| match step {
+        Step::Observe(Observation::Consulting {
+            session, parent, ..
+        }) => Some((&**session, &**parent)),
+        _ => None,
+    });
+    assert_eq!(opened.collect::<Vec<_>>(), [("ses_1/c1", "ses_1")]);
+    let mut journal = Journal::default();
+    let pack = Pack::builder().rule(commit()).build().unwrap();
+    let logged = ran.steps.iter();
+    let logged = logged.flat_map(|step| journal.note(Duration::ZERO, step, &pack));
+    let expected = LogEvent::SubAgent {
+        session: "ses_1/c1".into(),
+        parent: "ses_1".into(),
+        call: "c1".into(),
+        by: "p/commit".into(),
+    };
+    assert_eq!(logged.filter(|event| *event == expected).count(), 1);
     assert_eq!(
         ran.called(),
         ["read", "bash"],
@@ -260,6 +294,276 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
     );
     assert!(matches!(ran.consulted()[..], [Consulted::Answered(_)]));
     assert!(ran.told()[0].contains("has not run yet"));
+}
+
+/// Puts the session of a request into its headers.
+struct Whose;
+
+impl Hook for Whose {
+    fn points(&self) -> &[Point] {
+        &[Point::Headers]
+    }
+
+    fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {
+        headers.push(("session".into(), target.session.clone()));
+        headers.extend(
+            target
+                .parent
+                .clone()
+                .map(|parent| ("parent".into(), parent)),
+        );
+    }
+}
+
+/// The session of a request, and the one that opened it.
+fn whose(request: &Request) -> (String, Option<String>) {
+    let header = |wanted: &str| {
+        let found = request.headers.iter().find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.clone())
+    };
+    (header("session").unwrap(), header("parent"))
+}
+
+#[test]
+fn d1_the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen() {
+    let twice = || {
+        let script = Script::default().tool("bash", "c1", COMMIT);
+        script.tool("bash", "c2", COMMIT).finish("tool_use")
+    };
+    let scripts = vec![
+        twice(),
+        text("Mention it in CHANGELOG.md."),
+        text("never mind"),
+    ];
+    let ran = ran(&mut processor([commit()], Settings::default()), scripts);
+    assert_eq!(ran.called(), Vec::<String>::new());
+    assert_eq!(ran.consulted().len(), 1, "nobody is asked twice");
+    let told = ran.told();
+    assert!(told.len() == 2 && told.iter().all(|told| told.contains("has not run yet")));
+    // The answer comes once, after the results of both.
+    let last: Vec<Role> = ran.provider.requests()[2]
+        .messages
+        .iter()
+        .map(|message| message.role)
+        .collect();
+    let expected = [
+        Role::User,
+        Role::Assistant,
+        Role::Tool,
+        Role::Tool,
+        Role::User,
+    ];
+    assert_eq!(last, expected);
+}
+
+/// Two who want the same call asked about have a session each.
+#[test]
+fn d1_each_sub_agent_has_a_session_of_its_own() {
+    let mut hooks = Hooks::default();
+    hooks.register("whose", Whose);
+    hooks.on_tool_before("review", |call, before| {
+        if call.tool == "bash" {
+            before.consult(Consult::new("Is it tested?"));
+        }
+    });
+    let pack = Pack::builder().rule(commit()).build().unwrap();
+    let settings = Settings {
+        session: "ses_1".into(),
+        ..Settings::default()
+    };
+    let scripts = vec![
+        calls("bash", COMMIT),
+        text("Fine."),
+        text("It is."),
+        text("never mind"),
+    ];
+    let ran = ran(
+        &mut Processor::new(pack.session(), hooks, settings),
+        scripts,
+    );
+    let requests = ran.provider.requests();
+    let sessions = requests[1..3].iter().map(whose);
+    let sessions: Vec<String> = sessions.map(|(session, _)| session).collect();
+    assert_eq!(sessions, ["ses_1/c1", "ses_1/c1-2"]);
+}
+
+/// Hooks that see every delta and every call, by session, and block `sudo`.
+fn guarding(seen: &Arc<Mutex<Vec<String>>>) -> Hooks {
+    let mut hooks = Hooks::default();
+    let deltas = Arc::clone(seen);
+    hooks.on_delta("deltas", move |at, _| {
+        if at.channel == Channel::Text {
+            deltas.lock().unwrap().push(format!("delta {}", at.session));
+        }
+    });
+    let calls = Arc::clone(seen);
+    hooks.on_tool_before("no-sudo", move |call, before| {
+        let line = format!("call {} {}", call.session, call.tool);
+        calls.lock().unwrap().push(line);
+        if before.input.contains("sudo") {
+            before.block("No sudo.");
+        }
+    });
+    hooks
+}
+
+#[test]
+fn d1_hooks_of_the_host_guard_sub_agents_too() {
+    let seen = Arc::default();
+    let pack = Pack::builder().rule(commit()).build().unwrap();
+    let settings = Settings {
+        session: "ses_1".into(),
+        ..Settings::default()
+    };
+    let mut processor = Processor::new(pack.session(), guarding(&seen), settings);
+    const SUDO: &str = r#"{"command":"sudo ls"}"#;
+    let scripts = vec![
+        calls("bash", COMMIT),
+        calls("bash", SUDO),
+        text("Fine."),
+        calls("bash", SUDO),
+        text("never mind"),
+    ];
+    let ran = ran(&mut processor, scripts);
+    assert_eq!(ran.called(), Vec::<String>::new(), "neither ran `sudo`");
+    let blocked = ran.told().into_iter().filter(|told| told == "No sudo.");
+    assert_eq!(blocked.count(), 1, "what the sub-agent was told is its own");
+    let heard = ran.provider.requests()[2].messages.last().cloned().unwrap();
+    let told = |content: &Content| matches!(content, Content::ToolResult { output, .. } if output == "No sudo.");
+    assert!(heard.content.iter().any(told), "{heard:?}");
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [
+            "call ses_1 bash",
+            "call ses_1/c1 bash",
+            "delta ses_1/c1",
+            "call ses_1 bash",
+            "delta ses_1"
+        ]
+    );
+}
+
+/// The host's hooks are back whatever ends the sub-agent: here the host forgets the turn.
+#[test]
+fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
+    let seen = Arc::default();
+    let pack = Pack::builder().rule(commit()).build().unwrap();
+    let mut processor = Processor::new(pack.session(), guarding(&seen), Settings::default());
+    let mut provider = Scripted::new([
+        calls("bash", COMMIT),
+        Script::default().text("Let me").hang(),
+    ]);
+    let kept = provider.clone();
+    let mut tools = Echo::default();
+    let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let request = Request::new("model", vec![Message::user("Go.")]);
+    runtime().block_on(async {
+        let mut watch = |_: &Step| {};
+        let asked = async {
+            while kept.requests().len() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = turn.run(request, "m", &mut watch) => panic!("it hangs"),
+            () = asked => {}
+        }
+    });
+    let call = ToolCall {
+        tool: "bash".into(),
+        input: "sudo".into(),
+        ..ToolCall::default()
+    };
+    let gate = processor.before_tool(call, &mut Vec::new());
+    assert!(matches!(gate, Gate::Blocked(..)));
+}
+
+/// Half a verdict is none: it may say the opposite of the whole one.
+#[test]
+fn d3_an_answer_that_the_length_limit_cut_is_no_answer() {
+    for (blocks_on_failure, ran_then) in [(true, 0), (false, 1)] {
+        let mut rule = commit();
+        rule.consult = Some(Consult {
+            blocks_on_failure,
+            ..Consult::new("?")
+        });
+        let cut = Script::default().text("Commit it").finish("max_tokens");
+        let scripts = vec![calls("bash", COMMIT), cut, text("done")];
+        let ran = ran(&mut processor([rule], Settings::default()), scripts);
+        let refused = Consulted::Refused {
+            reason: "max_tokens".into(),
+        };
+        assert_eq!(ran.consulted(), [&refused]);
+        assert_eq!(ran.called().len(), ran_then);
+    }
+}
+
+#[test]
+fn a_reply_that_the_length_limit_cut_is_no_complete_answer() {
+    let cut = Script::default().text("Once upon").finish("length");
+    let ran = ran(&mut plain(), vec![cut]);
+    let reason = "length".to_owned();
+    assert_eq!(ran.outcome.end, End::Truncated { reason });
+    assert_eq!(ran.outcome.reply.text(Channel::Text), "Once upon");
+    assert_eq!(
+        ran.outcome.added.len(),
+        1,
+        "the model will see how far it came"
+    );
+}
+
+/// Every turn that is aborted has told the hooks so, once, whatever part of it was.
+#[test]
+fn a4_a_turn_that_ends_between_replies_is_an_abort() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let hooks = move || {
+        let told = Arc::clone(&heard);
+        let mut hooks = Hooks::default();
+        hooks.on_aborted("count", move |aborted, answer| {
+            let line = format!("{} {:?}", aborted.stage.name(), aborted.source);
+            told.lock().unwrap().push(line);
+            answer.retry = true;
+        });
+        hooks
+    };
+    let mut worm = Rule::new("p/worm", vec![Pattern::literal("worm")]);
+    (worm.action, worm.on) = (Action::Abort, vec![Channel::ToolOutput]);
+    let pack = Pack::builder().rule(worm).build().unwrap();
+    let processor = || Processor::new(pack.session(), hooks(), Settings::default());
+    let is_aborted = |step: &&Step| matches!(step, Step::Aborted(aborted) if !aborted.retry);
+
+    // A rule refuses what a tool gave back.
+    let refused = ran(&mut processor(), vec![calls("read", "worm"), text("done")]);
+    assert!(matches!(refused.outcome.end, End::Aborted { .. }));
+    assert_eq!(refused.steps.iter().filter(is_aborted).count(), 1);
+
+    // The model calls on and on.
+    let mut own = processor();
+    let mut provider = Scripted::new([calls("read", "{}")]);
+    let mut tools = Echo::default();
+    let turn = Turn::new(&mut own, &mut provider, &mut tools, Cancel::default());
+    let request = Request::new("model", vec![Message::user("Go.")]);
+    runtime().block_on(turn.max_replies(2).run(request, "m", &mut |_| {}));
+
+    // The user cancels a tool.
+    let cancel = Cancel::default();
+    let tools = Echo {
+        hangs: true,
+        ..Echo::default()
+    };
+    let (mut own, kept, switch) = (processor(), tools.clone(), cancel.clone());
+    std::thread::spawn(move || {
+        while kept.calls.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        switch.cancel();
+    });
+    let cancelled = ran_with(&mut own, vec![calls("read", "{}")], tools, &cancel);
+    assert!(matches!(cancelled.outcome.end, End::Aborted { .. }));
+    let told = told.lock().unwrap();
+    assert!(told[0].starts_with("tools Rule"), "{told:?}");
+    assert_eq!(told[1..], ["tools Limit(\"max_replies\")", "tools User"]);
 }
 
 #[test]

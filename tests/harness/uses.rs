@@ -3,12 +3,16 @@
 #[path = "../../examples/hooks.rs"]
 mod hooks;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hooks::AbortCause;
+use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    After, Cancel, Gate, Hooks, Input, Processor, Reason, Script, Settings, Source, ToolCall,
+    After, Cancel, Failure, Gate, Hooks, Input, Message, Processor, PromptRef, Reason, Script,
+    Settings, Source, ToolCall,
 };
-use ttsr::{Channel, Pack, PartId};
+use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule};
 
 use super::{Played, delta, pack, play, play_with, processor, text};
 
@@ -57,19 +61,53 @@ fn a8_time_to_first_token_and_throughput_are_measured() {
 
 /// Complaints C13 and C27: why a reply was cut, and by whom, is a type and no text to be read again.
 #[test]
-fn a8_aborts_are_counted_by_reason_and_source() {
+fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
     let mut own = Hooks::default();
     let counts = hooks::abort_counts(&mut own);
-    play(own, vec![text("x: any"), text("var x"), text("good")]);
+    let settings = Settings {
+        fallback: Chains::default().any(["model", "second"]),
+        ..Settings::default()
+    };
+    let mut rules = pack().rules().to_vec();
+    let mut limited = Rule::new("p/limited", vec![Pattern::literal("429")]);
+    limited.on = vec![Channel::Error];
+    limited.action = Action::Fallback;
+    rules.push(limited);
+    let pack = rules
+        .into_iter()
+        .fold(Pack::builder(), |pack, rule| pack.rule(rule));
+    let mut processor = Processor::new(pack.build().unwrap().session(), own, settings);
+    processor.set_origin(Origin {
+        model: Some("model".into()),
+        ..Origin::default()
+    });
+    let limited = || Script::default().fail(Failure::new("429", "Too Many Requests"));
+    let cancel = Cancel::default();
+    // Rules cut twice, then the provider fails before anything came, and the other model answers.
+    let scripts = vec![text("x: any"), text("x: any"), limited(), text("good")];
+    let played = play_with(processor, scripts, &cancel, |_| {});
+    assert_eq!(played.outcome.reply.text(Channel::Text), "good");
+    // Of the second prompt the provider fails before anything came and there is no other model; then the user
+    // cancels one before it is sent.
+    let played = play_with(played.processor, vec![limited()], &cancel, |_| {});
+    cancel.cancel();
+    play_with(played.processor, vec![text("late")], &cancel, |_| {});
+
+    let cause = |reason, source: &str, model: &str| AbortCause {
+        reason,
+        source: source.to_owned(),
+        model: model.to_owned(),
+    };
+    let expected = [
+        (cause("error", "provider", "model"), 2),
+        (cause("plugin", "t/no-any", "model"), 2),
+        (cause("user", "user", "model"), 1),
+    ];
     let counts = counts.lock().unwrap();
-    let sources: Vec<&String> = counts.keys().collect();
-    assert_eq!(sources.len(), 2);
-    assert!(
-        sources
-            .iter()
-            .all(|source| source.starts_with("plugin Rule")),
-        "{sources:?}"
-    );
+    assert_eq!(counts.causes, BTreeMap::from(expected));
+    // Every prompt was "Go."; of the one that was cancelled no request was made.
+    let prompt = PromptRef::new(1, &[Message::user("Go.")]).hash.unwrap();
+    assert_eq!(counts.prompts, BTreeMap::from([(prompt, 4)]));
 }
 
 #[test]

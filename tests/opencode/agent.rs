@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use ttsr::harness::opencode::Api;
-use ttsr::harness::progress::{Inbound, Inbox, Router, RouterSettings, WHATSAPP, respond};
+use ttsr::harness::progress::{
+    Inbound, Inbox, ProgressSettings, Router, RouterSettings, WHATSAPP, respond,
+};
 
 use super::server::{Imitation, Play};
 use super::sides::{Chat, Done};
@@ -34,14 +36,12 @@ fn chat(
         };
         log.lock().unwrap().push(line);
     };
-    Chat {
-        constraints: WHATSAPP,
-        tell: Arc::new(tell),
-    }
+    Chat::new(WHATSAPP, Arc::new(tell))
 }
 
 fn inbound(text: &str) -> Inbound {
     Inbound {
+        channel: "chat".into(),
         peer: "ada".into(),
         text: text.into(),
         id: None,
@@ -79,7 +79,7 @@ pub(crate) fn chatted_in(
         let message = inbound("Go.");
         let responding = respond(router, session, &message, settings);
         let responded = tokio::time::timeout(Duration::from_secs(60), responding).await;
-        responded.expect("it ends").unwrap();
+        responded.expect("it ends").0.unwrap();
         imitation.unheard().await;
         let asked = imitation.asked().into_iter();
         let asked = asked.map(|asked| match asked.what.contains("/question/") {
@@ -137,7 +137,7 @@ fn e1_a_chat_hears_the_whole_reply_of_a_server_as_one() {
         .unwrap();
     plays.drain(1..second);
     let (log, asked) = chatted(Api::Classic, plays, vec![]);
-    assert_eq!(log, ["(typing)", "(no typing)", "let s = read(p)?"]);
+    assert_eq!(log, ["(typing)", "let s = read(p)?", "(no typing)"]);
     assert_eq!(asked, ["POST /session/ses_1/prompt_async"]);
 }
 
@@ -158,7 +158,7 @@ fn e1_a_reply_of_several_messages_has_all_of_their_text_and_no_reasoning() {
         idle(),
     ];
     let (log, _) = chatted(Api::Classic, plays, vec![]);
-    assert_eq!(log.last().unwrap(), "First I look. Then, at last, I write.");
+    assert_eq!(log[log.len() - 2], "First I look. Then, at last, I write.");
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn e2_a_chat_hears_what_a_tool_of_a_server_does_once() {
         [
             "(typing)",
             "🔧 Reading src/lib.rs...",
-            "(no typing)",
-            "Done."
+            "Done.",
+            "(no typing)"
         ]
     );
 }
@@ -209,14 +209,23 @@ fn e2_a_tool_without_a_title_has_one() {
 /// The server says nothing until the user, who was told that it is still at work, has had enough.
 #[test]
 fn e3_a_server_that_is_silent_is_said_to_be_at_work() {
-    let mut settings = RouterSettings::default();
-    settings.progress.heartbeat_ms = 20;
+    // The least that there is: this test takes ten seconds.
+    let progress = ProgressSettings::default()
+        .with_heartbeat_ms(10_000)
+        .unwrap();
+    let settings = RouterSettings::default().with_progress(progress);
     let plays = vec![Play::Await("/prompt_async"), Play::Await("/abort")];
     let says = vec![("⏳", "/cancel")];
     let (log, asked) = chatted_in("ses_1", settings, Api::Classic, plays, says);
     assert_eq!(
         log,
-        ["(typing)", "(typing)", "⏳ Still working...", "(no typing)"]
+        [
+            "(typing)",
+            "(typing)",
+            "⏳ Still working...",
+            "Cancelled.",
+            "(no typing)"
+        ]
     );
     assert_eq!(asked[1], "POST /session/ses_1/abort");
 }
@@ -234,7 +243,7 @@ fn e4_a_question_of_a_server_is_put_to_the_user_and_answered() {
     ];
     let (log, asked) = chatted(Api::Classic, plays, vec![("❓", "red")]);
     let shown = "❓ The agent has a question:\n\n**Colour**\nWhich one?\n  1. red — like blood\n  2. blue\n\nSure?\n\nReply with your answer:";
-    assert_eq!(log, ["(typing)", shown, "(no typing)", "Red it is."]);
+    assert_eq!(log, ["(typing)", shown, "Red it is.", "(no typing)"]);
     assert_eq!(
         asked[1],
         r#"POST /question/que_1/reply {"answers":[["red"],["red"]]}"#
@@ -242,7 +251,7 @@ fn e4_a_question_of_a_server_is_put_to_the_user_and_answered() {
 }
 
 #[test]
-fn e5_a_cancel_of_the_chat_stops_the_server_and_is_silent() {
+fn e5_a_cancel_of_the_chat_stops_the_server_and_has_its_own_reply() {
     let plays = vec![
         Play::Await("/prompt_async"),
         says("msg_1", "p1", "half"),
@@ -250,7 +259,8 @@ fn e5_a_cancel_of_the_chat_stops_the_server_and_is_silent() {
         Play::Await("/session/ses_1/abort"),
     ];
     let (log, asked) = chatted(Api::Classic, plays, vec![("❓", "/cancel")]);
-    assert_eq!(log.len(), 3, "typing, the question, no typing: {log:?}");
+    assert_eq!(log.len(), 4, "{log:?}");
+    assert_eq!(log[2..], ["Cancelled.", "(no typing)"]);
     assert_eq!(
         asked[1..],
         [
@@ -278,8 +288,9 @@ fn e5_a_session_that_fails_before_it_has_a_message_is_no_empty_reply() {
             idle(),
         ];
         let (log, _) = chatted(Api::Classic, plays, vec![]);
-        assert_eq!(log[1], "(no typing)");
-        assert_eq!(log.get(2).map(String::as_str), said);
+        let expected = ["(typing)"].into_iter().chain(said);
+        let expected: Vec<&str> = expected.chain(["(no typing)"]).collect();
+        assert_eq!(log, expected);
     }
 }
 
@@ -313,9 +324,65 @@ fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
         [
             "(typing)",
             "🔧 write...",
-            "(no typing)",
-            "I write it. Done."
+            "I write it. Done.",
+            "(no typing)"
         ]
     );
     assert_eq!(asked, ["POST /api/session/ses_1/prompt"]);
+}
+
+/// The user need not answer what somebody else has answered, and is told so; the next message is no answer.
+#[test]
+fn e4_a_question_of_a_server_that_is_answered_elsewhere_is_closed_in_the_chat() {
+    for verb in ["replied", "rejected"] {
+        let plays = vec![
+            Play::Await("/prompt_async"),
+            event("question.asked", QUESTION),
+            event(&format!("question.{verb}"), r#""requestID":"que_1""#),
+            says("msg_1", "p1", "Blue it is."),
+            idle(),
+        ];
+        let (log, asked) = chatted(Api::Classic, plays, vec![]);
+        assert_eq!(
+            log[2..],
+            [
+                "The question was closed elsewhere. No answer is needed.",
+                "Blue it is.",
+                "(no typing)"
+            ]
+        );
+        assert_eq!(
+            asked.len(),
+            1,
+            "it is neither answered nor rejected: {asked:?}"
+        );
+    }
+}
+
+#[test]
+fn e5_a_reply_of_a_server_that_the_length_limit_cut_says_so() {
+    let message = |finish: &str| {
+        event(
+            "message.updated",
+            &format!(
+                r#""info":{{"id":"msg_1","sessionID":"ses_1","role":"assistant","finish":"{finish}","time":{{"created":1,"completed":2}}}}"#
+            ),
+        )
+    };
+    for (finish, shown) in [
+        (
+            "length",
+            "Once upon\n\n(The reply is cut off: the model reached its length limit.)",
+        ),
+        ("stop", "Once upon"),
+    ] {
+        let plays = vec![
+            Play::Await("/prompt_async"),
+            says("msg_1", "p1", "Once upon"),
+            message(finish),
+            idle(),
+        ];
+        let (log, _) = chatted(Api::Classic, plays, vec![]);
+        assert_eq!(log[1], shown);
+    }
 }

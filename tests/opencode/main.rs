@@ -11,6 +11,8 @@ mod real;
 mod server;
 #[path = "../common/sides.rs"]
 mod sides;
+#[path = "../../src/testing/skip.rs"]
+mod skip;
 mod watch;
 
 use ttsr::Pack;

@@ -9,12 +9,15 @@ use ttsr::harness::progress::RouterSettings;
 
 use super::agent::chatted_in;
 use super::server::{Imitation, Play, plays};
-use super::{block_on, pack, server};
+use super::{block_on, pack, server, skip};
 
-fn captures() -> Option<PathBuf> {
-    let corpus = PathBuf::from(std::env::var_os("TTSR_CORPUS")?);
-    let captures = corpus.parent()?.join("opencode/captures");
-    captures.is_dir().then_some(captures)
+fn skip_or_captures() -> Option<PathBuf> {
+    let captures = skip::corpus()?.parent()?.join("opencode/captures");
+    if !captures.is_dir() {
+        skip::test("no captures beside TTSR_CORPUS");
+        return None;
+    }
+    Some(captures)
 }
 
 /// Watches a replay until so many acts are done; what was asked, and what was seen.
@@ -53,8 +56,7 @@ async fn replay(
 
 #[test]
 fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
-    let Some(folder) = captures() else {
-        eprintln!("skipped: no captures beside TTSR_CORPUS");
+    let Some(folder) = skip_or_captures() else {
         return;
     };
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
@@ -93,8 +95,7 @@ fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
 /// Captured without a sidecar: a turn with a tool.
 #[test]
 fn e2_a_real_capture_is_a_chat() {
-    let Some(folder) = captures() else {
-        eprintln!("skipped: no captures beside TTSR_CORPUS");
+    let Some(folder) = skip_or_captures() else {
         return;
     };
     let capture = std::fs::read_to_string(folder.join("oc-basic.events.jsonl")).unwrap();
@@ -105,7 +106,7 @@ fn e2_a_real_capture_is_a_chat() {
     let settings = RouterSettings::default();
     let (log, asked) = chatted_in(session, settings, Api::Classic, playing, vec![]);
     eprintln!("{log:?}");
-    let [first, note, stopped, reply] = &log[..] else {
+    let [first, note, reply, stopped] = &log[..] else {
         panic!("{log:?}");
     };
     assert_eq!(

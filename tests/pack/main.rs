@@ -15,6 +15,8 @@ mod pattern;
 mod rule;
 mod schema;
 mod shown;
+#[path = "../../src/testing/skip.rs"]
+mod skip;
 
 use std::fs;
 use std::path::{Path, PathBuf};

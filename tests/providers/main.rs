@@ -11,6 +11,8 @@ mod recordings;
 mod requests;
 mod retries;
 mod server;
+#[path = "../../src/testing/skip.rs"]
+mod skip;
 
 use std::future::poll_fn;
 use std::time::Duration;

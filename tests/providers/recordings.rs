@@ -6,9 +6,9 @@ use ttsr::harness::providers::Api;
 use ttsr::wire::{Format, Reader};
 use ttsr::{Channel, Event};
 
-use super::cassette;
 use super::server::{Framing, Plan, Server};
 use super::{ask, endpoint, first_reply, play, request, runtime, small};
+use super::{cassette, skip};
 
 /// Places that separate what belongs together: inside characters, between CR and LF, between the two
 /// line ends of a blank line.
@@ -125,14 +125,6 @@ fn a_body_without_length_is_whole_when_the_reply_is() {
     });
 }
 
-fn corpus() -> Option<PathBuf> {
-    let path = std::env::var_os("TTSR_CORPUS").map(PathBuf::from);
-    if path.is_none() {
-        eprintln!("skipped: TTSR_CORPUS is not set");
-    }
-    path
-}
-
 /// The bodies of the recordings in one file, as server-sent events.
 fn bodies(path: &Path) -> Vec<Vec<u8>> {
     let text = std::fs::read_to_string(path).unwrap();
@@ -158,7 +150,7 @@ fn api_of(format: Format) -> Option<Api> {
 
 #[test]
 fn the_recordings_of_the_corpus_over_a_socket() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = skip::corpus() else { return };
     let (mut replies, mut bytes) = (0, 0);
     for folder in ["anthropic-messages", "openai-chat", "openai-responses"] {
         let entries = std::fs::read_dir(corpus.join("wire").join(folder)).unwrap();

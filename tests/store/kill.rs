@@ -8,7 +8,7 @@ use ttsr::harness::store::{Durability, Entry, Options, Store};
 
 use super::folder::Folder;
 use super::random::{Random, scale};
-use super::{said, texts};
+use super::{said, skip, texts};
 
 const FILE: &str = "TTSR_STORE_CHILD";
 
@@ -16,7 +16,7 @@ const FILE: &str = "TTSR_STORE_CHILD";
 #[test]
 #[ignore = "started by the test below"]
 fn child() {
-    let Some(path) = std::env::var_os(FILE) else {
+    let Some(path) = skip::unless_set(FILE) else {
         return;
     };
     // What is under test is the death of the process, for which no record has to wait for the disk.

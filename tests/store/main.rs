@@ -12,6 +12,8 @@ mod kill;
 mod random;
 mod record;
 mod resume;
+#[path = "../../src/testing/skip.rs"]
+mod skip;
 mod turn;
 
 use std::path::{Path, PathBuf};

@@ -6,15 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use ttsr::wire::Format;
 
-use crate::{Stream, cassette, read, read_whole, streams};
-
-fn corpus() -> Option<PathBuf> {
-    let path = std::env::var_os("TTSR_CORPUS").map(PathBuf::from);
-    if path.is_none() {
-        eprintln!("skipped: TTSR_CORPUS is not set");
-    }
-    path
-}
+use crate::{Stream, cassette, read, read_whole, skip, streams};
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries =
@@ -40,7 +32,7 @@ fn compact_lines(corpus: &Path) -> Vec<Value> {
 /// Each compact stream, as `serde_json` reads it, is what the reader gives.
 #[test]
 fn compact_streams_are_read_exactly() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = skip::corpus() else { return };
     let (mut count, mut deltas) = (0, 0);
     for file in files(&corpus.join("streams")) {
         let bytes = std::fs::read(&file).unwrap();
@@ -146,7 +138,7 @@ fn bodies(corpus: &Path, format: &str) -> Vec<Body> {
             .enumerate()
         {
             if bytes.starts_with(b"\x1f\x8b") {
-                eprintln!("skipped: {file}@{number} is compressed");
+                skip::test(&format!("{file}@{number} is compressed"));
                 continue;
             }
             bodies.push(Body {
@@ -214,7 +206,7 @@ fn agrees(stream: &Stream, line: &Value) -> bool {
 
 #[test]
 fn wire_recordings_agree_with_snapshots_and_with_the_compact_form() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = skip::corpus() else { return };
     let lines = compact_lines(&corpus);
     let formats = [
         ("anthropic-messages", Format::AnthropicMessages),

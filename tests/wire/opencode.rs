@@ -4,7 +4,7 @@
 use ttsr::wire::opencode::{Feed, Notice};
 use ttsr::{Channel, Event};
 
-use crate::{Stream, lines, load, streams};
+use crate::{Stream, lines, load, skip, streams};
 
 type Notices = Vec<(String, Notice)>;
 
@@ -117,8 +117,7 @@ fn e8_frames_that_cannot_be_read_are_counted() {
 
 #[test]
 fn e8_real_captures() {
-    let Some(folder) = std::env::var_os("TTSR_OPENCODE") else {
-        eprintln!("skipped: TTSR_OPENCODE is not set");
+    let Some(folder) = skip::unless_set("TTSR_OPENCODE") else {
         return;
     };
     let mut read = 0;

@@ -286,6 +286,14 @@ fn show_event(event: &LogEvent, out: &mut dyn Write) -> io::Result<()> {
         LogEvent::Usage { input, output } => {
             writeln!(out, "usage      {input} tokens in, {output} out")
         }
+        LogEvent::SubAgent { session, by, .. } => {
+            writeln!(
+                out,
+                "sub-agent  {} asked by {}",
+                Escaped(session),
+                Escaped(by)
+            )
+        }
         LogEvent::Unscanned { bytes, of } => {
             let bytes = Count(*bytes, "byte");
             writeln!(out, "{SOFT}unscanned{SOFT:#}  {bytes} of `{}`", Escaped(of))

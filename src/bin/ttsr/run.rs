@@ -254,6 +254,13 @@ fn ended(outcome: &TurnOutcome, has_acted: bool) -> Result<Outcome, Stop> {
             ));
             Ok(Outcome::Incomplete)
         }
+        End::Truncated { reason } => {
+            tell(&format_args!(
+                "the answer is cut off: the model stopped at its limit ({})",
+                crate::output::Escaped(reason)
+            ));
+            Ok(Outcome::Incomplete)
+        }
         _ if has_acted => Ok(Outcome::Findings),
         _ => Ok(Outcome::Clean),
     }

@@ -18,8 +18,12 @@ impl Agent for Server {
                 events,
                 api: self.api(),
                 writing: Vec::new(),
+                queued: None,
             };
             let heard: AgentEvents = stream(heard, |mut heard: Heard| async move {
+                if let Some(event) = heard.queued.take() {
+                    return Some((event, heard));
+                }
                 loop {
                     // Whether it was closed or broke off: what there is, is the reply.
                     let (session, notice) = heard.events.next().await.ok()??;
@@ -62,6 +66,8 @@ struct Heard {
     api: Api,
     /// What is being written in each session. The one that spoke last comes last.
     writing: Vec<Writing>,
+    /// The second event of a notice that means two.
+    queued: Option<AgentEvent>,
 }
 
 struct Writing {
@@ -121,7 +127,7 @@ impl Heard {
             },
             Notice::Idle => AgentEvent::Idle { session },
             Notice::Event(event) => return self.event(session, event),
-            Notice::QuestionClosed(_) => return None,
+            Notice::QuestionClosed(request) => AgentEvent::QuestionClosed { session, request },
         })
     }
 
@@ -178,16 +184,31 @@ impl Heard {
 
     /// The classic interface says when a session is idle. The second one does not: there a reply is the last
     /// one if it calls no tool.
-    fn finish(&self, session: String, reason: &str) -> Option<AgentEvent> {
-        match (reason, self.api) {
-            ("aborted", _) => Some(AgentEvent::Failed {
+    fn finish(&mut self, session: String, reason: &str) -> Option<AgentEvent> {
+        if reason == "aborted" {
+            return Some(AgentEvent::Failed {
                 session,
                 is_abort: true,
                 message: reason.to_owned(),
-            }),
-            ("tool-calls" | "retry" | "error" | "truncated", _) | (_, Api::Classic) => None,
-            (_, Api::Next) => Some(AgentEvent::Idle { session }),
+            });
         }
+        if matches!(reason, "tool-calls" | "retry" | "error" | "truncated") {
+            return None;
+        }
+        let idle = || AgentEvent::Idle {
+            session: session.clone(),
+        };
+        let idle = (self.api == Api::Next).then(idle);
+        let Some(writing) = self.writing(&session) else {
+            return idle;
+        };
+        let message = writing.message.clone();
+        self.queued = idle;
+        Some(AgentEvent::Stopped {
+            session,
+            message,
+            reason: reason.to_owned(),
+        })
     }
 
     fn writing(&mut self, session: &str) -> Option<&mut Writing> {

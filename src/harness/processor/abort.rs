@@ -3,12 +3,13 @@
 use std::mem;
 
 use super::{Processor, State, retract};
+use crate::harness::consult::Consultation;
 use crate::harness::hooks::{Answered, Fault};
 use crate::harness::message::{Content, Message, Role};
 use crate::harness::provider::Failure;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::{
-    Aborted, AbortedBlock, AbortedCall, End, Observation, Reason, Replay, Source, Step,
+    AbortStage, Aborted, AbortedBlock, AbortedCall, End, Observation, Reason, Replay, Source, Step,
 };
 use crate::{Action, Channel, Decision, Hit, PartId, Partial, Rule, Severity, Stream};
 
@@ -33,6 +34,7 @@ pub(super) struct Cause {
     decision: Option<Decision>,
     /// The failure of the provider, which rules have not read yet.
     is_failure: bool,
+    stage: AbortStage,
 }
 
 /// What the next attempt begins with.
@@ -134,6 +136,35 @@ impl Cause {
             steering: None,
             decision: None,
             is_failure: false,
+            stage: AbortStage::Reply,
+        }
+    }
+
+    /// The cause of the end of a turn; `None` for an end that is no abort.
+    fn of_end(end: &End) -> Option<Cause> {
+        let End::Aborted {
+            reason,
+            source,
+            detail,
+        } = end
+        else {
+            return None;
+        };
+        Some(Cause {
+            again: Again::Never,
+            is_connected: false,
+            stage: AbortStage::Tools,
+            ..Cause::new(*reason, source.clone(), detail.clone())
+        })
+    }
+
+    /// The same, of a request that is not sent. Another attempt would have the same request.
+    fn before_sending(self) -> Cause {
+        Cause {
+            again: Again::Never,
+            is_connected: false,
+            stage: AbortStage::Request,
+            ..self
         }
     }
 
@@ -216,6 +247,8 @@ impl Cause {
         let detail = format!("the hook {}", fault.what());
         Cause {
             part,
+            // It is not called again in this reply: another attempt would go unguarded.
+            again: Again::Never,
             ..Cause::new(fault.reason(), Source::Hook(name), detail)
         }
     }
@@ -274,24 +307,21 @@ impl Processor {
         // From here on nothing belongs to this reply any more, whatever the hooks do.
         self.state = State::Asking;
         self.forget_attempt();
+        self.calls = self.calls_before.clone();
+        self.publish_aborted_calls(out);
         if cause.is_failure {
             self.read_failure(&mut cause, out);
         }
         let mut aborted = self.aborted(&cause);
-        let answers = self.hooks.aborted(&aborted);
         let mut steering: Vec<Message> = cause
             .steering
             .take()
             .map(Message::steering)
             .into_iter()
             .collect();
-        let mut wants_retry = false;
-        for answered in answers {
-            let may_retry = self.may_retry(&cause.again);
-            wants_retry |= self.heed(answered, may_retry, &mut steering, out);
-        }
+        let wants_retry = self.tell_hooks(&aborted, &cause.again, &mut steering, out);
         if wants_retry && cause.again == Again::IfAsked {
-            self.progress.hook_retries += 1;
+            self.hook_retries += 1;
         }
         if !wants_retry && cause.again != Again::Rule {
             out.push(Step::Aborted(Box::new(aborted)));
@@ -312,17 +342,107 @@ impl Processor {
         retract(&aborted.partial, &stays, &mut retracts);
         out.push(Step::Aborted(Box::new(aborted)));
         out.append(&mut retracts);
-        self.calls = self.calls_before.clone();
         self.ask(retake, out);
     }
 
-    /// What the attempt wanted done once it is complete: it never will be.
-    fn forget_attempt(&mut self) {
+    /// Ends a reply whose request must not be sent: the hooks hear of it, and there is no retry. Where it would
+    /// have been a retry that the user or the clock calls off, they heard of the abort that it follows, and
+    /// nothing was aborted since. Does nothing unless a request was asked for and is not on its way.
+    pub(super) fn refuse(&mut self, cause: Cause, out: &mut Vec<Step>) {
+        if self.state != State::Asking {
+            return;
+        }
+        self.take_back();
+        let is_retry = self.progress.attempts > 1;
+        if is_retry && matches!(cause.source, Source::User | Source::Limit(_)) {
+            self.give_up(cause, out);
+        } else {
+            self.cut(cause.before_sending(), out);
+        }
+    }
+
+    /// Ends a turn between two replies: while its tools run, or because it had its last reply. Tells the hooks
+    /// at `stream.aborted`, which cannot retry it, and forgets what waited for its calls.
+    /// [`Turn`](crate::harness::Turn) says so by itself. Does nothing for an `end` that is no abort, and
+    /// while a reply is under way.
+    ///
+    /// # Example: the user cancels a tool
+    /// ```
+    /// use std::sync::mpsc;
+    /// use ttsr::Pack;
+    /// use ttsr::harness::{AbortStage, End, Hooks, Processor, Reason, Settings, Source, Step};
+    /// let (told, heard) = mpsc::channel();
+    /// let mut hooks = Hooks::default();
+    /// hooks.on_aborted("count", move |aborted, _| drop(told.send((aborted.reason, aborted.stage))));
+    /// let session = Pack::builder().build()?.session();
+    /// let mut processor = Processor::new(session, hooks, Settings::default());
+    /// let end = End::Aborted { reason: Reason::User, source: Source::User, detail: String::new() };
+    /// let mut steps = Vec::new();
+    /// processor.end_turn(&end, &mut steps);
+    /// assert!(matches!(steps[..], [Step::Aborted(_)]));
+    /// assert_eq!(heard.try_recv(), Ok((Reason::User, AbortStage::Tools)));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn end_turn(&mut self, end: &End, out: &mut Vec<Step>) {
+        let cause = Cause::of_end(end).filter(|_| self.state == State::Idle);
+        let Some(cause) = cause else {
+            return;
+        };
+        self.forget_attempt();
+        let aborted = self.aborted(&cause);
+        self.tell_hooks(&aborted, &cause.again, &mut Vec::new(), out);
+        out.push(Step::Aborted(Box::new(aborted)));
+    }
+
+    /// Tells the hooks of an abort. Returns whether one of them gets its retry.
+    fn tell_hooks(
+        &mut self,
+        aborted: &Aborted,
+        again: &Again,
+        steering: &mut Vec<Message>,
+        out: &mut Vec<Step>,
+    ) -> bool {
+        let may_retry = self.may_retry(again);
+        let mut wants_retry = false;
+        for answered in self.hooks.aborted(aborted) {
+            wants_retry |= self.heed(answered, may_retry, steering, out);
+        }
+        wants_retry
+    }
+
+    /// Releases what the attempt wanted done once it is complete: it never will be.
+    pub(super) fn forget_attempt(&mut self) {
         let consultations = mem::take(&mut self.consultations).into_iter();
         let consultations = consultations.filter_map(|consultation| consultation.decision);
-        let handoffs = mem::take(&mut self.handoffs).into_iter();
-        let decisions = consultations.chain(handoffs.map(|(decision, _)| decision));
+        let handoffs = self
+            .handoffs
+            .extract_if(.., |handoff| handoff.is_of_attempt);
+        let decisions = consultations.chain(handoffs.map(|handoff| handoff.decision));
         decisions.for_each(|decision| self.session.dropped(&decision));
+    }
+
+    /// Releases what was wanted of calls that will not run, for they were never completed.
+    pub(super) fn forget_aborted_calls(&mut self) {
+        let aborted = self.reply.tool_calls();
+        let aborted = aborted.filter(|part| part.state == PartState::Aborted);
+        let aborted: Vec<PartId> = aborted.map(|part| part.part).collect();
+        let is_about_one = |wanted: &mut Consultation| {
+            let part = wanted.decision.map(|decision| decision.part());
+            part.is_some_and(|part| aborted.contains(&part))
+        };
+        let forgotten: Vec<Consultation> =
+            self.consultations.extract_if(.., is_about_one).collect();
+        self.forget_consultations(&forgotten);
+    }
+
+    /// Marks the calls that were published and will not run.
+    fn publish_aborted_calls(&self, out: &mut Vec<Step>) {
+        let calls = self.reply.tool_calls();
+        let calls = calls.filter(|part| part.is_published && part.state != PartState::Aborted);
+        out.extend(calls.map(|part| Step::ToolAborted {
+            part: part.part,
+            call: part.call.clone(),
+        }));
     }
 
     /// Lets rules read how the provider failed: they may take another model, or ask it again.
@@ -380,7 +500,7 @@ impl Processor {
     fn may_retry(&self, again: &Again) -> bool {
         match again {
             Again::Rule => true,
-            Again::IfAsked => self.progress.hook_retries < self.settings.hook_retries,
+            Again::IfAsked => self.hook_retries < self.settings.hook_retries,
             Again::Never => false,
         }
     }
@@ -415,6 +535,17 @@ impl Processor {
         false
     }
 
+    /// Returns the model of the attempt, if the host named one.
+    fn model(&self) -> Option<String> {
+        let progress = self
+            .progress
+            .asked
+            .as_ref()
+            .or(self.progress.model.as_ref());
+        let model = progress.or(self.session.origin().model.as_ref());
+        model.cloned()
+    }
+
     /// Says what was aborted. Takes the reply: no call of it runs.
     fn aborted(&mut self, cause: &Cause) -> Aborted {
         let mut partial = mem::take(&mut self.reply);
@@ -431,6 +562,12 @@ impl Processor {
         let blocks = partial.parts().iter();
         let blocks = blocks.map(|part| block(part, signs_reasoning)).collect();
         Aborted {
+            session: self.settings.session.clone(),
+            parent: self.settings.parent.clone(),
+            message: self.progress.message.clone(),
+            model: self.model(),
+            prompt: self.prompt,
+            stage: cause.stage,
             attempt: self.stream.attempt(),
             reason: cause.reason,
             source: cause.source.clone(),

@@ -7,13 +7,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::abort::Cause;
 use super::part::{Stretch, canonical};
 use super::redact::{Replacing, Scalars};
-use super::{Guidance, Processor, State};
+use super::{Advice, Advised, Guidance, Processor, WantedHandoff};
 use crate::harness::call::{After, Before, Gate, Target, ToolCall};
 use crate::harness::consult::{Consultation, Consulted, PAUSED, advice, blocked};
 use crate::harness::fallback::SessionEvent;
 use crate::harness::hooks::{Fault, Faults, OnHookFault, Point};
 use crate::harness::message::{Content, Message, Request, Role};
-use crate::harness::step::{End, Observation, Reason, Step};
+use crate::harness::step::{End, Observation, PromptRef, Reason, Step};
 use crate::{Action, Channel, Checked, Decision, Header};
 
 /// Most messages of the user of which the processor remembers what rules said.
@@ -131,6 +131,8 @@ impl Processor {
             request: request.clone(),
             added: Vec::new(),
         };
+        self.prompt = PromptRef::new(self.session.turn(), &request.messages);
+        self.progress.asked = Some(request.model.clone()).filter(|model| !model.is_empty());
         let target = self.target(&request.model);
         if !self.hooks.is_empty(Point::Messages) {
             let faults = self.hooks.messages(&target, &mut prepared.request.messages);
@@ -159,29 +161,41 @@ impl Processor {
     /// ```
     pub fn before_tool(&mut self, call: ToolCall, out: &mut Vec<Step>) -> Gate {
         let mut call = call;
-        let mut wanted: Vec<Consultation> = self
-            .consultations
-            .extract_if(.., |wanted| wanted.call == call.call)
-            .collect();
+        let of_call = |wanted: &Consultation| wanted.call == call.call;
+        let came = self.at_gate.iter().filter(|wanted| of_call(wanted));
+        let mut wanted: Vec<Consultation> = came.cloned().collect();
+        let new = self.consultations.extract_if(.., |wanted| of_call(wanted));
+        let new: Vec<Consultation> = new.collect();
+        self.at_gate.extend_from_slice(&new);
+        wanted.extend(new);
         if !self.hooks.is_empty(Point::ToolBefore)
             && let Err(why) = self.ask_before(&mut call, &mut wanted, out)
         {
             return self.block(call, why, out);
         }
-        let asked = asked(&call);
-        let is_known = self.advised.contains(&asked);
-        if wanted.is_empty() || is_known {
-            // The next one is asked about again.
-            self.advised.retain(|other| *other != asked);
-            let unused = wanted.iter().filter_map(|wanted| wanted.decision);
-            unused.for_each(|decision| self.session.dropped(&decision));
-            return Gate::Run(call);
+        match self.advice(&call) {
+            None if wanted.is_empty() => return Gate::Run(call),
+            None => {}
+            Some(advice) => {
+                let advice = advice.clone();
+                self.forget_consultations(&wanted);
+                return match advice {
+                    Advice::Asked | Advice::Waits => self.block(call, PAUSED.to_owned(), out),
+                    Advice::Blocked(why) => self.block(call, why, out),
+                    Advice::Unanswered | Advice::Heard | Advice::Taken => Gate::Run(call),
+                };
+            }
         }
         if self.settings.depth == 0 {
-            for wanted in &wanted {
+            self.advise(&call, Advice::Asked);
+            for wanted in &mut wanted {
+                let session = wanted.open_below(&self.settings.session, &self.children);
+                self.children.push(session.clone());
                 out.push(Step::Observe(Observation::Consulting {
                     call: call.call.clone(),
                     by: wanted.by.clone(),
+                    session,
+                    parent: self.settings.session.clone(),
                 }));
             }
             return Gate::Ask(call, wanted);
@@ -196,8 +210,9 @@ impl Processor {
     }
 
     /// What came of asking about a call. Where somebody answered, the call does not run now: the model
-    /// has the answers, as messages for after the results of its calls, and decides; the same call again
-    /// runs. Where nobody did, it runs or is blocked as the one who wanted to know says.
+    /// has the answers, as messages for after the results of its calls, and decides; the same call in a later
+    /// reply runs. Where nobody did, it runs or is blocked as the one who wanted to know says. Equal calls of
+    /// the same reply go the way of this one, and nobody is asked about them.
     ///
     /// # Example: the answer goes to the model
     /// ```
@@ -216,6 +231,9 @@ impl Processor {
     /// let (gate, answers) = processor.consulted(call.clone(), said, &mut steps);
     /// assert!(matches!(gate, Gate::Blocked(..)));
     /// assert!(answers[0].text().ends_with("Better not."));
+    /// let again = processor.before_tool(call.clone(), &mut steps);
+    /// assert!(matches!(again, Gate::Blocked(..)), "the model has not seen the answer yet");
+    /// processor.proceed("msg_2", &mut steps);
     /// assert!(matches!(processor.before_tool(call, &mut steps), Gate::Run(_)), "the model insists");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
@@ -245,20 +263,53 @@ impl Processor {
             }));
         }
         if let Some(why) = why {
+            self.advise(&call, Advice::Blocked(why.clone()));
             return (self.block(call, why, out), answers);
         }
         if answers.is_empty() {
+            self.advise(&call, Advice::Unanswered);
             return (Gate::Run(call), answers);
         }
-        self.advised.push(asked(&call));
+        self.advise(&call, Advice::Waits);
         (self.block(call, PAUSED.to_owned(), out), answers)
+    }
+
+    /// Releases the decisions behind questions that are not asked.
+    pub(in crate::harness) fn forget_consultations(&mut self, wanted: &[Consultation]) {
+        let unused = wanted.iter().filter_map(|wanted| wanted.decision);
+        unused.for_each(|decision| self.session.dropped(&decision));
+    }
+
+    /// Returns what becomes of a call, if somebody was asked about an equal one. An answer that the model has
+    /// heard counts as taken from then on.
+    fn advice(&mut self, call: &ToolCall) -> Option<&Advice> {
+        let input = canonical(call.input.as_bytes());
+        let equal = |known: &&mut Advised| known.tool == call.tool && known.input == input;
+        let known = self.advised.iter_mut().find(equal)?;
+        if known.state == Advice::Heard {
+            known.state = Advice::Taken;
+        }
+        Some(&known.state)
+    }
+
+    /// Sets what becomes of calls that equal this one.
+    fn advise(&mut self, call: &ToolCall, state: Advice) {
+        let input = canonical(call.input.as_bytes());
+        self.advised
+            .retain(|known| known.tool != call.tool || known.input != input);
+        self.advised.push(Advised {
+            tool: call.tool.clone(),
+            input,
+            state,
+        });
     }
 
     /// A tool has given something back: hooks, then rules. Gives what the model is told.
     ///
     /// # Errors
     /// If a rule ends the turn here. The tool has run; what it gave back is for nobody: then
-    /// [`tool_cancelled`](Self::tool_cancelled).
+    /// [`tool_cancelled`](Self::tool_cancelled). The hooks have heard of it, as at
+    /// [`end_turn`](Self::end_turn).
     ///
     /// # Example: a word behind an output
     /// ```
@@ -303,7 +354,9 @@ impl Processor {
             let (whole, verdicts) =
                 self.check_whole(*channel, Some(&call.tool), &after.output, out);
             if let Some(cause) = verdicts.abort {
-                return Err(cause.end());
+                let end = cause.end();
+                self.end_turn(&end, out);
+                return Err(end);
             }
             verdicts
                 .injected
@@ -400,6 +453,7 @@ impl Processor {
         let origin = self.session.origin();
         Target {
             session: self.settings.session.clone(),
+            parent: self.settings.parent.clone(),
             agent: origin.agent.clone(),
             provider: origin.provider.clone(),
             model: model.to_owned(),
@@ -456,14 +510,6 @@ impl Processor {
                 self.refuse(Cause::fault(hook, fault, None), out);
                 Err(())
             }
-        }
-    }
-
-    /// The request must not be sent.
-    fn refuse(&mut self, cause: Cause, out: &mut Vec<Step>) {
-        if self.state == State::Asking {
-            self.take_back();
-            self.give_up(cause, out);
         }
     }
 
@@ -560,7 +606,11 @@ impl Processor {
             Action::Redact => whole.stretches.extend(Stretch::of(stream, &decision)),
             Action::Warn => out.push(Step::Notify { decision, text }),
             Action::Handoff => {
-                self.handoffs.push((decision, text));
+                self.handoffs.push(WantedHandoff {
+                    decision,
+                    text,
+                    is_of_attempt: false,
+                });
                 return;
             }
             Action::Inject => {
@@ -639,11 +689,6 @@ fn sets_itself(target: &Target, header: &str) -> bool {
 fn set(headers: &mut Vec<(String, String)>, header: &Header) {
     headers.retain(|(name, _)| !name.eq_ignore_ascii_case(&header.name));
     headers.push((header.name.clone(), header.value.clone()));
-}
-
-/// What a call is known by where somebody was asked about it.
-fn asked(call: &ToolCall) -> (String, String) {
-    (call.tool.clone(), canonical(call.input.as_bytes()))
 }
 
 fn result(call: &ToolCall, after: &After) -> Step {

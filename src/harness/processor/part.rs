@@ -1,8 +1,10 @@
 //! The parts of a reply: hooks first, then rules, then accumulate and publish.
 
+use serde::de::IgnoredAny;
+
 use super::abort::Cause;
 use super::redact::{Replacing, floor_char};
-use super::{Guidance, Processor, Progress, Settings, State};
+use super::{Guidance, Processor, Progress, Settings, State, WantedHandoff};
 use crate::harness::consult::Consultation;
 use crate::harness::hooks::{At, Fault, Faults, Point};
 use crate::harness::message::Message;
@@ -65,7 +67,12 @@ impl Processor {
         let named = &mut self.reply.parts[index];
         named.tool.get_or_insert_with(|| tool.clone());
         if named.call.is_none() {
+            let made = named.call_id();
             named.call.clone_from(&call);
+            let given = named.call_id();
+            // A rule may have wanted it asked about before it had an id.
+            let about_it = self.consultations.iter_mut().filter(|it| it.call == made);
+            about_it.for_each(|it| it.call.clone_from(&given));
         }
         let id = call.as_deref().unwrap_or_default();
         let _verdict = self.session.tool(&mut self.stream, part, &tool, id);
@@ -219,6 +226,22 @@ impl Processor {
         unfinished.state = PartState::Aborted;
         let call = unfinished.call.clone();
         out.push(Step::ToolAborted { part, call });
+    }
+
+    /// The provider stopped the reply at a limit. It ends the call that was being written as if it were whole,
+    /// and only its input tells that it is not.
+    pub(super) fn abort_partial_calls(&mut self, out: &mut Vec<Step>) {
+        let calls =
+            self.reply.parts.iter_mut().filter(|part| {
+                part.channel == Channel::ToolInput && part.state == PartState::Complete
+            });
+        for call in calls {
+            if serde_json::from_slice::<IgnoredAny>(&call.raw).is_err() {
+                call.state = PartState::Aborted;
+                let (part, call) = (call.part, call.call.clone());
+                out.push(Step::ToolAborted { part, call });
+            }
+        }
     }
 
     /// The provider repeats a part. What was not delivered of it yet is read like a delta.
@@ -388,7 +411,11 @@ impl Processor {
                         .extend(rule.map(|rule| (rule, decision.part())));
                 }
                 Action::Consult => self.note_consult(decision),
-                Action::Handoff => self.handoffs.push((decision, text)),
+                Action::Handoff => self.handoffs.push(WantedHandoff {
+                    decision,
+                    text,
+                    is_of_attempt: true,
+                }),
                 Action::Retry | Action::Abort => cutting = Some((decision, text)),
                 // What is for whole texts no rule of a stream asks for.
                 Action::Observe
@@ -435,11 +462,10 @@ impl Processor {
             return;
         };
         consult.prompt = prompt;
+        let consultation = Consultation::new(rule.id.clone(), part.call_id(), consult);
         self.consultations.push(Consultation {
-            by: rule.id.clone(),
             decision: Some(decision),
-            call: part.call_id(),
-            consult,
+            ..consultation
         });
     }
 

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-/// A message from a user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A message from a user. Users are told apart by channel and peer: an inbox may be that of several channels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inbound {
+    /// The [id](ChannelAdapter::id) of the channel that it came over.
+    pub channel: String,
     /// Who wrote it, as the channel names them.
     pub peer: String,
     /// What they wrote.

@@ -12,6 +12,8 @@ use super::channel::{
     Typing,
 };
 
+const ID: &str = "console";
+
 /// The only one who writes here.
 const PEER: &str = "console";
 
@@ -59,7 +61,7 @@ impl fmt::Debug for Console {
 
 impl ChannelAdapter for Console {
     fn id(&self) -> &str {
-        "console"
+        ID
     }
 
     fn name(&self) -> &str {
@@ -82,6 +84,7 @@ impl ChannelAdapter for Console {
             for line in lines.lines() {
                 let Ok(text) = line else { break };
                 let message = Inbound {
+                    channel: ID.to_owned(),
                     peer: PEER.to_owned(),
                     text,
                     id: None,

@@ -7,9 +7,19 @@ use std::time::Duration;
 
 use super::RouterSettings;
 use crate::harness::question::QuestionRequest;
+use crate::harness::step::is_truncation;
 
 /// What is sent where the agent said nothing.
 pub const EMPTY: &str = "(empty response)";
+
+/// What stands below a reply that the model could not finish, because it reached a limit of its length.
+pub const TRUNCATED: &str = "(The reply is cut off: the model reached its length limit.)";
+
+/// The reply to `/cancel`.
+pub const CANCELLED: &str = "Cancelled.";
+
+/// What the user is told where a question that they were asked was answered or rejected by somebody else.
+pub const CLOSED_ELSEWHERE: &str = "The question was closed elsewhere. No answer is needed.";
 
 /// What an agent's server says. It says so for every session at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +64,22 @@ pub enum AgentEvent {
         session: String,
         /// What it wants to know.
         request: QuestionRequest,
+    },
+    /// Questions that the agent asked were answered or rejected, by whomever.
+    QuestionClosed {
+        /// The session.
+        session: String,
+        /// The request that they were asked in.
+        request: String,
+    },
+    /// The model stopped writing a message.
+    Stopped {
+        /// The session.
+        session: String,
+        /// The message.
+        message: String,
+        /// The reason, as the server names it: `stop`, `tool-calls`, `length`, …
+        reason: String,
     },
     /// The agent is done.
     Idle {
@@ -120,8 +146,14 @@ pub enum Do {
     Prompt,
     /// Send this to the user.
     Note(String),
-    /// Send this to the user; the next message is the answer.
-    Ask(String),
+    /// Send this to the user; the next message is the answer. Where it cannot be sent,
+    /// [`Prompting::not_asked`].
+    Ask {
+        /// The request.
+        request: String,
+        /// What the user is shown.
+        text: String,
+    },
     /// Answer the questions of that request.
     Answer {
         /// The request.
@@ -136,12 +168,12 @@ pub enum Do {
     },
     /// Tell the agent to stop.
     Abort,
-    /// Show no longer that somebody writes.
-    StopTyping,
     /// Read no more events.
     Unsubscribe,
-    /// That was it: the whole reply, as one message.
+    /// The prompt is over: deliver the whole reply, as one message, or tell the user why there is none.
     Done(Result<String, PromptError>),
+    /// The last thing to do, once the reply is delivered: show no longer that somebody writes.
+    StopTyping,
 }
 
 /// Why there is no reply.
@@ -215,7 +247,7 @@ impl Error for PromptError {}
 /// prompting.see(Duration::ZERO, &part("prt_2", AgentPart::Text("Done.".into())), &mut out);
 /// prompting.see(Duration::ZERO, &AgentEvent::Idle { session: "ses_1".into() }, &mut out);
 /// assert_eq!(out[0], Do::Note("🔧 Reading src/lib.rs...".into()));
-/// assert_eq!(out.last(), Some(&Do::Done(Ok("Done.".into()))));
+/// assert_eq!(out[out.len() - 2..], [Do::Done(Ok("Done.".into())), Do::StopTyping]);
 /// ```
 #[derive(Debug)]
 pub struct Prompting {
@@ -229,6 +261,8 @@ pub struct Prompting {
     seen_calls: HashSet<String>,
     users: HashSet<String>,
     parts: Vec<Part>,
+    /// The message that the model stopped writing at its limit, if that was the last one.
+    truncated: Option<String>,
     /// What the agent wants to know; the first one is before the user.
     questions: Vec<QuestionRequest>,
     /// Since when the user is asked.
@@ -265,6 +299,7 @@ impl Prompting {
             seen_calls: HashSet::new(),
             users: HashSet::new(),
             parts: Vec::new(),
+            truncated: None,
             questions: Vec::new(),
             asked: None,
             paused: Duration::ZERO,
@@ -285,6 +320,7 @@ impl Prompting {
                 if *is_user {
                     self.users.insert(message.clone());
                 }
+                self.writes(message);
             }
             AgentEvent::Part {
                 message,
@@ -304,6 +340,10 @@ impl Prompting {
                 }
             }
             AgentEvent::Question { request, .. } => self.question(request, out),
+            AgentEvent::QuestionClosed { request, .. } => self.closed(request, out),
+            AgentEvent::Stopped {
+                message, reason, ..
+            } => self.truncated = is_truncation(reason).then(|| message.clone()),
             AgentEvent::Idle { .. } => self.end(Ok(self.text()), out),
             AgentEvent::Failed { is_abort: true, .. } => self.end(Err(PromptError::Aborted), out),
             AgentEvent::Failed { message, .. } => {
@@ -319,12 +359,12 @@ impl Prompting {
     /// use ttsr::harness::progress::{Do, PromptError, Prompting, RouterSettings};
     /// let mut out = Vec::new();
     /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
-    /// while !matches!(out.last(), Some(Do::Done(_))) {
+    /// while !prompting.is_over() {
     ///     prompting.tick(prompting.deadline(), &mut out);
     /// }
     /// assert!(out.contains(&Do::Note("⏳ Still working...".into())), "meanwhile the user hears of it");
     /// assert!(out.contains(&Do::Abort));
-    /// assert_eq!(out.last(), Some(&Do::Done(Err(PromptError::Timeout))));
+    /// assert!(out.contains(&Do::Done(Err(PromptError::Timeout))));
     /// ```
     pub fn tick(&mut self, now: Duration, out: &mut Vec<Do>) {
         self.now = self.now.max(now);
@@ -342,7 +382,7 @@ impl Prompting {
             return self.end(Err(PromptError::Timeout), out);
         }
         let is_silent = self.now >= self.heard.saturating_add(self.heartbeat());
-        if self.settings.progress.enabled && is_silent {
+        if self.settings.progress().is_enabled() && is_silent {
             self.heard = self.now;
             out.extend([Do::Typing, Do::Note("⏳ Still working...".to_owned())]);
         }
@@ -352,19 +392,36 @@ impl Prompting {
     #[must_use]
     pub fn deadline(&self) -> Duration {
         match self.asked {
-            Some(asked) => asked.saturating_add(self.timeout()),
-            None if self.settings.progress.enabled => {
+            None if self.settings.progress().is_enabled() => {
                 let heartbeat = self.heard.saturating_add(self.heartbeat());
-                heartbeat.min(self.timeout().saturating_add(self.paused))
+                heartbeat.min(self.limit())
             }
-            None => self.timeout().saturating_add(self.paused),
+            _ => self.limit(),
         }
+    }
+
+    /// Returns the time at which the prompt times out or, while the user is asked, the question.
+    pub(super) fn limit(&self) -> Duration {
+        let since = self.asked.unwrap_or(self.paused);
+        since.saturating_add(self.timeout())
+    }
+
+    /// Whether the prompt is over: nothing changes any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Whether the user's next message is an answer.
     #[must_use]
     pub fn is_asking(&self) -> bool {
         self.asked.is_some()
+    }
+
+    /// Returns the request whose questions are before the user.
+    pub(super) fn asking(&self) -> Option<&str> {
+        let first = self.questions.first().filter(|_| self.is_asking());
+        first.map(|request| request.id.as_str())
     }
 
     /// The user answered: all questions of the request that is before them.
@@ -399,7 +456,31 @@ impl Prompting {
         self.asked_no_more(out);
     }
 
-    /// The user wants no more of it.
+    /// The questions of that request could not be sent to the user: they are rejected at once, and the agent
+    /// goes on.
+    ///
+    /// # Example: a chat that is gone
+    /// ```
+    /// use std::time::Duration;
+    /// use ttsr::harness::progress::{AgentEvent, Do, Prompting, RouterSettings};
+    /// use ttsr::harness::question::QuestionRequest;
+    /// let mut out = Vec::new();
+    /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
+    /// let request = QuestionRequest { id: "que_1".into(), ..QuestionRequest::default() };
+    /// let asks = AgentEvent::Question { session: "ses_1".into(), request };
+    /// prompting.see(Duration::ZERO, &asks, &mut out);
+    /// prompting.not_asked(Duration::ZERO, "que_1", &mut out);
+    /// assert_eq!(out.last(), Some(&Do::Reject { request: "que_1".into() }));
+    /// assert!(!prompting.is_asking());
+    /// ```
+    pub fn not_asked(&mut self, now: Duration, request: &str, out: &mut Vec<Do>) {
+        self.now = self.now.max(now);
+        if self.asking() == Some(request) {
+            self.reject(out);
+        }
+    }
+
+    /// The user wants no more of it, and is told that they were heard.
     ///
     /// # Example: the user has enough
     /// ```
@@ -408,13 +489,13 @@ impl Prompting {
     /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut Vec::new());
     /// let mut out = Vec::new();
     /// prompting.cancel(Duration::ZERO, &mut out);
-    /// assert_eq!(out[0], Do::Abort);
-    /// assert_eq!(out.last(), Some(&Do::Done(Err(PromptError::Aborted))));
+    /// assert_eq!(out[..2], [Do::Abort, Do::Note("Cancelled.".into())]);
+    /// assert!(out.contains(&Do::Done(Err(PromptError::Aborted))));
     /// ```
     pub fn cancel(&mut self, now: Duration, out: &mut Vec<Do>) {
         self.now = self.now.max(now);
         if !self.is_over {
-            out.push(Do::Abort);
+            out.extend([Do::Abort, Do::Note(CANCELLED.to_owned())]);
             self.end(Err(PromptError::Aborted), out);
         }
     }
@@ -435,7 +516,7 @@ impl Prompting {
     /// };
     /// prompting.see(Duration::ZERO, &half, &mut out);
     /// prompting.disconnected(Duration::ZERO, &mut out);
-    /// assert_eq!(out.last(), Some(&Do::Done(Ok("Once upon".into()))));
+    /// assert!(out.contains(&Do::Done(Ok("Once upon".into()))));
     /// ```
     pub fn disconnected(&mut self, now: Duration, out: &mut Vec<Do>) {
         self.now = self.now.max(now);
@@ -452,7 +533,7 @@ impl Prompting {
     /// let mut prompting = Prompting::begin("ses_1", RouterSettings::default(), &mut out);
     /// prompting.failed(Duration::ZERO, "connection refused", &mut out);
     /// let error = PromptError::Failed("connection refused".into());
-    /// assert_eq!(out.last(), Some(&Do::Done(Err(error))));
+    /// assert!(out.contains(&Do::Done(Err(error))));
     /// ```
     pub fn failed(&mut self, now: Duration, message: impl Into<String>, out: &mut Vec<Do>) {
         self.now = self.now.max(now);
@@ -476,9 +557,9 @@ impl Prompting {
 
     fn tool_runs(&mut self, call: &str, title: &str, out: &mut Vec<Do>) {
         let is_new = !title.is_empty() && self.seen_calls.insert(call.to_owned());
-        let throttle = Duration::from_millis(self.settings.progress.tool_throttle_ms);
+        let throttle = Duration::from_millis(self.settings.progress().tool_throttle_ms());
         let is_soon = |noted: Duration| self.now < noted.saturating_add(throttle);
-        if !self.settings.progress.enabled || !is_new || self.noted.is_some_and(is_soon) {
+        if !self.settings.progress().is_enabled() || !is_new || self.noted.is_some_and(is_soon) {
             return;
         }
         self.noted = Some(self.now);
@@ -487,7 +568,7 @@ impl Prompting {
     }
 
     fn question(&mut self, request: &QuestionRequest, out: &mut Vec<Do>) {
-        if !self.settings.progress.enabled {
+        if !self.settings.progress().is_enabled() {
             // Nobody forwards it, so the agent must not wait for it.
             return out.push(Do::Reject {
                 request: request.id.clone(),
@@ -505,7 +586,20 @@ impl Prompting {
     fn ask(&mut self, out: &mut Vec<Do>) {
         if let Some(request) = self.questions.first() {
             self.asked = Some(self.now);
-            out.push(Do::Ask(request.text()));
+            out.push(Do::Ask {
+                request: request.id.clone(),
+                text: request.text(),
+            });
+        }
+    }
+
+    /// Somebody else answered or rejected a request, or what was answered here is told back.
+    fn closed(&mut self, request: &str, out: &mut Vec<Do>) {
+        let is_asked = self.asking() == Some(request);
+        self.questions.retain(|known| known.id != request);
+        if is_asked {
+            out.push(Do::Note(CLOSED_ELSEWHERE.to_owned()));
+            self.asked_no_more(out);
         }
     }
 
@@ -533,7 +627,7 @@ impl Prompting {
         out.extend(open.map(|request| Do::Reject {
             request: request.id,
         }));
-        out.extend([Do::Unsubscribe, Do::StopTyping, Do::Done(result)]);
+        out.extend([Do::Unsubscribe, Do::Done(result), Do::StopTyping]);
     }
 
     /// Text of the reply, part after part.
@@ -542,13 +636,24 @@ impl Prompting {
         let own = parts.filter(|part| !self.users.contains(&part.message));
         let texts = own.filter(|part| part.is_text != Some(false));
         let text: String = texts.map(|part| part.text.as_str()).collect();
-        match text.trim() {
+        let text = match text.trim() {
             "" => EMPTY.to_owned(),
             _ => text,
+        };
+        match self.truncated {
+            Some(_) => format!("{}\n\n{TRUNCATED}", text.trim_end()),
+            None => text,
         }
     }
 
+    /// A message is being written: what the one before it lacks does not matter any more.
+    fn writes(&mut self, message: &str) {
+        let is_written = |known: &String| known == message || self.users.contains(message);
+        self.truncated = self.truncated.take().filter(is_written);
+    }
+
     fn place(&mut self, message: &str, id: &str) -> &mut Part {
+        self.writes(message);
         let known = self.parts.iter().position(|part| part.id == id);
         let index = known.unwrap_or_else(|| {
             self.parts.push(Part {
@@ -563,11 +668,11 @@ impl Prompting {
     }
 
     fn timeout(&self) -> Duration {
-        Duration::from_millis(self.settings.timeout_ms)
+        Duration::from_millis(self.settings.timeout_ms())
     }
 
     fn heartbeat(&self) -> Duration {
-        Duration::from_millis(self.settings.progress.heartbeat_ms)
+        Duration::from_millis(self.settings.progress().heartbeat_ms())
     }
 }
 
@@ -578,6 +683,8 @@ impl AgentEvent {
             | AgentEvent::Part { session, .. }
             | AgentEvent::Delta { session, .. }
             | AgentEvent::Question { session, .. }
+            | AgentEvent::QuestionClosed { session, .. }
+            | AgentEvent::Stopped { session, .. }
             | AgentEvent::Idle { session }
             | AgentEvent::Failed { session, .. } => session,
         }

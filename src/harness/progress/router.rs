@@ -1,15 +1,20 @@
 //! Prompts with their I/O: an agent on one side, a chat on the other.
 
+use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use futures_core::Stream;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::RouterSettings;
-use super::channel::{ChannelAdapter, ChannelError, Inbound, Outbound};
+use super::channel::{ChannelAdapter, ChannelError, Inbound, Outbound, Sending};
 use super::prompt::{AgentEvent, Do, PromptError, Prompting};
+
+/// The reply to a `/cancel` where no prompt is under way.
+pub const NOTHING_TO_CANCEL: &str = "There is nothing to cancel.";
 
 /// What the server of an agent says, until it is dropped: that closes the connection.
 pub type AgentEvents = Pin<Box<dyn Stream<Item = AgentEvent> + Send>>;
@@ -106,10 +111,16 @@ pub struct Router<'a, A: ?Sized, C: ?Sized> {
 }
 
 /// Sends a prompt and gives the whole reply, as one text. Meanwhile the user sees who works and on what,
-/// is asked what the agent wants to know, and can stop it with `/cancel`. Messages that are neither an
-/// answer nor that stay unread: they are given back, in order.
+/// is asked what the agent wants to know, and can stop it with `/cancel`, which is replied to. Messages that are
+/// neither an answer nor that stay unread: they are given back, in order. Whoever writes over another channel, or
+/// is another peer, neither answers nor cancels.
 ///
-/// Typing is stopped and the events are closed in every case; where the future is dropped, the events.
+/// It ends within the timeout, and at once with `/cancel`, whatever the channel and the agent's server do: a note
+/// or the sign of typing that takes longer than 5 s, or a tenth of the timeout, is given up, and so is each thing
+/// that is left to do at the end.
+///
+/// The events are closed in every case. The channel still shows that somebody writes: the caller stops that once
+/// the reply is delivered, as [`respond`] does.
 ///
 /// # Example: the user has enough
 /// ```
@@ -151,7 +162,12 @@ pub struct Router<'a, A: ?Sized, C: ?Sized> {
 /// // `Silent` is an agent that takes a prompt and never says anything.
 /// let (mut agent, mut channel) = (Silent::default(), Console::new(&b""[..], Vec::new()));
 /// let (users, mut inbox) = tokio::sync::mpsc::unbounded_channel();
-/// let says = |text: &str| Inbound { peer: "console".into(), text: text.into(), id: None };
+/// let says = |text: &str| Inbound {
+///     channel: "console".into(),
+///     peer: "console".into(),
+///     text: text.into(),
+///     id: None,
+/// };
 /// users.send(says("And in blue."))?;
 /// users.send(says("/cancel"))?;
 /// let router = Router { agent: &mut agent, channel: &mut channel, peer: "console", inbox: &mut inbox };
@@ -174,6 +190,7 @@ where
     C: ChannelAdapter + ?Sized,
 {
     let mut out = Vec::new();
+    let patience = patience(&settings);
     let mut running = Running {
         prompting: Prompting::begin(session, settings, &mut out),
         router,
@@ -181,27 +198,38 @@ where
         text,
         events: None,
         began: Instant::now(),
+        patience,
+        shown: None,
+        is_deaf: false,
         other: Vec::new(),
     };
+    let mut planned = VecDeque::from(out);
     loop {
-        for what in std::mem::take(&mut out) {
+        while let Some(what) = planned.pop_front() {
             if let Do::Done(result) = what {
                 return (result, running.other);
             }
-            running.perform(what, &mut out).await;
-            if !out.is_empty() {
-                // Something failed: what it ends comes before what was planned.
-                break;
+            let mut more = Vec::new();
+            running.perform(what, &mut more).await;
+            if running.prompting.is_over() && !more.is_empty() {
+                // What ends it comes before what was planned.
+                planned.clear();
             }
+            planned.extend(more);
         }
-        if out.is_empty() {
-            running.wait(&mut out).await;
-        }
+        let mut more = Vec::new();
+        running.wait(&mut more).await;
+        planned.extend(more);
     }
 }
 
-/// Answers a message of the user: [`prompt_streaming`], and then one message with all of the reply, or with
-/// what the user is to know instead. A cancel is silent. Gives what else was written meanwhile.
+/// Answers a message of the user: [`prompt_streaming`], then one message with all of the reply, or with what the
+/// user is to know instead, and then nobody types any more. A cancel has had its reply. Gives what else was
+/// written meanwhile, whatever becomes of the reply.
+///
+/// A channel that does not take the reply within the timeout, or before the user writes `/cancel`, has failed.
+/// Where the message itself is `/cancel`, there is nothing to cancel: the user is told so, and the agent is not
+/// asked.
 ///
 /// # Errors
 /// If the answer could not be sent.
@@ -276,10 +304,17 @@ where
 /// let (mut agent, mut channel) = (Echo, Chat::default());
 /// let (_inbox, mut inbox) = tokio::sync::mpsc::unbounded_channel();
 /// let router = Router { agent: &mut agent, channel: &mut channel, peer: "alice", inbox: &mut inbox };
-/// let message = Inbound { peer: "alice".into(), text: "Hello.".into(), id: Some("7".into()) };
+/// let message = Inbound {
+///     channel: "chat".into(),
+///     peer: "alice".into(),
+///     text: "Hello.".into(),
+///     id: Some("7".into()),
+/// };
 /// let answering = respond(router, "ses_1", &message, RouterSettings::default());
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-/// assert!(runtime.block_on(answering)?.is_empty(), "nothing else was written");
+/// let (delivered, other) = runtime.block_on(answering);
+/// delivered?;
+/// assert!(other.is_empty(), "nothing else was written");
 /// let answer = Outbound { text: "Hello you.".into(), reply_to: Some("7".into()) };
 /// assert_eq!(channel.0.last(), Some(&answer));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -289,7 +324,7 @@ pub async fn respond<A, C>(
     session: &str,
     message: &Inbound,
     settings: RouterSettings,
-) -> Result<Vec<Inbound>, ChannelError>
+) -> (Result<(), ChannelError>, Vec<Inbound>)
 where
     A: Agent + ?Sized,
     C: ChannelAdapter + ?Sized,
@@ -300,25 +335,90 @@ where
         peer,
         inbox,
     } = router;
-    let inner = Router {
-        agent,
-        channel: &mut *channel,
-        peer,
-        inbox,
-    };
-    let (result, other) = prompt_streaming(inner, session, &message.text, settings).await;
-    let text = match &result {
-        Ok(reply) => Some(reply.as_str()),
-        Err(error) => error.text(),
-    };
-    if let Some(text) = text {
-        let answer = Outbound {
-            text: text.to_owned(),
-            reply_to: message.id.clone(),
+    let (timeout, patience) = (timeout(&settings), patience(&settings));
+    let (text, mut other) = if is_cancel(message) {
+        (Some(NOTHING_TO_CANCEL.to_owned()), Vec::new())
+    } else {
+        let inner = Router {
+            agent,
+            channel: &mut *channel,
+            peer,
+            inbox: &mut *inbox,
         };
-        channel.send(peer, answer).await?;
+        let (result, other) = prompt_streaming(inner, session, &message.text, settings).await;
+        let text = match result {
+            Ok(reply) => Some(reply),
+            Err(error) => error.text().map(str::to_owned),
+        };
+        (text, other)
+    };
+    let delivered = match text {
+        None => Ok(()),
+        Some(text) => {
+            let answer = Outbound {
+                text,
+                reply_to: message.id.clone(),
+            };
+            deliver(channel, peer, answer, inbox, timeout, &mut other).await
+        }
+    };
+    if let Some(stopping) = channel.stop_typing(peer) {
+        let _shown = tokio::time::timeout(patience, stopping).await;
     }
-    Ok(other)
+    (delivered, other)
+}
+
+/// Sends the answer, within that time and until the user cancels.
+async fn deliver<C: ChannelAdapter + ?Sized>(
+    channel: &mut C,
+    peer: &str,
+    answer: Outbound,
+    inbox: &mut UnboundedReceiver<Inbound>,
+    within: Duration,
+    other: &mut Vec<Inbound>,
+) -> Result<(), ChannelError> {
+    let id = channel.id().to_owned();
+    let mut sending = channel.send(peer, answer);
+    let mut late = pin!(sleep(within));
+    let mut is_deaf = false;
+    loop {
+        tokio::select! {
+            biased;
+            sent = &mut sending => return sent,
+            message = inbox.recv(), if !is_deaf => match message {
+                Some(message) if is_from(&message, &id, peer) && is_cancel(&message) => {
+                    return Err(ChannelError::new("the user cancelled before the reply was delivered"));
+                }
+                Some(message) => other.push(message),
+                None => is_deaf = true,
+            },
+            () = &mut late => {
+                let within = within.as_millis();
+                let error = format!("the channel did not take the reply within {within} ms");
+                return Err(ChannelError::new(error));
+            }
+        }
+    }
+}
+
+/// Most time that a channel has to show a note or that somebody writes, and that each thing has that is left to
+/// do at the end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn timeout(settings: &RouterSettings) -> Duration {
+    Duration::from_millis(settings.timeout_ms())
+}
+
+fn patience(settings: &RouterSettings) -> Duration {
+    PATIENCE.min(timeout(settings) / 10)
+}
+
+fn is_cancel(message: &Inbound) -> bool {
+    message.text.trim() == "/cancel"
+}
+
+fn is_from(message: &Inbound, channel: &str, peer: &str) -> bool {
+    message.channel == channel && message.peer == peer
 }
 
 struct Running<'a, A: ?Sized, C: ?Sized> {
@@ -328,79 +428,118 @@ struct Running<'a, A: ?Sized, C: ?Sized> {
     text: &'a str,
     events: Option<AgentEvents>,
     began: Instant,
+    patience: Duration,
+    /// The request whose questions were sent to the user last, or are on their way.
+    shown: Option<String>,
+    /// Nobody can write any more.
+    is_deaf: bool,
     other: Vec<Inbound>,
 }
 
+/// The result of something that was done.
+enum Performed {
+    Fine,
+    Subscribed(AgentEvents),
+    /// The prompt cannot go on.
+    Failed(String),
+    /// The questions of that request did not reach the user.
+    NotAsked(String),
+}
+
 impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> Running<'_, A, C> {
+    /// Does one thing, for as long as it may take. Meanwhile the user may cancel, or answer.
     async fn perform(&mut self, what: Do, out: &mut Vec<Do>) {
-        let Router {
-            agent,
-            channel,
-            peer,
+        let is_over = self.prompting.is_over();
+        let is_brief = is_over || matches!(what, Do::Typing | Do::Note(_));
+        let is_ask = matches!(what, Do::Ask { .. });
+        let patience = Instant::now() + self.patience;
+        match &what {
+            Do::Unsubscribe => return self.events = None,
+            Do::Ask { request, .. } if self.prompting.asking() != Some(request) => return,
+            Do::Ask { request, .. } => self.shown = Some(request.clone()),
+            _ => {}
+        }
+        let Running {
+            prompting,
+            router:
+                Router {
+                    agent,
+                    channel,
+                    peer,
+                    inbox,
+                },
             ..
-        } = &mut self.router;
-        match what {
-            Do::Typing => skip(channel.send_typing(peer)).await,
-            Do::StopTyping => skip(channel.stop_typing(peer)).await,
-            Do::Subscribe => match agent.subscribe().await {
-                Ok(events) => self.events = Some(events),
-                Err(error) => self.prompting.failed(self.began.elapsed(), error, out),
-            },
-            Do::Prompt => {
-                if let Err(error) = agent.prompt(self.session, self.text).await {
-                    self.prompting.failed(self.began.elapsed(), error, out);
+        } = self;
+        let id = channel.id().to_owned();
+        let mut doing = pin!(carry_out(
+            what,
+            *agent,
+            *channel,
+            peer,
+            self.session,
+            self.text
+        ));
+        loop {
+            let limit = self.began.checked_add(prompting.limit());
+            let until = match is_brief {
+                true => Some(limit.filter(|_| !is_over).unwrap_or(patience).min(patience)),
+                false => limit,
+            };
+            tokio::select! {
+                biased;
+                performed = &mut doing => {
+                    let now = self.began.elapsed();
+                    match performed {
+                        Performed::Fine => {}
+                        Performed::Subscribed(events) => self.events = Some(events),
+                        Performed::Failed(why) => prompting.failed(now, why, out),
+                        Performed::NotAsked(request) => prompting.not_asked(now, &request, out),
+                    }
+                    return;
+                }
+                message = inbox.recv(), if !is_over && !self.is_deaf => {
+                    let heard = Heard { id: &id, peer, shown: self.shown.as_deref() };
+                    match heard.take(self.began.elapsed(), message, prompting, out) {
+                        // What is being done is of no use any more.
+                        Taken::Cancel => return,
+                        Taken::Answer if is_ask => return,
+                        Taken::Answer => {}
+                        Taken::Other(message) => self.other.push(message),
+                        Taken::Deaf => self.is_deaf = true,
+                    }
+                }
+                () = until_then(until) => {
+                    if !is_over {
+                        prompting.tick(self.began.elapsed(), out);
+                    }
+                    if is_brief || !out.is_empty() {
+                        return;
+                    }
                 }
             }
-            Do::Note(text) | Do::Ask(text) => {
-                let message = Outbound {
-                    text,
-                    reply_to: None,
-                };
-                // Progress that cannot be shown must not cost the reply.
-                let _lost = channel.send(peer, message).await;
-            }
-            // Where the server is gone its events end, and that is what counts.
-            Do::Abort => drop(agent.abort(self.session).await),
-            Do::Answer { request, answers } => {
-                if agent.answer(&request, answers).await.is_err() {
-                    drop(agent.reject(&request).await);
-                }
-            }
-            Do::Reject { request } => drop(agent.reject(&request).await),
-            Do::Unsubscribe => self.events = None,
-            Do::Done(_) => {}
         }
     }
 
     async fn wait(&mut self, out: &mut Vec<Do>) {
         let deadline = self.began.checked_add(self.prompting.deadline());
-        let is_asking = self.prompting.is_asking();
         tokio::select! {
             biased;
-            message = self.router.inbox.recv() => {
+            message = self.router.inbox.recv(), if !self.is_deaf => {
+                let heard = Heard {
+                    id: self.router.channel.id(),
+                    peer: self.router.peer,
+                    shown: self.shown.as_deref(),
+                };
                 let now = self.began.elapsed();
-                match message {
-                    Some(message) if message.text.trim() == "/cancel" => {
-                        self.prompting.cancel(now, out);
-                    }
-                    Some(message) if is_asking && message.peer == self.router.peer => {
-                        self.prompting.answer(now, &message.text, out);
-                    }
-                    Some(message) => self.other.push(message),
-                    // Nobody can write any more; the reply still comes.
-                    None => self.without_inbox(deadline, out).await,
+                match heard.take(now, message, &mut self.prompting, out) {
+                    Taken::Answer | Taken::Cancel => {}
+                    Taken::Other(message) => self.other.push(message),
+                    // The reply still comes.
+                    Taken::Deaf => self.is_deaf = true,
                 }
             }
             event = next(&mut self.events) => self.took(event, out),
-            () = until(deadline) => self.prompting.tick(self.began.elapsed(), out),
-        }
-    }
-
-    async fn without_inbox(&mut self, deadline: Option<Instant>, out: &mut Vec<Do>) {
-        tokio::select! {
-            biased;
-            event = next(&mut self.events) => self.took(event, out),
-            () = until(deadline) => self.prompting.tick(self.began.elapsed(), out),
+            () = until_then(deadline) => self.prompting.tick(self.began.elapsed(), out),
         }
     }
 
@@ -413,8 +552,99 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> Running<'_, A, C> {
     }
 }
 
+/// The user that is listened to, and what they were asked.
+struct Heard<'a> {
+    id: &'a str,
+    peer: &'a str,
+    shown: Option<&'a str>,
+}
+
+/// What became of a message in the inbox.
+enum Taken {
+    Answer,
+    Cancel,
+    /// It is neither an answer nor a cancel of this user.
+    Other(Inbound),
+    Deaf,
+}
+
+impl Heard<'_> {
+    fn take(
+        &self,
+        now: Duration,
+        message: Option<Inbound>,
+        prompting: &mut Prompting,
+        out: &mut Vec<Do>,
+    ) -> Taken {
+        let Some(message) = message else {
+            return Taken::Deaf;
+        };
+        let is_own = is_from(&message, self.id, self.peer);
+        if is_own && is_cancel(&message) {
+            prompting.cancel(now, out);
+            return Taken::Cancel;
+        }
+        let is_asked = prompting.asking().is_some() && prompting.asking() == self.shown;
+        if is_own && is_asked {
+            prompting.answer(now, &message.text, out);
+            return Taken::Answer;
+        }
+        Taken::Other(message)
+    }
+}
+
+async fn carry_out<A: Agent + ?Sized, C: ChannelAdapter + ?Sized>(
+    what: Do,
+    agent: &mut A,
+    channel: &mut C,
+    peer: &str,
+    session: &str,
+    text: &str,
+) -> Performed {
+    match what {
+        Do::Typing => skip(channel.send_typing(peer)).await,
+        Do::StopTyping => skip(channel.stop_typing(peer)).await,
+        Do::Subscribe => match agent.subscribe().await {
+            Ok(events) => return Performed::Subscribed(events),
+            Err(error) => return Performed::Failed(error),
+        },
+        Do::Prompt => {
+            if let Err(error) = agent.prompt(session, text).await {
+                return Performed::Failed(error);
+            }
+        }
+        Do::Note(text) => {
+            let message = Outbound {
+                text,
+                reply_to: None,
+            };
+            // Progress that cannot be shown must not cost the reply.
+            let _lost = channel.send(peer, message).await;
+        }
+        Do::Ask { request, text } => {
+            let message = Outbound {
+                text,
+                reply_to: None,
+            };
+            if channel.send(peer, message).await.is_err() {
+                return Performed::NotAsked(request);
+            }
+        }
+        // Where the server is gone its events end, and that is what counts.
+        Do::Abort => drop(agent.abort(session).await),
+        Do::Answer { request, answers } => {
+            if agent.answer(&request, answers).await.is_err() {
+                drop(agent.reject(&request).await);
+            }
+        }
+        Do::Reject { request } => drop(agent.reject(&request).await),
+        Do::Unsubscribe | Do::Done(_) => {}
+    }
+    Performed::Fine
+}
+
 /// What the channel cannot show is skipped.
-async fn skip(sending: Option<super::Sending<'_>>) {
+async fn skip(sending: Option<Sending<'_>>) {
     let _shown: Option<Result<(), ChannelError>> = match sending {
         Some(sending) => Some(sending.await),
         None => None,
@@ -428,7 +658,7 @@ async fn next(events: &mut Option<AgentEvents>) -> Option<AgentEvent> {
     }
 }
 
-async fn until(deadline: Option<Instant>) {
+async fn until_then(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => pending().await,

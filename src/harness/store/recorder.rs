@@ -277,7 +277,7 @@ impl Recorder {
                     }],
                 },
             }],
-            Step::Finish(outcome) if matches!(outcome.end, End::Complete { .. }) => {
+            Step::Finish(outcome) if !matches!(outcome.end, End::Aborted { .. }) => {
                 let message = Message::reply(&outcome.reply);
                 let is_said = !message.content.is_empty();
                 is_said

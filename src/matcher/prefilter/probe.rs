@@ -173,7 +173,7 @@ mod avx512 {
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod tests {
     use super::*;
-    use crate::testing::Random;
+    use crate::testing::{Random, skip};
 
     /// Returns whether a place is a candidate, by the definition.
     fn is_candidate(probe: &WindowProbe, text: &[u8], at: usize) -> bool {
@@ -191,8 +191,7 @@ mod tests {
     #[test]
     fn candidates_are_those_of_the_definition() {
         if SimdLevel::best() == SimdLevel::Portable {
-            println!("skipped: this processor has no AVX-512, so nothing is probed");
-            return;
+            return skip::test("this processor has no AVX-512, so nothing is probed");
         }
         let mut random = Random::new(9);
         let mut probes = vec![

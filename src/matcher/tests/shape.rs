@@ -9,6 +9,8 @@ use crate::matcher::simd::SimdLevel;
 use crate::matcher::table::sparse::SparseRows;
 use crate::matcher::test_support::EVERY_GAP;
 use crate::matcher::{Automaton, Matcher, SHORT};
+#[cfg(target_arch = "x86_64")]
+use crate::testing::skip;
 
 /// A layout of some patterns.
 struct Set {
@@ -314,8 +316,7 @@ fn layouts_and_tables_are_those_of_the_file() {
 #[cfg(target_arch = "x86_64")]
 fn with_filters_layouts_and_tables_are_those_of_the_file() {
     if SimdLevel::best() == SimdLevel::Portable {
-        println!("skipped: this processor has no AVX-512, so there are no filters");
-        return;
+        return skip::test("this processor has no AVX-512, so there are no filters");
     }
     held_to("shape-avx512.txt", SimdLevel::best(), &describe_spans());
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::*;
-use crate::testing::{Random, scale};
+use crate::testing::{Random, scale, skip};
 use crate::view::json::{Decoder, Sink as JsonSink};
 use crate::view::piece::Tag;
 
@@ -1090,16 +1090,16 @@ fn past_a_limit_more_passes_for_added_and_nothing_is_lost() {
 }
 
 /// The tool calls of the corpus, as they were sent.
-fn real_calls(corpus: &str) -> Vec<String> {
+fn real_calls(corpus: &std::path::Path) -> Vec<String> {
     let mut calls = Vec::new();
-    let file = std::fs::read_to_string(format!("{corpus}/transcripts/transcripts.jsonl")).unwrap();
+    let file = std::fs::read_to_string(corpus.join("transcripts/transcripts.jsonl")).unwrap();
     for line in file.lines() {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
         if record["kind"] == "tool-input" {
             calls.push(record["text"].as_str().unwrap().to_owned());
         }
     }
-    for entry in std::fs::read_dir(format!("{corpus}/streams")).unwrap() {
+    for entry in std::fs::read_dir(corpus.join("streams")).unwrap() {
         let file = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         for line in file.lines() {
             let record: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -1121,8 +1121,8 @@ fn real_calls(corpus: &str) -> Vec<String> {
 
 #[test]
 fn real_calls_read_as_in_the_model_under_every_cut() {
-    let Ok(corpus) = std::env::var("TTSR_CORPUS") else {
-        return println!("TTSR_CORPUS is not set: no real calls");
+    let Some(corpus) = skip::corpus() else {
+        return;
     };
     let mut random = Random::new(5);
     let (mut cases, mut changes, mut raw) = (0, 0, 0);

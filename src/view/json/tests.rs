@@ -9,7 +9,7 @@ use proptest::test_runner::TestRunner;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::*;
-use crate::testing::Random;
+use crate::testing::{Random, skip};
 
 const DEPTH: usize = 128;
 const PATH_BYTES: usize = 4096;
@@ -1003,9 +1003,9 @@ fn any_bytes_are_delivered_to_the_last_under_every_cut() {
 }
 
 /// The tool input of recorded streams, with the cuts it came in.
-fn recorded(folder: &str) -> Vec<Vec<String>> {
+fn recorded(folder: &std::path::Path) -> Vec<Vec<String>> {
     let mut inputs = Vec::new();
-    for entry in std::fs::read_dir(format!("{folder}/streams")).unwrap() {
+    for entry in std::fs::read_dir(folder.join("streams")).unwrap() {
         let path = entry.unwrap().path();
         if path
             .extension()
@@ -1033,8 +1033,7 @@ fn recorded(folder: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn recorded_tool_input_decodes_as_serde_json_reads_it() {
-    let Ok(folder) = std::env::var("TTSR_CORPUS") else {
-        eprintln!("skipped: TTSR_CORPUS is not set");
+    let Some(folder) = skip::corpus() else {
         return;
     };
     let (mut objects, mut others, mut cases) = (0, 0, 0);

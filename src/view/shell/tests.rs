@@ -2,7 +2,7 @@
 
 use super::heredoc::HEREDOCS;
 use super::*;
-use crate::testing::{Random, scale};
+use crate::testing::{Random, scale, skip};
 use crate::view::json::{Decoder, Sink as JsonSink};
 use crate::view::piece::{Regions, Tag};
 
@@ -784,10 +784,10 @@ fn limits_lose_no_word_and_change_under_no_cut() {
 
 #[test]
 fn real_calls_read_as_in_the_model_under_every_cut() {
-    let Ok(corpus) = std::env::var("TTSR_CORPUS") else {
-        return println!("TTSR_CORPUS is not set: no real calls");
+    let Some(corpus) = skip::corpus() else {
+        return;
     };
-    let file = format!("{corpus}/transcripts/transcripts.jsonl");
+    let file = corpus.join("transcripts/transcripts.jsonl");
     let lines = std::fs::read_to_string(file).unwrap();
     let mut random = Random::new(7);
     let (mut cases, mut commands, mut found) = (0, 0, 0);

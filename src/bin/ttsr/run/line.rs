@@ -261,6 +261,7 @@ impl<'a> Line<'a> {
     pub(super) fn of_answer(outcome: &'a TurnOutcome, requests: u64, verdicts: u64) -> Line<'a> {
         let (complete, reason, by, detail) = match &outcome.end {
             End::Complete { reason } => (true, reason.as_str(), None, ""),
+            End::Truncated { reason } => (false, reason.as_str(), None, ""),
             End::Aborted {
                 reason,
                 source: by,

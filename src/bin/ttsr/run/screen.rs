@@ -302,6 +302,11 @@ impl Screen {
                 self.out,
                 "{GOOD}✓ answered{GOOD:#}  {requests} to the model, {verdicts}"
             ),
+            End::Truncated { reason } => writeln!(
+                self.out,
+                "{CUT}✗ cut off{CUT:#} by the limit of the model ({}); {requests} to the model, {verdicts}",
+                Escaped(reason)
+            ),
             End::Aborted { source: by, .. } => {
                 writeln!(
                     self.out,

@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::pack::Pack;
 use crate::rule::{Channel, Pattern, Rule, Severity};
 use crate::stream::Counters;
-use crate::testing::{Random, scale};
+use crate::testing::{Random, scale, skip};
 use crate::verdict::PartId;
 
 /// What a part came to: hits as (rule, end, decided, excerpt, match).
@@ -553,8 +553,7 @@ fn random_patterns_agree_with_brute_force_under_random_cuts() {
 /// Patterns of real rule sets that `regex` refuses: each loads, or is refused for a reason that is told.
 #[test]
 fn real_patterns_load_or_are_refused_with_the_reason() {
-    let Some(corpus) = std::env::var_os("TTSR_CORPUS") else {
-        eprintln!("skipped: TTSR_CORPUS is not set");
+    let Some(corpus) = skip::corpus() else {
         return;
     };
     for set in [
@@ -565,7 +564,7 @@ fn real_patterns_load_or_are_refused_with_the_reason() {
         "detect-secrets",
         "noseyparker",
     ] {
-        let path = std::path::Path::new(&corpus).join(format!("rules/{set}.jsonl"));
+        let path = corpus.join(format!("rules/{set}.jsonl"));
         let text = std::fs::read_to_string(path).unwrap();
         let (mut loaded, mut refused) = (0, 0);
         for line in text.lines() {
