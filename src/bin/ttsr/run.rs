@@ -345,6 +345,11 @@ fn tools(options: &Options) -> Result<Box<dyn Tools>, Stop> {
     };
     let folder = ttsr::harness::tools::Folder::open(path);
     let folder = folder.map_err(|error| Stop::Because(format!("{}: {error}", path.display())))?;
+    // Without a path of its own, commands are followed as far as the system does it by itself.
+    let folder = match std::env::current_exe() {
+        Ok(program) => folder.supervisor(program),
+        Err(_) => folder,
+    };
     Ok(Box::new(folder))
 }
 
