@@ -190,6 +190,11 @@ fn the_next_model_is_asked_and_said_to_be() {
         (&fallback["from"], &fallback["to"]),
         (&"m".into(), &"other".into())
     );
+    let told = of_kind(&events(&output), "not-retried")[0].clone();
+    assert_eq!(
+        (&told["asked_ms"], &told["longest_ms"]),
+        (&3_600_000.into(), &20_000.into())
+    );
     assert!(serving.join().unwrap()[1].contains(r#""model":"other""#));
 }
 
@@ -345,6 +350,259 @@ fn a_session_that_is_in_use_or_is_something_else_is_refused() {
         String::from_utf8_lossy(&output.stderr).contains("talk.ttsr"),
         "{output:?}"
     );
+}
+
+/// A wait that is longer than the bound ends the turn, and the user is told both times.
+#[test]
+fn a_wait_beyond_the_bound_is_told() {
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
+    for format in ["human", "json"] {
+        let (base, serving) = serve(vec![busy.to_owned()]);
+        let output = ttsr(
+            &base,
+            &["--pack", "scripts/run.toml", "--format", format, "Hi."],
+        );
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            said.contains("the provider asks to wait 3600s; at most 20s are waited"),
+            "{said}"
+        );
+        let shown = String::from_utf8_lossy(&output.stdout);
+        let told = match format {
+            "json" => r#""event":"not-retried""#,
+            _ => "not again   the provider asks to wait 3600s, at most 20s are waited",
+        };
+        assert!(shown.contains(told), "{shown}");
+        assert_eq!(serving.join().unwrap().len(), 1);
+    }
+}
+
+fn bash_call(id: &str, command: &str) -> String {
+    let input = serde_json::json!({ "command": command }).to_string();
+    let call = serde_json::json!({"tool_calls": [{
+        "index": 0, "id": id, "type": "function",
+        "function": {"name": "bash", "arguments": input},
+    }]});
+    sse(&(chunk(&call.to_string(), "\"tool_calls\"") + "data: [DONE]\n\n"))
+}
+
+fn said(text: &str) -> String {
+    let content = serde_json::json!({ "content": text }).to_string();
+    sse(&(chunk(&content, "\"stop\"") + "data: [DONE]\n\n"))
+}
+
+/// What the processes above a command were started with is readable for the command.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_finds_no_key_in_the_environment_of_its_ancestors() {
+    let walk = r#"pid=$PPID; seen=0
+while [ "$pid" -gt 1 ]; do
+  seen=$((seen + 1))
+  tr '\0' '\n' < /proc/$pid/environ | grep -E '[c]anary|[s]ecret' && echo "in the environment of $pid"
+  tr '\0' '\n' < /proc/$pid/cmdline | grep -E '[c]anary|[s]ecret' && echo "in the arguments of $pid"
+  [ "$(tr '\0' '\n' < /proc/$pid/cmdline | grep -cx -- --base-url)" = 1 ] && echo run
+  pid=$(sed -n 's/^PPid:\t//p' /proc/$pid/status)
+done
+[ "$seen" -gt 0 ] && echo walked"#;
+    let (base, serving) = serve(vec![bash_call("c1", walk), said("Nothing.")]);
+    let output = Command::new(env!("CARGO_BIN_EXE_ttsr"))
+        .args(["run", "--provider", "openai-chat", "--model", "m"])
+        .args(["--base-url", &base, "--key-env", "TEST_KEY"])
+        .args(["--pack", "scripts/run.toml", "--tools", "files"])
+        .args(["--format", "json", "Look."])
+        .env("TEST_KEY", KEY)
+        .env("ANOTHER_TOKEN", "secret-0123456789")
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let results = events(&output);
+    assert_eq!(
+        of_kind(&results, "tool-result")[0]["output"],
+        "run\nwalked\n"
+    );
+    for request in serving.join().unwrap() {
+        assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")));
+    }
+}
+
+/// A provider that repeats the key, in pieces, in text and in a call; and a command that finds it in a file.
+#[cfg(unix)]
+#[test]
+fn a_key_that_comes_back_is_shown_and_kept_nowhere() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join(".env"), format!("KEY={KEY}\n")).unwrap();
+    let file = folder.0.join("talk.ttsr");
+    let (first, second) = KEY.split_at(7);
+    let pieces = [format!("Your key is {first}"), format!("{second}.")];
+    let pieces = pieces.map(|piece| {
+        let content = serde_json::json!({ "content": piece }).to_string();
+        chunk(&content, "null")
+    });
+    let call = bash_call("c1", &format!("echo {KEY} > copy; cat .env"));
+    let (_, call) = call.split_once("\r\n\r\n").unwrap();
+    for format in ["human", "json"] {
+        let (base, serving) = serve(vec![sse(&(pieces.concat() + call)), said("Done.")]);
+        let output = ttsr(
+            &base,
+            &[
+                "--pack",
+                "scripts/run.toml",
+                "--tools",
+                folder.0.to_str().unwrap(),
+                "--session",
+                file.to_str().unwrap(),
+                "--format",
+                format,
+                "Go.",
+            ],
+        );
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains("KEY=[key]"), "{shown}");
+        let kept = std::fs::read_to_string(&file).unwrap();
+        assert!(!kept.contains(KEY), "the key is in the session");
+        assert!(kept.contains("Your key is [key]."), "{kept}");
+        assert_eq!(
+            std::fs::read_to_string(folder.0.join("copy")).unwrap(),
+            "[key]\n"
+        );
+        let second = &serving.join().unwrap()[1];
+        let (_, body) = second.split_once("\r\n\r\n").unwrap();
+        assert!(!body.contains(KEY), "{body}");
+    }
+}
+
+/// `ttsr run` has no specialists: packs that remind of them are not among those it takes by itself.
+#[cfg(unix)]
+#[test]
+fn nobody_is_reminded_of_agents_that_are_not_there() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join("a.txt"), "one\n").unwrap();
+    let call = serde_json::json!({"tool_calls": [{
+        "index": 0, "id": "c1", "type": "function",
+        "function": {"name": "read", "arguments": r#"{"path": "a.txt"}"#},
+    }]});
+    let call = sse(&(chunk(&call.to_string(), "\"tool_calls\"") + "data: [DONE]\n\n"));
+    let (base, serving) = serve(vec![call, said("One.")]);
+    let tools = folder.0.to_str().unwrap();
+    let output = ttsr(
+        &base,
+        &["--tools", tools, "--format", "json", "Read a.txt."],
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let results = events(&output);
+    assert_eq!(of_kind(&results, "tool-result")[0]["output"], "one\n");
+    for request in serving.join().unwrap() {
+        for word in ["specialist", "elegat"] {
+            assert!(!request.contains(word), "{request}");
+        }
+    }
+}
+
+/// A server that sends `flood` again and again, after `head`, until the connection is closed.
+fn flooding(head: &'static str, flood: &'static str) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}/v1", listener.local_addr().unwrap());
+    let serving = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        heard(&mut stream);
+        let flood = flood.repeat(4096);
+        let mut sent = stream.write_all(head.as_bytes());
+        while sent.is_ok() {
+            sent = stream.write_all(flood.as_bytes());
+        }
+    });
+    (base, serving)
+}
+
+/// Answers that bring no event, however fast they are read.
+const FLOODS: [(&str, &str); 5] = [
+    ("", "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"),
+    (STREAM, ": nothing\n\n"),
+    (STREAM, "data: {\"choices\":[]}\n\n"),
+    (
+        STREAM,
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\n",
+    ),
+    (
+        STREAM,
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"}}]}\n\n",
+    ),
+];
+
+const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_is_heard_under_any_flood() {
+    for (head, flood) in FLOODS {
+        let (base, serving) = flooding(head, flood);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ttsr"))
+            .args(["run", "--provider", "openai-chat", "--model", "m"])
+            .args(["--base-url", &base, "--pack", "scripts/run.toml"])
+            .args(["--format", "json", "Go."])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(std::time::Duration::from_millis(700));
+        assert!(child.try_wait().unwrap().is_none(), "{flood}");
+        let sent = Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        let interrupted = std::time::Instant::now();
+        // The promise is 200 ms on an idle machine.
+        while child.try_wait().unwrap().is_none() {
+            let took = interrupted.elapsed();
+            if took > std::time::Duration::from_secs(5) {
+                child.kill().unwrap();
+                panic!("not heard within {took:?} under {flood:?}");
+            }
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+        println!("{:?} under {flood:?}", interrupted.elapsed());
+        assert_eq!(child.wait().unwrap().code(), Some(2), "{flood}");
+        serving.join().unwrap();
+    }
+}
+
+#[test]
+fn a_reply_and_an_attempt_have_a_bound_of_time() {
+    for (option, limit) in [
+        ("--reply-timeout", "reply"),
+        ("--attempt-timeout", "attempt"),
+    ] {
+        for (head, flood) in FLOODS {
+            let (base, serving) = flooding(head, flood);
+            let output = ttsr(
+                &base,
+                &[
+                    "--pack",
+                    "scripts/run.toml",
+                    option,
+                    "1",
+                    "--format",
+                    "json",
+                    "Go.",
+                ],
+            );
+            assert_eq!(output.status.code(), Some(2), "{flood}");
+            let events = events(&output);
+            let answer = of_kind(&events, "answer")[0];
+            assert_eq!(
+                (&answer["reason"], &answer["source"]),
+                (&"timeout".into(), &format!("limit {limit}").into()),
+                "{flood}"
+            );
+            serving.join().unwrap();
+        }
+    }
 }
 
 /// A turn that is at work: the server has begun a reply and waits until the connection is closed.

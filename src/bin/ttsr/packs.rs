@@ -12,11 +12,15 @@ use crate::tally::Count;
 
 /// The rules that `args` names, or all that come with the crate. Warnings are counted: they are for the author.
 pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
+    load_but(args, &[])
+}
+
+/// The rules that `args` names, or all that come with the crate except those of the packs `left_out`.
+pub(crate) fn load_but(args: &PackArgs, left_out: &[&str]) -> Result<Pack, Stop> {
     let builtins: Vec<&str> = Pack::builtins().collect();
     let builder = if args.packs.is_empty() {
-        builtins
-            .iter()
-            .fold(Pack::builder(), |builder, name| builder.builtin(*name))
+        let taken = builtins.iter().filter(|name| !left_out.contains(name));
+        taken.fold(Pack::builder(), |builder, name| builder.builtin(*name))
     } else {
         // A pack that is named twice is loaded once.
         let names: BTreeSet<&str> = args.packs.iter().map(String::as_str).collect();

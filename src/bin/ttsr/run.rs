@@ -3,6 +3,7 @@
 //! Everything here is what a harness would do: a pack, a session, a processor, a provider, tools, and
 //! somebody who watches. What is shown, and how, is in `run/screen.rs` and `run/line.rs`.
 
+mod environment;
 mod line;
 mod screen;
 
@@ -10,6 +11,7 @@ use std::collections::VecDeque;
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
@@ -21,6 +23,8 @@ use ttsr::harness::{
     Cancel, End, Failure, Hooks, Message, NoTools, Processor, Provider, Reason, Request, Role,
     Script, Scripted, Settings, Source, Step, Tools, Turn, TurnOutcome,
 };
+#[cfg(unix)]
+use ttsr::harness::{Tool, ToolCall, ToolFuture};
 use ttsr::{Event, Lost, Origin, wire::Reader};
 
 use crate::args::{FormatArg, PackArgs};
@@ -67,6 +71,12 @@ pub(crate) struct Options {
     /// Most tokens of a reply
     #[arg(long, value_name = "N")]
     max_tokens: Option<u32>,
+    /// Most seconds that a reply may take, with all its attempts; 0 for no bound
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    reply_timeout: u64,
+    /// Most seconds that one attempt of a reply may take; 0 for no bound of its own
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    attempt_timeout: u64,
     /// Most replies of the turn: one more for each round of tool calls
     #[arg(long, value_name = "N", default_value_t = 50)]
     max_replies: u32,
@@ -114,12 +124,20 @@ enum Shown {
     Notice(Notice),
 }
 
+/// Packs that remind of agents and tools of OpenCode, which `ttsr run` does not have.
+const NOT_HERE: [&str; 3] = [
+    "opencode/delegate-task-retry",
+    "opencode/phase-reminder",
+    "opencode/post-read-nudge",
+];
+
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&options.packs)?;
+    let key = environment::take_key(options)?;
+    let pack = packs::load_but(&options.packs, &NOT_HERE)?;
     let prompt = prompt(&options.prompt)?;
     let (show, shown) = unbounded_channel();
-    let mut provider = provider(options, &show)?;
-    let mut tools = tools(options)?;
+    let mut provider = provider(options, key.as_deref(), &show)?;
+    let mut tools = tools(options, key)?;
     let (kept, mut recorder) = taken_up(options)?;
     let (session, lost) = kept.session(&pack);
     lost.iter().for_each(tell_lost);
@@ -156,7 +174,9 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| Stop::Because(format!("no runtime: {error}")))?;
-    let outcome = runtime.block_on(watched(running, shown, &mut screen, &cancel))?;
+    // In a task of its own: a turn that is always busy must not keep it from being heard.
+    runtime.spawn(cancel_on_interrupt(cancel));
+    let outcome = runtime.block_on(watched(running, shown, &mut screen))?;
     screen.end(&outcome)?;
     if let Some(recorder) = recorder.filter(Recorder::is_degraded) {
         let why = recorder.error().map(StoreError::to_string);
@@ -197,28 +217,29 @@ fn taken_up(options: &Options) -> Result<(Kept, Option<Recorder>), Stop> {
     Ok((kept, Some(recorder)))
 }
 
-/// Runs the turn and shows what comes of it. An interrupt cancels it; a second one is the system's.
+/// Cancels the turn at the first interrupt. A second one ends the process.
+async fn cancel_on_interrupt(cancel: Cancel) {
+    // Where interrupts cannot be heard they do what they always do.
+    if tokio::signal::ctrl_c().await.is_ok() {
+        cancel.cancel();
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(130);
+        }
+    }
+}
+
+/// Runs the turn and shows what comes of it.
 async fn watched(
     running: impl Future<Output = TurnOutcome>,
     mut shown: UnboundedReceiver<Shown>,
     screen: &mut Screen,
-    cancel: &Cancel,
 ) -> Result<TurnOutcome, Stop> {
     let mut running = std::pin::pin!(running);
-    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
-    let mut is_interrupted = false;
     let outcome = loop {
         tokio::select! {
             biased;
             Some(what) = shown.recv() => screen.show(&what)?,
             outcome = &mut running => break outcome,
-            interrupted = &mut interrupt, if !is_interrupted => {
-                is_interrupted = true;
-                // Where interrupts cannot be heard they do what they always do.
-                if interrupted.is_ok() {
-                    cancel.cancel();
-                }
-            }
         }
     };
     while let Ok(what) = shown.try_recv() {
@@ -254,10 +275,17 @@ fn ended(outcome: &TurnOutcome, has_acted: bool) -> Result<Outcome, Stop> {
 fn settings(options: &Options) -> Settings {
     Settings {
         session: "run".to_owned(),
+        reply: seconds(options.reply_timeout),
+        attempt: seconds(options.attempt_timeout),
         signs_reasoning: options.provider == Some(ProviderName::AnthropicMessages),
         fallback: Chains::default().any(options.models.iter().skip(1).cloned()),
         ..Settings::default()
     }
+}
+
+/// A bound of time; 0 stands for none.
+fn seconds(seconds: u64) -> Option<Duration> {
+    (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 fn request(options: &Options, kept: &Kept, prompt: &str) -> Request {
@@ -286,7 +314,17 @@ fn prompt(argument: &str) -> Result<String, Stop> {
     Ok(prompt)
 }
 
-fn provider(options: &Options, show: &UnboundedSender<Shown>) -> Result<Box<dyn Provider>, Stop> {
+/// The environment variable with the key.
+fn key_variable(options: &Options) -> Option<&str> {
+    let api = options.provider.and_then(ProviderName::api)?;
+    Some(options.key_env.as_deref().unwrap_or(api.key_variable()))
+}
+
+fn provider(
+    options: &Options,
+    key: Option<&str>,
+    show: &UnboundedSender<Shown>,
+) -> Result<Box<dyn Provider>, Stop> {
     let Some(api) = options.provider.and_then(ProviderName::api) else {
         return Ok(Box::new(Scripted::new(scripts(&options.scripts)?)));
     };
@@ -302,7 +340,7 @@ fn provider(options: &Options, show: &UnboundedSender<Shown>) -> Result<Box<dyn 
             api.name()
         )));
     }
-    let endpoint = endpoint(options, api).map_err(|error| Stop::Because(error.to_string()))?;
+    let endpoint = endpoint(options, api, key).map_err(|error| Stop::Because(error.to_string()))?;
     let watch = {
         let show = show.clone();
         Arc::new(move |notice: &Notice| {
@@ -318,7 +356,7 @@ fn provider(options: &Options, show: &UnboundedSender<Shown>) -> Result<Box<dyn 
     })))
 }
 
-fn endpoint(options: &Options, api: Api) -> Result<Endpoint, EndpointError> {
+fn endpoint(options: &Options, api: Api, key: Option<&str>) -> Result<Endpoint, EndpointError> {
     let base = options.base_url.as_deref();
     let endpoint = match base {
         Some(base) => Endpoint::at(api, base)?,
@@ -326,11 +364,12 @@ fn endpoint(options: &Options, api: Api) -> Result<Endpoint, EndpointError> {
     };
     let variable = options.key_env.as_deref().unwrap_or(api.key_variable());
     // A server of one's own may want no key.
-    let is_needed =
-        options.key_env.is_some() || base.is_none() || std::env::var_os(variable).is_some();
-    let endpoint = match is_needed {
-        true => endpoint.key_from_env(variable)?,
-        false => endpoint,
+    let is_needed = options.key_env.is_some() || base.is_none();
+    let endpoint = match key {
+        Some(key) => endpoint.key(key)?,
+        // It is not there: this says so.
+        None if is_needed => endpoint.key_from_env(variable)?,
+        None => endpoint,
     };
     let members = options.members.iter().cloned();
     Ok(members.fold(endpoint, |endpoint, (name, value)| {
@@ -339,7 +378,7 @@ fn endpoint(options: &Options, api: Api) -> Result<Endpoint, EndpointError> {
 }
 
 #[cfg(unix)]
-fn tools(options: &Options) -> Result<Box<dyn Tools>, Stop> {
+fn tools(options: &Options, key: Option<String>) -> Result<Box<dyn Tools>, Stop> {
     let Some(path) = &options.tools else {
         return Ok(Box::new(NoTools));
     };
@@ -350,11 +389,38 @@ fn tools(options: &Options) -> Result<Box<dyn Tools>, Stop> {
         Ok(program) => folder.supervisor(program),
         Err(_) => folder,
     };
-    Ok(Box::new(folder))
+    Ok(Box::new(WithoutKey { tools: folder, key }))
+}
+
+/// Tools whose results do not show the key: a command may find it in a file.
+#[cfg(unix)]
+struct WithoutKey<T> {
+    tools: T,
+    key: Option<String>,
+}
+
+#[cfg(unix)]
+impl<T: Tools> Tools for WithoutKey<T> {
+    fn tools(&self) -> Vec<Tool> {
+        self.tools.tools()
+    }
+
+    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+        // A shorter one would be found in words.
+        let key = self.key.as_ref().filter(|key| key.len() >= 8);
+        let running = self.tools.call(call);
+        Box::pin(async move {
+            let mut after = running.await;
+            if let Some(key) = key {
+                after.output = after.output.replace(key.as_str(), "[key]");
+            }
+            after
+        })
+    }
 }
 
 #[cfg(not(unix))]
-fn tools(options: &Options) -> Result<Box<dyn Tools>, Stop> {
+fn tools(options: &Options, _key: Option<String>) -> Result<Box<dyn Tools>, Stop> {
     match options.tools {
         None => Ok(Box::new(NoTools)),
         Some(_) => Err(Stop::Because(

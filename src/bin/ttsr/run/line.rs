@@ -1,6 +1,7 @@
 //! The JSON form of what a turn looks like while it runs: one object a line.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,6 +25,12 @@ pub(super) enum Line<'a> {
         message: &'a str,
         times: u32,
         wait_ms: u64,
+    },
+    NotRetried {
+        kind: &'a str,
+        message: &'a str,
+        asked_ms: u64,
+        longest_ms: u64,
     },
     FallingBack {
         kind: &'a str,
@@ -235,7 +242,17 @@ impl<'a> Line<'a> {
                 kind: failure.kind(),
                 message: failure.message(),
                 times: *times,
-                wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                wait_ms: millis(*wait),
+            },
+            Notice::NotRetried {
+                failure,
+                asked,
+                longest,
+            } => Line::NotRetried {
+                kind: failure.kind(),
+                message: failure.message(),
+                asked_ms: millis(*asked),
+                longest_ms: millis(*longest),
             },
             Notice::FallingBack { failure, from, to } => Line::FallingBack {
                 kind: failure.kind(),
@@ -273,6 +290,10 @@ impl<'a> Line<'a> {
         serde_json::to_writer(&mut out, self)?;
         out.write_all(b"\n")
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Who is behind an abort, in a word.

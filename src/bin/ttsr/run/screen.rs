@@ -262,6 +262,17 @@ impl Screen {
             Notice::Retrying { failure, wait, .. } => {
                 self.row(STEER, "again", &format!("in {wait:?}: {failure}"))
             }
+            Notice::NotRetried {
+                failure,
+                asked,
+                longest,
+            } => self.row(
+                STEER,
+                "not again",
+                &format!(
+                    "the provider asks to wait {asked:?}, at most {longest:?} are waited: {failure}"
+                ),
+            ),
             Notice::FallingBack { failure, from, to } => self.row(
                 STEER,
                 "fallback",
