@@ -475,6 +475,253 @@ fn a_key_that_comes_back_is_shown_and_kept_nowhere() {
     }
 }
 
+fn tool_call(tool: &str, input: &serde_json::Value) -> String {
+    let call = serde_json::json!({"tool_calls": [{
+        "index": 0, "id": "c1", "type": "function",
+        "function": {"name": tool, "arguments": input.to_string()},
+    }]});
+    sse(&(chunk(&call.to_string(), "\"tool_calls\"") + "data: [DONE]\n\n"))
+}
+
+/// The messages of a request, each with who says it.
+fn messages(request: &str) -> Vec<(String, String)> {
+    let (_, body) = request.split_once("\r\n\r\n").unwrap();
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    let messages = body["messages"].as_array().unwrap().iter();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    messages
+        .map(|message| (text(&message["role"]), text(&message["content"])))
+        .collect()
+}
+
+const FIRST_LINE: &str = "Continuing work from session talk. \
+    When you lack specific information you can use read_session to get it.";
+
+/// The whole way of a handoff: the goal, the model's own summary, a new session with the draft, which a person edits and
+/// sends, the files that go with it, once, and the model that reads the old session.
+#[test]
+fn a_goal_becomes_the_first_request_of_a_second_session() {
+    let folder = Folder::new();
+    let project = folder.0.join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join("a.rs"), "fn a() {}\n").unwrap();
+    let at = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
+    let tools = project.to_str().unwrap();
+    let options = |session: &str| -> Vec<String> {
+        let pack = [
+            "--pack",
+            "scripts/run.toml",
+            "--format",
+            "json",
+            "--tools",
+            tools,
+        ];
+        let pack = pack.into_iter().map(str::to_owned);
+        pack.chain(["--session".to_owned(), at(session)]).collect()
+    };
+    let run = |session: &str, more: &[&str], answers: Vec<String>| {
+        let (base, serving) = serve(answers);
+        let options = options(session);
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let output = ttsr(&base, &[&options, more].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        (events(&output), serving.join().unwrap())
+    };
+
+    run("talk.ttsr", &["Mend the parser."], vec![said("Done.")]);
+    let handoff = serde_json::json!({"prompt": "Finish the parser.", "files": ["a.rs"]});
+    let answers = vec![tool_call("handoff_session", &handoff), said("Handed over.")];
+    let (shown, requests) = run("talk.ttsr", &["/handoff finish the parser"], answers);
+    let asked = messages(&requests[0]);
+    let (role, goal) = asked.last().unwrap();
+    assert_eq!(role, "user");
+    assert!(goal.starts_with("GOAL: You are creating a handoff message"));
+    assert!(goal.contains("USER: finish the parser\n"), "{goal}");
+    let (_, body) = requests[0].split_once("\r\n\r\n").unwrap();
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    let offered = body["tools"].as_array().unwrap();
+    let offered = |name: &str| {
+        let mut tools = offered.iter().map(|tool| &tool["function"]);
+        tools.find(|tool| tool["name"] == name).unwrap().clone()
+    };
+    assert_eq!(
+        offered("handoff_session")["parameters"]["required"],
+        serde_json::json!(["prompt"])
+    );
+    let limit = &offered("read_session")["parameters"]["properties"]["limit"];
+    assert_eq!(
+        (&limit["type"], &limit["default"]),
+        (&"number".into(), &100.into())
+    );
+
+    let draft = format!("{FIRST_LINE}\n\n@a.rs\n\nFinish the parser.");
+    let kinds: Vec<&str> = shown
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    assert!(
+        kinds.ends_with(&["answer", "session-opened", "draft", "toast"]),
+        "{kinds:?}"
+    );
+    assert_eq!(of_kind(&shown, "session-opened")[0]["session"], "talk-2");
+    assert_eq!(of_kind(&shown, "draft")[0]["text"], draft.as_str());
+    let toast = of_kind(&shown, "toast")[0];
+    assert_eq!(
+        (&toast["message"], &toast["lasts_ms"]),
+        (
+            &"Handoff Ready — Review and edit the draft, then send".into(),
+            &4000.into()
+        )
+    );
+    assert!(folder.0.join("talk-2.ttsr").exists());
+    let waiting = folder.0.join("talk-2.ttsr.draft");
+    assert_eq!(std::fs::read_to_string(&waiting).unwrap(), draft);
+
+    // A person edits the draft; without a prompt it is what is sent.
+    std::fs::write(&waiting, format!("{draft}\nAnd test it.")).unwrap();
+    let read = serde_json::json!({"sessionID": "talk", "limit": 2.0});
+    let answers = vec![tool_call("read_session", &read), said("I see.")];
+    let (shown, requests) = run("talk-2.ttsr", &[], answers);
+    assert!(!waiting.exists(), "it was sent");
+    assert_eq!(
+        of_kind(&shown, "attached")[0]["files"],
+        serde_json::json!(["a.rs"])
+    );
+    let path = project.join("a.rs");
+    let header = format!(
+        "Called the Read tool with the following input: {{\"filePath\": \"{}\"}}",
+        path.display()
+    );
+    let content = "<file>\n00001| fn a() {}\n00002| \n(End of file - 2 lines)\n</file>";
+    assert_eq!(
+        messages(&requests[0]),
+        [(
+            "user".to_owned(),
+            format!("{header}\n\n{content}\n\n{draft}\nAnd test it.")
+        )],
+        "the files stand before the prompt, and nothing of the old session is there"
+    );
+    let transcript = of_kind(&shown, "tool-result")[0]["output"]
+        .as_str()
+        .unwrap();
+    assert_eq!(
+        transcript,
+        "## Assistant\n[Tool: handoff_session] Finish the parser.\n\n## Assistant\nHanded over.\n\n\
+         (Showing 2 most recent messages. Use a higher 'limit' to see more.)"
+    );
+
+    // The files are there already: another prompt with the marker injects nothing.
+    let again = format!("{FIRST_LINE}\n\n@a.rs\n\nAgain.");
+    let (shown, requests) = run("talk-2.ttsr", &[&again], vec![said("Yes.")]);
+    assert!(of_kind(&shown, "attached").is_empty());
+    let (_, body) = requests[0].split_once("\r\n\r\n").unwrap();
+    assert_eq!(body.matches("Called the Read tool").count(), 1);
+
+    // What was injected is an attachment for who reads the session later.
+    let read = serde_json::json!({"sessionID": "talk-2"});
+    let answers = vec![tool_call("read_session", &read), said("I see.")];
+    let (shown, _) = run("third.ttsr", &["Look."], answers);
+    let transcript = of_kind(&shown, "tool-result")[0]["output"]
+        .as_str()
+        .unwrap();
+    assert!(
+        transcript.starts_with("## User\n[Attached: a.rs]\n\n## User\nContinuing"),
+        "{transcript}"
+    );
+    assert!(
+        transcript.contains("[Tool: read_session] talk\n"),
+        "{transcript}"
+    );
+    for (input, expected) in [
+        (
+            r#"{"sessionID": "none"}"#,
+            "Could not read session none: there is no such session",
+        ),
+        (
+            r#"{"sessionID": "../talk"}"#,
+            "Could not read session ../talk: there is no such session",
+        ),
+        (
+            r#"{"sessionID": "talk", "limit": "2"}"#,
+            "the input of the tool is wrong",
+        ),
+    ] {
+        let input: serde_json::Value = serde_json::from_str(input).unwrap();
+        let answers = vec![tool_call("read_session", &input), said("No.")];
+        let (shown, _) = run("third.ttsr", &["Look."], answers);
+        let result = of_kind(&shown, "tool-result")[0];
+        assert_eq!(result["is_error"], true);
+        assert!(
+            result["output"].as_str().unwrap().starts_with(expected),
+            "{result}"
+        );
+    }
+}
+
+/// A rule's handoff goes on by itself where nobody is there to review it, also in sessions that are not kept.
+#[test]
+fn a_rule_opens_a_new_session_and_its_draft_is_sent() {
+    let folder = Folder::new();
+    let pack = folder.0.join("full.toml");
+    let rule = r#"
+schema = 1
+[pack]
+name = "full"
+grants = ["handoff"]
+[rule.context]
+description = "The context is full."
+severity = "info"
+action = "handoff"
+match.any = [{ literal = "out of context" }]
+message = "Finish the parser."
+examples.match = ["out of context"]
+"#;
+    std::fs::write(&pack, rule).unwrap();
+    let answers = vec![said("I am out of context."), said("It is finished.")];
+    let (base, serving) = serve(answers);
+    let began = std::time::Instant::now();
+    let output = ttsr(
+        &base,
+        &[
+            "--pack",
+            pack.to_str().unwrap(),
+            "--send-handoff",
+            "--format",
+            "json",
+            "Mend it.",
+        ],
+    );
+    assert!(began.elapsed() >= std::time::Duration::from_millis(150));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let shown = events(&output);
+    assert_eq!(of_kind(&shown, "handoff")[0]["rule"], "full/context");
+    assert_eq!(of_kind(&shown, "session-opened")[0]["session"], "run-2");
+    let requests = serving.join().unwrap();
+    let prompt = FIRST_LINE.replace("talk", "run") + "\n\nFinish the parser.";
+    assert_eq!(messages(&requests[1]), [("user".to_owned(), prompt)]);
+    let answers = of_kind(&shown, "answer");
+    assert_eq!(answers[1]["text"], "It is finished.");
+}
+
+#[test]
+fn without_a_prompt_there_is_a_draft_or_an_error() {
+    let folder = Folder::new();
+    let file = folder.0.join("talk.ttsr");
+    let output = ttsr(
+        "http://127.0.0.1:1/v1",
+        &["--session", file.to_str().unwrap()],
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("there is no prompt") && said.contains("talk.ttsr.draft"),
+        "{said}"
+    );
+    let output = ttsr("http://127.0.0.1:1/v1", &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no prompt"));
+}
+
 /// `ttsr run` has no specialists: packs that remind of them are not among those it takes by itself.
 #[cfg(unix)]
 #[test]

@@ -4,6 +4,7 @@
 //! somebody who watches. What is shown, and how, is in `run/screen.rs` and `run/line.rs`.
 
 mod environment;
+mod handoff;
 mod line;
 mod screen;
 
@@ -15,8 +16,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use ttsr::harness::fallback::Chains;
+use ttsr::harness::handoff::{Handoff, HandoffTools, MARKER, command, summary_prompt};
 use ttsr::harness::providers::{Api, Chain, Endpoint, EndpointError, Notice};
 use ttsr::harness::store::{Kept, OnFailure, Recorder, Store, StoreError};
 use ttsr::harness::{
@@ -25,13 +28,14 @@ use ttsr::harness::{
 };
 #[cfg(unix)]
 use ttsr::harness::{Tool, ToolCall, ToolFuture};
-use ttsr::{Event, Lost, Origin, wire::Reader};
+use ttsr::{Event, Lost, Origin, Pack, wire::Reader};
 
 use crate::args::{FormatArg, PackArgs};
 use crate::input::{self, Problems};
 use crate::output::tell;
 use crate::tally::Count;
 use crate::{Outcome, Stop, packs};
+use handoff::{Place, Sessions};
 use screen::Screen;
 
 /// Run one turn of an agent under rules
@@ -90,8 +94,13 @@ pub(crate) struct Options {
     session: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArg,
-    /// What the model is asked; `-` reads it from the standard input
-    prompt: String,
+    /// Send the draft of a handoff to its new session at once, without review
+    #[arg(long)]
+    send_handoff: bool,
+    /// What the model is asked; `-` reads it from the standard input [default: the draft of the session]
+    ///
+    /// `/handoff GOAL` asks the model to hand the work over to a new session, whose draft waits to be edited.
+    prompt: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -122,6 +131,20 @@ impl ProviderName {
 enum Shown {
     Step(Step),
     Notice(Notice),
+    /// Files that go with the prompt.
+    Attached(Message),
+    SessionOpened {
+        session: String,
+        file: Option<PathBuf>,
+    },
+    Draft {
+        text: String,
+        file: Option<PathBuf>,
+    },
+    Toast {
+        text: &'static str,
+        lasts: Duration,
+    },
 }
 
 /// Packs that remind of agents and tools of OpenCode, which `ttsr run` does not have.
@@ -131,59 +154,147 @@ const NOT_HERE: [&str; 3] = [
     "opencode/post-read-nudge",
 ];
 
+/// Most sessions that one command goes through, where handoffs are sent at once.
+const MOST_SESSIONS: usize = 10;
+
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let key = environment::take_key(options)?;
     let pack = packs::load_but(&options.packs, &NOT_HERE)?;
-    let prompt = prompt(&options.prompt)?;
+    let mut place = Place::of(options);
+    let mut prompt = match &options.prompt {
+        Some(argument) => read_prompt(argument)?,
+        None => place.draft()?,
+    };
     let (show, shown) = unbounded_channel();
-    let mut provider = provider(options, key.as_deref(), &show)?;
-    let mut tools = tools(options, key)?;
-    let (kept, mut recorder) = taken_up(options)?;
-    let (session, lost) = kept.session(&pack);
-    lost.iter().for_each(tell_lost);
-    let mut processor = Processor::new(session, Hooks::default(), settings(options));
-    processor.set_origin(Origin {
-        model: options.models.first().cloned(),
-        provider: options
-            .provider
-            .and_then(ProviderName::api)
-            .map(|api| api.name().to_owned()),
-        ..Origin::default()
-    });
-    let mut screen = Screen::new(pack, options.format.format);
-    let request = request(options, &kept, &prompt);
-    screen.begin(&prompt, kept.messages().len())?;
-    let cancel = Cancel::default();
-    if let Some(recorder) = &mut recorder {
-        let prompt = Message::user(prompt.as_str());
-        let written = recorder.prompt(&prompt, kept.waiting(), processor.session());
-        written.map_err(|error| Stop::Because(error.to_string()))?;
-    }
-    let turn = Turn::new(&mut processor, &mut *provider, &mut *tools, cancel.clone());
-    let turn = turn.max_replies(options.max_replies);
-    let turn = match &mut recorder {
-        Some(recorder) => turn.record(recorder),
-        None => turn,
+    let mut host = Host {
+        options,
+        provider: provider(options, key.as_deref(), &show)?,
+        tools: tools(options, key)?,
+        screen: Screen::new(pack.clone(), options.format.format),
+        pack,
+        sessions: Sessions::beside(&place),
+        cancel: Cancel::default(),
+        show,
+        shown,
     };
-    let mut watch = |step: &Step| {
-        // It fails only where nobody shows anything any more.
-        show.send(Shown::Step(step.clone())).ok();
-    };
-    let running = turn.run(request, "turn", &mut watch);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(|error| Stop::Because(format!("no runtime: {error}")))?;
     // In a task of its own: a turn that is always busy must not keep it from being heard.
-    runtime.spawn(cancel_on_interrupt(cancel));
-    let outcome = runtime.block_on(watched(running, shown, &mut screen))?;
-    screen.end(&outcome)?;
-    if let Some(recorder) = recorder.filter(Recorder::is_degraded) {
-        let why = recorder.error().map(StoreError::to_string);
-        let why = why.unwrap_or_default();
-        return Err(Stop::Because(format!("the session is not whole: {why}")));
+    runtime.spawn(cancel_on_interrupt(host.cancel.clone()));
+    for number in 1.. {
+        let (outcome, handoff) = host.turn(&runtime, &place, &prompt)?;
+        let Some(handoff) = handoff else {
+            return ended(&outcome, host.screen.has_acted());
+        };
+        place = handoff::open(&handoff, &place, &mut host.screen)?;
+        if !options.send_handoff || number == MOST_SESSIONS {
+            return ended(&outcome, host.screen.has_acted());
+        }
+        prompt = handoff.prompt();
     }
-    ended(&outcome, screen.has_acted())
+    Ok(Outcome::Clean)
+}
+
+/// Everything that the turns of one command share.
+struct Host<'a> {
+    options: &'a Options,
+    pack: Pack,
+    provider: Box<dyn Provider>,
+    tools: Box<dyn Tools>,
+    sessions: Sessions,
+    screen: Screen,
+    cancel: Cancel,
+    show: UnboundedSender<Shown>,
+    shown: UnboundedReceiver<Shown>,
+}
+
+impl Host<'_> {
+    /// One turn of that session, and the handoff that it ended with.
+    fn turn(
+        &mut self,
+        runtime: &Runtime,
+        place: &Place,
+        prompt: &str,
+    ) -> Result<(TurnOutcome, Option<Handoff>), Stop> {
+        let options = self.options;
+        let (kept, mut recorder) = taken_up(place)?;
+        let (session, lost) = kept.session(&self.pack);
+        lost.iter().for_each(tell_lost);
+        let mut processor = Processor::new(session, Hooks::default(), settings(options, place));
+        processor.set_origin(Origin {
+            model: options.models.first().cloned(),
+            provider: options
+                .provider
+                .and_then(ProviderName::api)
+                .map(|api| api.name().to_owned()),
+            ..Origin::default()
+        });
+        let goal = command(prompt);
+        let asked = Message::user(goal.map_or_else(|| prompt.to_owned(), summary_prompt));
+        let earlier = kept.messages();
+        let files = handoff::attached(options, place, &earlier, &asked);
+        self.screen.begin(prompt, earlier.len())?;
+        if let Some(files) = &files {
+            self.screen.show(&Shown::Attached(files.clone()))?;
+        }
+        let record = |recorder: &mut Recorder| {
+            if let Some(files) = &files {
+                recorder.message(files, processor.session())?;
+            }
+            recorder.prompt(&asked, kept.waiting(), processor.session())
+        };
+        let recorded = recorder.as_mut().map_or(Ok(()), record);
+        recorded.map_err(|error| Stop::Because(error.to_string()))?;
+        let forgotten = place.forget_draft();
+        forgotten.map_err(|error| Stop::Because(format!("the draft stays: {error}")))?;
+
+        let new: Vec<Message> = files.into_iter().chain([asked]).collect();
+        let request = request(options, &earlier, &new, kept.waiting());
+        let is_handing = options.session.is_some()
+            || options.send_handoff
+            || goal.is_some()
+            || prompt.contains(MARKER);
+        let mut handing = None;
+        let tools: &mut dyn Tools = match is_handing {
+            true => handing.insert(HandoffTools::new(
+                &*place.id,
+                &mut *self.tools,
+                &mut self.sessions,
+            )),
+            false => &mut *self.tools,
+        };
+        let turn = Turn::new(
+            &mut processor,
+            &mut *self.provider,
+            tools,
+            self.cancel.clone(),
+        );
+        let turn = turn.max_replies(options.max_replies);
+        let turn = match &mut recorder {
+            Some(recorder) => turn.record(recorder),
+            None => turn,
+        };
+        let mut watch = |step: &Step| {
+            // It fails only where nobody shows anything any more.
+            self.show.send(Shown::Step(step.clone())).ok();
+        };
+        let running = turn.run(request, "turn", &mut watch);
+        let outcome = runtime.block_on(watched(running, &mut self.shown, &mut self.screen))?;
+        let handoff = handing.and_then(|mut tools| tools.take_handoff());
+        self.screen.end(&outcome)?;
+        if let Some(recorder) = recorder.filter(Recorder::is_degraded) {
+            let why = recorder.error().map(StoreError::to_string);
+            let why = why.unwrap_or_default();
+            return Err(Stop::Because(format!("the session is not whole: {why}")));
+        }
+        self.sessions.remember(place, &new);
+        self.sessions.remember(place, &outcome.added);
+        let is_complete = matches!(outcome.end, End::Complete { .. });
+        let handoff = handoff.or(outcome.handoff.clone());
+        Ok((outcome, handoff.filter(|_| is_complete)))
+    }
 }
 
 fn tell_lost(lost: &Lost) {
@@ -198,8 +309,8 @@ fn tell_lost(lost: &Lost) {
 }
 
 /// What is in the file of the session, if there is one, and who writes what comes.
-fn taken_up(options: &Options) -> Result<(Kept, Option<Recorder>), Stop> {
-    let Some(path) = &options.session else {
+fn taken_up(place: &Place) -> Result<(Kept, Option<Recorder>), Stop> {
+    let Some(path) = &place.file else {
         return Ok((Kept::default(), None));
     };
     let opened = Store::open(path.clone());
@@ -231,7 +342,7 @@ async fn cancel_on_interrupt(cancel: Cancel) {
 /// Runs the turn and shows what comes of it.
 async fn watched(
     running: impl Future<Output = TurnOutcome>,
-    mut shown: UnboundedReceiver<Shown>,
+    shown: &mut UnboundedReceiver<Shown>,
     screen: &mut Screen,
 ) -> Result<TurnOutcome, Stop> {
     let mut running = std::pin::pin!(running);
@@ -272,9 +383,9 @@ fn ended(outcome: &TurnOutcome, has_acted: bool) -> Result<Outcome, Stop> {
     }
 }
 
-fn settings(options: &Options) -> Settings {
+fn settings(options: &Options, place: &Place) -> Settings {
     Settings {
-        session: "run".to_owned(),
+        session: place.id.clone(),
         reply: seconds(options.reply_timeout),
         attempt: seconds(options.attempt_timeout),
         signs_reasoning: options.provider == Some(ProviderName::AnthropicMessages),
@@ -288,12 +399,16 @@ fn seconds(seconds: u64) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-fn request(options: &Options, kept: &Kept, prompt: &str) -> Request {
+fn request(
+    options: &Options,
+    earlier: &[Message],
+    new: &[Message],
+    waiting: &[Message],
+) -> Request {
     let system = options.system.iter();
     let system = system.map(|text| Message::new(Role::System, text.as_str()));
-    let messages = system.chain(kept.messages());
-    let messages = messages.chain([Message::user(prompt)]);
-    let messages = messages.chain(kept.waiting().iter().cloned()).collect();
+    let said = earlier.iter().chain(new).chain(waiting).cloned();
+    let messages = system.chain(said).collect();
     let model = options
         .models
         .first()
@@ -304,7 +419,7 @@ fn request(options: &Options, kept: &Kept, prompt: &str) -> Request {
     request
 }
 
-fn prompt(argument: &str) -> Result<String, Stop> {
+fn read_prompt(argument: &str) -> Result<String, Stop> {
     if argument != "-" {
         return Ok(argument.to_owned());
     }

@@ -1,6 +1,7 @@
 //! The JSON form of what a turn looks like while it runs: one object a line.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -102,6 +103,25 @@ pub(super) enum Line<'a> {
         output: &'a str,
         is_error: bool,
     },
+    Handoff {
+        rule: Option<&'a str>,
+        prompt: String,
+    },
+    Attached {
+        files: Vec<String>,
+    },
+    SessionOpened {
+        session: &'a str,
+        file: Option<&'a Path>,
+    },
+    Draft {
+        text: &'a str,
+        file: Option<&'a Path>,
+    },
+    Toast {
+        message: &'a str,
+        lasts_ms: u64,
+    },
     Usage {
         input: u64,
         output: u64,
@@ -187,6 +207,10 @@ impl<'a> Line<'a> {
             Step::Notify { decision, text } => Line::Notify {
                 rule: rule(decision),
                 message: text,
+            },
+            Step::Handoff { decision, handoff } => Line::Handoff {
+                rule: rule(decision),
+                prompt: handoff.prompt(),
             },
             _ => return None,
         })
