@@ -23,6 +23,7 @@ use super::{cgroup::Cgroup, procfs::kill_marked, supervisor};
 const KEPT: [&str; 7] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME"];
 
 /// The variable that marks what a command starts.
+#[cfg(target_os = "linux")]
 const MARK: &str = "TTSR_COMMAND";
 
 /// How long to wait for the rest of the output of a command that has ended.
