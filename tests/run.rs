@@ -500,7 +500,7 @@ const FIRST_LINE: &str = "Continuing work from session talk. \
 /// The whole way of a handoff: the goal, the model's own summary, a new session with the draft, which a person edits and
 /// sends, the files that go with it, once, and the model that reads the old session.
 #[test]
-fn a_goal_becomes_the_first_request_of_a_second_session() {
+fn b1_a_goal_at_the_command_becomes_the_first_request_of_a_second_session() {
     let folder = Folder::new();
     let project = folder.0.join("project");
     std::fs::create_dir(&project).unwrap();
@@ -660,7 +660,7 @@ fn a_goal_becomes_the_first_request_of_a_second_session() {
 
 /// A rule's handoff goes on by itself where nobody is there to review it, also in sessions that are not kept.
 #[test]
-fn a_rule_opens_a_new_session_and_its_draft_is_sent() {
+fn b1_a_rule_opens_a_new_session_and_its_draft_is_sent() {
     let folder = Folder::new();
     let pack = folder.0.join("full.toml");
     let rule = r#"
@@ -712,14 +712,34 @@ fn without_a_prompt_there_is_a_draft_or_an_error() {
         &["--session", file.to_str().unwrap()],
     );
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let told = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("there is no prompt") && said.contains("talk.ttsr.draft"),
-        "{said}"
+        told.contains("there is no prompt") && told.contains("talk.ttsr.draft"),
+        "{told}"
     );
     let output = ttsr("http://127.0.0.1:1/v1", &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no prompt"));
+
+    // A draft that was not sent waits on.
+    let draft = folder.0.join("talk.ttsr.draft");
+    std::fs::write(&draft, "From the draft.").unwrap();
+    let options = [
+        "--pack",
+        "scripts/run.toml",
+        "--session",
+        file.to_str().unwrap(),
+    ];
+    let (base, serving) = serve(vec![said("I see.")]);
+    let output = ttsr(&base, &[&options[..], &["Something else."]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(draft.exists());
+    serving.join().unwrap();
+    let (base, serving) = serve(vec![said("I see.")]);
+    let output = ttsr(&base, &options);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(!draft.exists());
+    assert!(serving.join().unwrap()[0].contains("From the draft."));
 }
 
 /// `ttsr run` has no specialists: packs that remind of them are not among those it takes by itself.

@@ -183,8 +183,13 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let runtime = runtime.map_err(|error| Stop::Because(format!("no runtime: {error}")))?;
     // In a task of its own: a turn that is always busy must not keep it from being heard.
     runtime.spawn(cancel_on_interrupt(host.cancel.clone()));
+    let mut is_draft = options.prompt.is_none();
     for number in 1.. {
         let (outcome, handoff) = host.turn(&runtime, &place, &prompt)?;
+        if is_draft {
+            let forgotten = place.forget_draft();
+            forgotten.map_err(|error| Stop::Because(format!("the draft stays: {error}")))?;
+        }
         let Some(handoff) = handoff else {
             return ended(&outcome, host.screen.has_acted());
         };
@@ -193,6 +198,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
             return ended(&outcome, host.screen.has_acted());
         }
         prompt = handoff.prompt();
+        is_draft = true;
     }
     Ok(Outcome::Clean)
 }
@@ -247,9 +253,6 @@ impl Host<'_> {
         };
         let recorded = recorder.as_mut().map_or(Ok(()), record);
         recorded.map_err(|error| Stop::Because(error.to_string()))?;
-        let forgotten = place.forget_draft();
-        forgotten.map_err(|error| Stop::Because(format!("the draft stays: {error}")))?;
-
         let new: Vec<Message> = files.into_iter().chain([asked]).collect();
         let request = request(options, &earlier, &new, kept.waiting());
         let is_handing = options.session.is_some()

@@ -25,7 +25,7 @@ impl Mask {
 
     /// Takes an event; gives what can be shown by now.
     pub(super) fn push(&mut self, event: Event, out: &mut VecDeque<Event>) {
-        let Some(key) = self.key.clone() else {
+        let Some(key) = &self.key else {
             return out.push_back(event);
         };
         let Event::Delta { part, bytes } = event else {
@@ -33,11 +33,12 @@ impl Mask {
             if event == Event::Restart {
                 self.held = None;
             }
+            let event = masked(event, key);
             self.flush(out);
-            return out.push_back(masked(event, &key));
+            return out.push_back(event);
         };
-        if self.held.as_ref().is_some_and(|(other, _)| *other != part) {
-            self.flush(out);
+        if let Some((other, bytes)) = self.held.take_if(|(other, _)| *other != part) {
+            out.push_back(Event::Delta { part: other, bytes });
         }
         let mut text = self.held.take().map(|(_, held)| held).unwrap_or_default();
         text.extend_from_slice(&bytes);

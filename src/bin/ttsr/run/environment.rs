@@ -131,7 +131,8 @@ mod unix {
     fn received(pipe: &OsStr) -> io::Result<String> {
         let number = pipe.to_str().and_then(|pipe| pipe.parse::<u32>().ok());
         let number = number.ok_or(io::ErrorKind::InvalidData)?;
-        let pipe = File::open(format!("/dev/fd/{number}"))?;
+        let pipe = File::open(format!("/proc/self/fd/{number}"))
+            .or_else(|_| File::open(format!("/dev/fd/{number}")))?;
         let mut key = String::new();
         pipe.take(LONGEST as u64).read_to_string(&mut key)?;
         Ok(key)

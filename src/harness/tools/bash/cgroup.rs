@@ -25,6 +25,7 @@ impl Cgroup {
             &fs::read_to_string("/proc/self/mountinfo").ok()?,
             &fs::read_to_string("/proc/self/cgroup").ok()?,
         )?;
+        remove_stale(&base);
         let group = Cgroup::below(&base).ok()?;
         let can_kill = group.0.join("cgroup.kill").exists();
         let joins = || {
@@ -79,6 +80,18 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         self.empty();
         remove(&self.0);
+    }
+}
+
+/// Removes the groups of processes that were killed before they could.
+fn remove_stale(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix("ttsr-"));
+        let owner = owner.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            remove(&entry.path());
+        }
     }
 }
 

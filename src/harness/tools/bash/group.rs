@@ -41,7 +41,7 @@ const MARKED: Duration = Duration::from_millis(500);
 
 /// Joins the control group `$2`, if it is there, and becomes bash with the command `$3`, marked with `$1`.
 const SCRIPT: &str = r#"export TTSR_COMMAND="$1"
-if [ -n "$2" ]; then echo 0 > "$2"; fi
+if [ -n "$2" ]; then echo 0 > "$2" || exit 126; fi
 exec bash --noprofile --norc -c "$3""#;
 
 /// The means of this system to find the processes of a command.

@@ -47,7 +47,7 @@ fn supervise(mut command: impl Iterator<Item = OsString>) -> io::Result<()> {
     let mut closed = host.try_clone()?;
     std::thread::Builder::new().spawn(move || {
         // The host writes nothing: this returns when it has closed its end, or is gone.
-        closed.read(&mut [0]).ok();
+        closed.read_exact(&mut [0]).ok();
         kill_descendants(own, KILLING, || {});
         exit(0);
     })?;
