@@ -42,6 +42,7 @@ use screen::Screen;
 ///
 /// The reply is shown as the rules release it, with their verdicts, what they say to the model, and the
 /// tool calls. Exit codes: 0 no rule acted; 1 a rule acted; 2 there is no answer for another reason.
+/// Without `--pack`, packs that remind of agents of OpenCode are left out.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Who answers [default: scripted, where there is a script]
