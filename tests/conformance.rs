@@ -11,6 +11,8 @@ mod channel;
 mod client;
 #[path = "conformance/given.rs"]
 mod given;
+#[path = "conformance/second_session.rs"]
+mod second_session;
 #[cfg(feature = "opencode")]
 #[path = "opencode/server.rs"]
 #[expect(dead_code, reason = "the tests of the client use the rest of it")]
@@ -475,6 +477,7 @@ fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
         now: Duration::ZERO,
         chat: None,
         handoffs: Handoffs::default(),
+        handoff: None,
         files: Memory::default(),
         router: &case.settings.router,
     };
@@ -499,6 +502,8 @@ struct Run<'a> {
     /// The prompt of a chat that is under way, and its session.
     chat: Option<(Prompting, String)>,
     handoffs: Handoffs,
+    /// What a rule or the model handed over last.
+    handoff: Option<Handoff>,
     files: Memory,
     router: &'a toml::Table,
 }
@@ -644,6 +649,12 @@ impl Run<'_> {
                     ]
                 }
             });
+        } else if let Some(typed) = input.text("goal") {
+            self.goal(&typed, &session, input);
+        } else if let Some(next) = input.text("go-on") {
+            self.go_on(&next, input);
+        } else if let Some(text) = input.text("say") {
+            self.say(&session, text);
         } else if let Some(session) = input.text("deleted") {
             self.handoffs.deleted(&session);
         } else {
@@ -746,6 +757,9 @@ impl Run<'_> {
     fn steps(&mut self, steps: Vec<Step>) {
         self.calls();
         for step in steps {
+            if let Step::Handoff { handoff, .. } = &step {
+                self.handoff = Some(handoff.clone());
+            }
             if let Some(shown) = shown(&step, &self.processor) {
                 let is_extra = ["decision", "step-started", "step-finished"].contains(&shown[0].0);
                 if !is_extra || self.also.iter().any(|also| also == shown[0].0) {

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+#[cfg(target_os = "linux")]
+use ttsr::harness::tools::Containment;
 use ttsr::harness::tools::{Bounds, Folder};
 use ttsr::harness::{
     After, Cancel, Content, End, Hooks, Message, Processor, Request, Script, Scripted, Settings,
@@ -328,8 +330,20 @@ fn a_command_sees_little_of_the_environment() {
     for line in said.lines() {
         let (name, _) = line.split_once('=').unwrap();
         let known = [
-            "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "HOME", "TERM", "PWD",
-            "SHLVL", "_", "OLDPWD",
+            "PATH",
+            "LANG",
+            "LC_ALL",
+            "TZ",
+            "TMPDIR",
+            "USER",
+            "LOGNAME",
+            "HOME",
+            "TERM",
+            "PWD",
+            "SHLVL",
+            "_",
+            "OLDPWD",
+            "TTSR_COMMAND",
         ];
         assert!(known.contains(&name), "{name}");
     }
@@ -411,6 +425,192 @@ fn dropping_a_call_ends_its_command() {
         drop(running);
     });
     assert!(ends(&scratch.text("pids")), "the command outlived the call");
+}
+
+/// A folder whose commands are followed by that means, if this system has it.
+#[cfg(target_os = "linux")]
+fn contained(scratch: &Scratch, containment: Containment) -> Option<Folder> {
+    let folder = scratch.open().at_most(containment);
+    #[cfg(feature = "cli")]
+    let folder = match containment {
+        Containment::Subreaper => folder.supervisor(env!("CARGO_BIN_EXE_ttsr")),
+        _ => folder,
+    };
+    if folder.containment() != containment {
+        eprintln!("skipped: {containment:?} is not available here");
+        return None;
+    }
+    Some(folder)
+}
+
+/// Commands that try to get away from the process group they were started in, and the weakest means that finds what
+/// they leave. Each writes the numbers of its processes into `pids`.
+#[cfg(target_os = "linux")]
+const ESCAPES: [(&str, Containment, &str); 9] = [
+    (
+        "the leader joins the group of its parent",
+        Containment::Group,
+        r#"exec perl -e 'setpgrp(0, getpgrp(getppid)); open F, ">pids"; print F "$$\n"; close F; sleep 100'"#,
+    ),
+    (
+        "a session of its own",
+        Containment::Group,
+        "setsid sleep 100 & sleep 0.1; echo $! > pids; setsid sleep 100 & sleep 0.1; echo $! >> pids",
+    ),
+    (
+        "a session of its own, deaf to hang-ups",
+        Containment::Group,
+        "setsid nohup bash -c 'echo $$ > pids; sleep 100' >/dev/null 2>&1 & while ! [ -s pids ]; do sleep 0.01; done",
+    ),
+    (
+        "a daemon",
+        Containment::Group,
+        r#"perl -e 'use POSIX; fork and exit; POSIX::setsid(); fork and exit; open F, ">pids"; print F "$$\n"; close F; sleep 100'; while ! [ -s pids ]; do sleep 0.01; done"#,
+    ),
+    (
+        "a daemon without an environment",
+        Containment::Subreaper,
+        r#"(env -i setsid bash -c 'echo $$ > pids; sleep 100' >/dev/null 2>&1 &); while ! [ -s pids ]; do sleep 0.01; done"#,
+    ),
+    (
+        "a daemon that starts one after the other",
+        Containment::Subreaper,
+        r#"(env -i setsid bash -c 'while :; do (setsid sleep 100 & echo $! >> pids); sleep 0.01; done' >/dev/null 2>&1 &); while ! [ -s pids ]; do sleep 0.01; done"#,
+    ),
+    (
+        "signals that are not heard",
+        Containment::Group,
+        "trap '' TERM INT HUP; echo $$ > pids; while :; do sleep 1; done",
+    ),
+    (
+        "the parent is killed",
+        Containment::Subreaper,
+        "echo $$ > pids; [ \"$(ps -o args= $PPID | grep -c supervise)\" = 0 ] || kill -9 $PPID; sleep 100",
+    ),
+    (
+        "the parent is stopped",
+        Containment::Subreaper,
+        "echo $$ > pids; [ \"$(ps -o args= $PPID | grep -c supervise)\" = 0 ] || kill -STOP $PPID; sleep 100",
+    ),
+];
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_that_a_command_starts_outlives_it_and_the_wait_is_bounded() {
+    for containment in [
+        Containment::Group,
+        Containment::Subreaper,
+        Containment::Cgroup,
+    ] {
+        for (name, weakest, command) in ESCAPES {
+            let scratch = Scratch::new();
+            let Some(folder) = contained(&scratch, containment) else {
+                break;
+            };
+            if containment < weakest {
+                continue;
+            }
+            let bounds = Bounds {
+                command: Duration::from_millis(1500),
+                ..Bounds::default()
+            };
+            let began = std::time::Instant::now();
+            call(&folder.bounds(bounds), "bash", json!({"command": command}));
+            let took = began.elapsed();
+            assert!(
+                took < Duration::from_secs(15),
+                "{name}, {containment:?}: {took:?}"
+            );
+            assert!(
+                ends(&scratch.text("pids")),
+                "{name}, {containment:?}: something outlived the command"
+            );
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_call_that_is_dropped_ends_what_left_its_group() {
+    for containment in [
+        Containment::Group,
+        Containment::Subreaper,
+        Containment::Cgroup,
+    ] {
+        let scratch = Scratch::new();
+        let Some(folder) = contained(&scratch, containment) else {
+            continue;
+        };
+        runtime().block_on(async {
+            let command = "setsid bash -c 'echo $$ > pids; sleep 100' & sleep 100";
+            let input = json!({ "command": command }).to_string();
+            let mut running = Box::pin(folder.run("bash", &input));
+            let written = async {
+                while !fs::read_to_string(scratch.path.join("pids"))
+                    .is_ok_and(|text| text.ends_with('\n'))
+                {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::select! {
+                _ = &mut running => panic!("it sleeps"),
+                () = written => {}
+            }
+        });
+        assert!(ends(&scratch.text("pids")), "{containment:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_ends_as_it_says_by_every_means() {
+    for containment in [
+        Containment::Group,
+        Containment::Subreaper,
+        Containment::Cgroup,
+    ] {
+        let scratch = Scratch::new();
+        let Some(folder) = contained(&scratch, containment) else {
+            continue;
+        };
+        for (command, expected) in [
+            ("echo one; exit 3", "one\n[exit code 3]"),
+            ("kill -TERM $$", "[ended by signal 15]"),
+            ("exit 143", "[exit code 143]"),
+        ] {
+            let after = call(&folder, "bash", json!({"command": command}));
+            assert_eq!(after.output, expected, "{containment:?}");
+        }
+        let both = json!({"command": "echo $0 $#; readlink /proc/self/fd/0"});
+        assert_eq!(done(&folder, "bash", both), "bash 0\n/dev/null\n");
+    }
+}
+
+/// What a model writes must not run with the rights that the file's owner gave to something else.
+#[test]
+fn a_file_that_is_rewritten_loses_setuid_and_setgid_and_keeps_the_rest() {
+    let scratch = Scratch::new();
+    let folder = scratch.open();
+    for (before, after) in [
+        (0o4755, 0o755),
+        (0o2755, 0o755),
+        (0o6711, 0o711),
+        (0o1644, 0o1644),
+    ] {
+        for tool in ["write", "edit"] {
+            let path = scratch.path.join("run.sh");
+            fs::write(&path, "echo a\n").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(before)).unwrap();
+            let input = match tool {
+                "write" => json!({"path": "run.sh", "content": "echo b\n"}),
+                _ => json!({"path": "run.sh", "old_string": "a", "new_string": "b"}),
+            };
+            done(&folder, tool, input);
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, after, "{tool} {before:o}");
+            assert_eq!(scratch.text("run.sh"), "echo b\n");
+        }
+    }
 }
 
 /// The whole of it: a model that reads, edits and tests under rules, one of which keeps a call from running.

@@ -1,11 +1,12 @@
 //! Going on in a new session: what the old one hands over, and how the new one takes it.
 //!
-//! Owns the prompt of a continuation, the draft it is shown as, the template for the model's own summary,
-//! and the memory of which sessions had their files injected. It opens no session and sends nothing: the
-//! host does what a [`Draft`] or an [`Injection`] says.
+//! Owns the prompt of a continuation, the draft it is shown as, the template for the model's own summary, the tools
+//! `handoff_session` and `read_session`, and the memory of which sessions had their files injected. It opens no
+//! session and sends nothing: the host does what a [`Draft`] or an [`Injection`] says. `ttsr run` is such a host.
 
 mod file;
 mod reference;
+mod tools;
 mod transcript;
 
 use std::collections::{HashSet, VecDeque};
@@ -13,10 +14,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::message::Content;
+use super::message::{Content, Message, Role};
 
 pub use file::{Files, MAX_LINE_CHARS, MAX_LINES, ProjectFiles, is_binary, read_part};
 pub use reference::references;
+pub use tools::{
+    HANDOFF_SESSION, HandoffTools, READ_SESSION, StoredSessions, TranscriptFuture, Transcripts,
+    definitions,
+};
 pub use transcript::{ReadSession, Said, SaidPart, Speaker};
 
 /// What tells a continuation prompt from any other.
@@ -193,6 +198,17 @@ pub enum Draft {
     },
 }
 
+impl Injection {
+    /// The files as a message of the conversation, which stands before the prompt that refers to them.
+    #[must_use]
+    pub fn message(&self) -> Message {
+        Message {
+            role: Role::User,
+            content: self.parts.clone(),
+        }
+    }
+}
+
 /// What is put into a session without asking for a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -279,6 +295,16 @@ impl Handoffs {
             agent: message.agent.to_owned(),
             no_reply: true,
         })
+    }
+
+    /// Takes up a session that earlier processes have worked on: if its messages hold a continuation prompt, its files
+    /// were injected when that arrived, and are not again.
+    pub fn take_up(&mut self, session: &str, messages: &[Message]) {
+        let mut users = messages.iter().filter(|message| message.role == Role::User);
+        let had = users.any(|message| written(&message.content).contains(MARKER));
+        if had && !self.processed.contains(session) {
+            self.remember(session);
+        }
     }
 
     /// The session was deleted: nothing is known of it any more.

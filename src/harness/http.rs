@@ -11,7 +11,7 @@ use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::provider::Failure;
@@ -43,7 +43,10 @@ pub(super) async fn reach(host: &str, port: u16, authority: &str) -> Result<TcpS
 impl Connection {
     /// A connection over that socket.
     pub(super) async fn over(socket: Box<dyn Socket>) -> Result<Connection, Failure> {
-        let opened = http1::handshake(TokioIo::new(socket)).await;
+        let socket: Box<dyn Socket> = Box::new(Paced::new(socket));
+        let mut builder = http1::Builder::new();
+        builder.read_buf_exact_size(Some(PACE));
+        let opened = builder.handshake(TokioIo::new(socket)).await;
         let (sender, wire) = opened.map_err(|error| failure(&error))?;
         Ok(Connection {
             sender,
@@ -86,6 +89,66 @@ impl Connection {
             }
         })
         .await
+    }
+}
+
+/// Bytes after which whoever waits beside a reply, such as the user who cancels, gets a turn. Also the most that is
+/// read at once, and that the head of an answer may have.
+const PACE: usize = 64 << 10;
+
+/// A socket that is never ready for long.
+///
+/// A server may send as fast as it is read: heads of status 1xx, comments, empty events. Whoever reads would be at
+/// it without a pause, since no event comes of it. So after every [`PACE`] bytes a read is pending once, and ready
+/// again right after.
+struct Paced {
+    socket: Box<dyn Socket>,
+    left: usize,
+}
+
+impl Paced {
+    fn new(socket: Box<dyn Socket>) -> Paced {
+        Paced { socket, left: PACE }
+    }
+}
+
+impl AsyncRead for Paced {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.left == 0 {
+            self.left = PACE;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.socket).poll_read(cx, buffer);
+        let count = buffer.filled().len() - before;
+        self.left = match polled {
+            Poll::Pending => PACE,
+            Poll::Ready(_) => self.left.saturating_sub(count),
+        };
+        polled
+    }
+}
+
+impl AsyncWrite for Paced {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }
 

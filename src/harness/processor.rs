@@ -48,7 +48,7 @@ pub struct Settings {
     pub stall: Option<Duration>,
     /// Longest time of one attempt. Default none.
     pub attempt: Option<Duration>,
-    /// Longest time of a reply, all attempts together; when it is over there is no retry. Default none.
+    /// Longest time of a reply, all attempts together; when it is over there is no retry. Default 10 min.
     pub reply: Option<Duration>,
     /// How long to wait, once the provider said that the reply is complete, for the end of the stream
     /// and what may come before it (usage, mostly). Default 2 s.
@@ -73,7 +73,7 @@ impl Default for Settings {
             fallback: Chains::default(),
             stall: None,
             attempt: None,
-            reply: None,
+            reply: Some(Duration::from_secs(600)),
             linger: Duration::from_secs(2),
             hook_retries: 3,
             reply_bytes: 64 << 20,

@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 use super::call::{After, ToolCall, ToolFuture, Tools};
 use super::message::Tool;
+use bash::Containers;
+pub use bash::{Containment, supervise_if_asked};
 
 /// The bounds of a [`Folder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +46,11 @@ impl Default for Bounds {
 ///
 /// `read`, `write` and `edit` reach what is in the folder and nothing else: a path that leaves it is
 /// refused, and no symbolic link is followed, wherever in the path it stands. They touch regular files
-/// only. `bash` runs in the folder with little of the environment (no keys), nothing to read from, a time
-/// limit and a process group that ends with it. **It is not confined by the system**: a command can do
+/// only. A file that is rewritten keeps its permissions but not the bits setuid and setgid: what a model writes runs
+/// with the rights of whoever runs it.
+///
+/// `bash` runs in the folder with little of the environment (no keys), nothing to read from and a time limit. What it
+/// starts ends with it, as far as [`Containment`] says. **It is not confined by the system**: a command can do
 /// what this process may do. Rules see it before it runs; a container is what keeps it in.
 ///
 /// # Example: what is outside stays outside
@@ -69,6 +74,8 @@ pub struct Folder {
     root: OwnedFd,
     path: PathBuf,
     bounds: Bounds,
+    containers: Containers,
+    at_most: Containment,
 }
 
 impl Folder {
@@ -83,7 +90,30 @@ impl Folder {
             root,
             path,
             bounds: Bounds::default(),
+            containers: Containers::default(),
+            at_most: Containment::Cgroup,
         })
+    }
+
+    /// Runs commands below a process of that program, which finds what they leave running; see
+    /// [`Containment::Subreaper`]. The program's `main` calls [`supervise_if_asked`]. No effect outside Linux.
+    #[must_use]
+    pub fn supervisor(mut self, program: impl Into<PathBuf>) -> Folder {
+        self.containers.supervisor = Some(program.into());
+        self
+    }
+
+    /// Finds the processes of commands by that means at most, also where the system has a stronger one.
+    #[must_use]
+    pub fn at_most(self, at_most: Containment) -> Folder {
+        Folder { at_most, ..self }
+    }
+
+    /// How the processes of commands are found. The first call looks what the system allows, which takes as long as a
+    /// short command.
+    #[must_use]
+    pub fn containment(&self) -> Containment {
+        self.containers.best(self.at_most)
     }
 
     /// The same within other bounds.
@@ -118,7 +148,7 @@ impl Folder {
     /// Runs one call. A wrong input, a file that is not there and a command that fails are results too:
     /// the model is told.
     ///
-    /// Dropping the future ends a command and everything in its process group. Needs a tokio runtime
+    /// Dropping the future ends a command and everything it started, as when its time is over. Needs a tokio runtime
     /// with I/O and time.
     pub async fn run(&self, tool: &str, input: &str) -> After {
         let done = match tool {

@@ -196,6 +196,36 @@ fn a_provider_that_never_ends_its_stream_is_left_after_a_while() {
     assert_eq!(played.provider.cancelled(), [true]);
 }
 
+/// A provider that always sends something must not keep a turn for ever, where the host has set no bound of its own.
+#[test]
+fn a_reply_ends_after_ten_minutes_unless_the_host_says_otherwise() {
+    let unbounded = Settings {
+        reply: None,
+        ..Settings::default()
+    };
+    for (settings, ends) in [(Settings::default(), true), (unbounded, false)] {
+        let mut processor = Processor::new(pack().session(), Hooks::default(), settings);
+        let mut steps = Vec::new();
+        processor.begin("m", &mut steps);
+        processor.step(Duration::ZERO, Input::Sent, &mut steps);
+        for second in 1..600 {
+            let more = Input::Event(delta(0, "a"));
+            processor.step(Duration::from_secs(second), more, &mut steps);
+        }
+        let is_over = |step: &Step| matches!(step, Step::Finish(_));
+        assert!(!steps.iter().any(is_over));
+        let last = Input::Event(delta(0, "a"));
+        processor.step(Duration::from_secs(600), last, &mut steps);
+        let aborted = steps.iter().find_map(|step| match step {
+            Step::Aborted(aborted) => Some((aborted.reason, aborted.source.clone())),
+            _ => None,
+        });
+        let expected = ends.then_some((Reason::Timeout, Source::Limit("reply")));
+        assert_eq!(aborted, expected);
+        assert_eq!(steps.iter().any(is_over), ends);
+    }
+}
+
 /// Times in seconds; what each bound does, without waiting for it.
 #[test]
 fn bounds_of_time() {

@@ -7,10 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ttsr::harness::handoff::{
-    Arrived, Draft, Files, Handoff, Handoffs, MARKER, ProjectFiles, ReadSession, Said, SaidPart,
-    Speaker, TEMPLATE, command, is_binary, read_part, references, summary_prompt,
+    Arrived, Draft, Files, Handoff, HandoffTools, Handoffs, MARKER, ProjectFiles, ReadSession,
+    Said, SaidPart, Speaker, StoredSessions, TEMPLATE, command, definitions, is_binary, read_part,
+    references, summary_prompt,
 };
-use ttsr::harness::{Content, Message};
+use ttsr::harness::store::{OnFailure, Recorder, Store};
+use ttsr::harness::{
+    Cancel, Content, Hooks, Message, NoTools, Processor, Request, Role, Script, Scripted, Settings,
+    ToolCall, Tools, Turn,
+};
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
 
 use super::folder::Folder;
@@ -221,36 +226,256 @@ fn b4_paths_stay_in_the_project() {
     }
 }
 
+/// The texts of a request, with who says them and whether the application does.
+fn said_in(request: &Request) -> Vec<(Role, bool, String)> {
+    let mut said = Vec::new();
+    for message in &request.messages {
+        for content in &message.content {
+            if let Content::Text { text, synthetic } = content {
+                said.push((message.role, *synthetic, text.clone()));
+            }
+        }
+    }
+    said
+}
+
+/// Two prompts of one session through the loop, as a host runs them. The files are in the first request and no request
+/// is made for them.
 #[test]
 fn b5_files_are_injected_once_per_session_without_a_reply() {
     let files = Memory::default().with("a.rs", "fn a() {}");
-    let content = [written(&format!("{MARKER} ses_0.\n\n@a.rs @a.rs"), false)];
     let mut handoffs = Handoffs::default();
-    let injection = handoffs.arrived(&arrived("ses_1", &content), &files);
-    let injection = injection.unwrap();
-    assert!(injection.no_reply);
-    assert_eq!((&*injection.model, &*injection.agent), ("a/model", "build"));
-    let texts = injection.parts.iter().map(|part| match part {
-        Content::Text { text, synthetic } => (text.as_str(), *synthetic),
-        other => panic!("{other:?}"),
-    });
-    let texts: Vec<_> = texts.collect();
-    assert_eq!(texts.len(), 2);
-    assert!(texts[0].0.starts_with("Called the Read tool") && texts[0].1);
-    assert!(texts[1].0.starts_with("<file>\n00001| fn a() {}") && texts[1].1);
-    assert_eq!(handoffs.arrived(&arrived("ses_1", &content), &files), None);
-    assert!(
-        handoffs
-            .arrived(&arrived("ses_2", &content), &files)
-            .is_some()
-    );
+    let pack = Pack::builder().build().unwrap();
+    let says = Script::default().text("I see.").finish("stop");
+    let mut provider = Scripted::new([says]);
+    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let mut conversation: Vec<Message> = Vec::new();
+    let mut requests = 0;
+    for (session, prompt, injected) in [
+        ("ses_1", format!("{MARKER} ses_0.\n\n@a.rs @a.rs"), 1),
+        ("ses_1", format!("{MARKER} ses_0.\n\n@a.rs again"), 1),
+    ] {
+        let prompt = Message::user(prompt);
+        let injection = handoffs.arrived(&arrived(session, &prompt.content), &files);
+        if let Some(injection) = injection {
+            assert_eq!((&*injection.model, &*injection.agent), ("a/model", "build"));
+            conversation.push(injection.message());
+        }
+        conversation.push(prompt.clone());
+        let mut tools = NoTools;
+        let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+        let request = Request::new("a/model", conversation.clone());
+        let outcome = runtime().block_on(turn.run(request, "m", &mut |_| {}));
+        conversation.extend(outcome.added);
+        requests += 1;
+        assert_eq!(provider.requests().len(), requests, "one for each prompt");
+        let sent = provider.requests().pop().unwrap();
+        assert_eq!(sent.model, "a/model");
+        let said = said_in(&sent);
+        let synthetic: Vec<&str> = said
+            .iter()
+            .filter(|(role, synthetic, _)| *synthetic && *role == Role::User)
+            .map(|(_, _, text)| text.as_str())
+            .collect();
+        assert_eq!(synthetic.len(), 2 * injected);
+        assert_eq!(
+            synthetic[0],
+            r#"Called the Read tool with the following input: {"filePath": "/project/a.rs"}"#
+        );
+        assert!(synthetic[1].starts_with("<file>\n00001| fn a() {}"));
+        let (role, synthetic, last) = said.last().unwrap();
+        assert_eq!(
+            (*role, *synthetic, last.clone()),
+            (Role::User, false, prompt.text())
+        );
+    }
+    // Each session by itself; one that was deleted is new.
+    let content = [written(&format!("{MARKER} ses_0. @a.rs"), false)];
+    let is_injected = |session: &str, handoffs: &mut Handoffs| {
+        let arrived = arrived(session, &content);
+        handoffs.arrived(&arrived, &files).is_some()
+    };
+    assert!(is_injected("ses_2", &mut handoffs));
     handoffs.deleted("ses_1");
-    assert!(
-        handoffs
-            .arrived(&arrived("ses_1", &content), &files)
-            .is_some()
+    assert!(is_injected("ses_1", &mut handoffs));
+    assert!(!is_injected("ses_2", &mut handoffs));
+}
+
+/// The memory of another process is the conversation itself.
+#[test]
+fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
+    let files = Memory::default().with("a.rs", "fn a() {}");
+    let content = [written(&format!("{MARKER} ses_0. @a.rs"), false)];
+    let continued = Message::user(format!("{MARKER} ses_0. @a.rs"));
+    let repeated = Message::new(Role::Assistant, format!("{MARKER} ses_0."));
+    let made_up = Message::steering(format!("{MARKER} ses_0."));
+    for (earlier, is_new) in [
+        (vec![], true),
+        (vec![Message::user("Hi."), repeated, made_up], true),
+        (vec![continued, Message::user("And?")], false),
+    ] {
+        let mut handoffs = Handoffs::default();
+        handoffs.take_up("ses_1", &earlier);
+        let injection = handoffs.arrived(&arrived("ses_1", &content), &files);
+        assert_eq!(injection.is_some(), is_new, "{earlier:?}");
+    }
+}
+
+/// The tool as a model calls it, on a session that a loop wrote down.
+#[test]
+fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
+    let folder = Folder::new();
+    let pack = Pack::builder().build().unwrap();
+    let (store, _) = Store::open(folder.0.join("ses_1.ttsr")).unwrap();
+    let mut recorder = Recorder::new(store, OnFailure::Stop);
+    let files = Memory::default().with("src/a.rs", "fn a() {}");
+    let prompt = Message::user(format!("{MARKER} ses_0.\n\n@src/a.rs\n\nMend it."));
+    let injection = Handoffs::default().arrived(&arrived("ses_1", &prompt.content), &files);
+    let attached = injection.unwrap().message();
+    let reply = Message {
+        role: Role::Assistant,
+        content: vec![
+            Content::Reasoning {
+                text: "hidden".into(),
+            },
+            written("I look.", false),
+            called(
+                "bash",
+                r#"{"command": "cargo test\nls", "description": "Runs the tests"}"#,
+            ),
+            called("bash", r#"{"command": "cargo fmt\nls"}"#),
+            called("edit", r#"{"path": "src/a.rs", "old_string": "a"}"#),
+            called("other", "no JSON"),
+        ],
+    };
+    let result = Message {
+        role: Role::Tool,
+        content: vec![Content::ToolResult {
+            call: "c".into(),
+            output: "hidden".into(),
+            is_error: false,
+        }],
+    };
+    let steering = Message::steering("hidden");
+    for message in [attached, prompt, reply, result, steering] {
+        recorder.message(&message, &pack.session()).unwrap();
+    }
+    let shown = read_session(&folder, r#"{"sessionID": "ses_1"}"#);
+    let expected = format!(
+        "## User\n[Attached: a.rs]\n\n\
+         ## User\n{MARKER} ses_0.\n\n@src/a.rs\n\nMend it.\n\n\
+         ## Assistant\nI look.\n[Tool: bash] Runs the tests\n[Tool: bash] cargo fmt\n\
+         [Tool: edit] src/a.rs\n[Tool: other]\n\n(End of session - 3 messages)"
     );
-    assert_eq!(handoffs.arrived(&arrived("ses_2", &content), &files), None);
+    assert_eq!(shown, (expected, false), "also while the session is in use");
+    for id in [
+        "ses_2",
+        "",
+        ".",
+        "..",
+        "../ses_1",
+        "/etc/passwd",
+        "a/b",
+        "a\0b",
+    ] {
+        let input = serde_json::json!({ "sessionID": id }).to_string();
+        let expected = format!("Could not read session {id}: there is no such session");
+        assert_eq!(read_session(&folder, &input), (expected, true));
+    }
+}
+
+/// What a model is given for that call of `read_session`, and whether it failed.
+fn read_session(folder: &Folder, input: &str) -> (String, bool) {
+    let pack = Pack::builder().build().unwrap();
+    let calls = Script::default()
+        .tool("read_session", "c1", input)
+        .finish("tool_use");
+    let says = Script::default().text("I see.").finish("stop");
+    let mut provider = Scripted::new([calls, says]);
+    let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
+    let (mut others, mut sessions) = (NoTools, StoredSessions::new(&folder.0));
+    let mut tools = HandoffTools::new("", &mut others, &mut sessions);
+    let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let request = Request::new("a/model", vec![Message::user("Read it.")]);
+    let outcome = runtime().block_on(turn.run(request, "m", &mut |_| {}));
+    assert!(tools.take_handoff().is_none());
+    let mut contents = outcome
+        .added
+        .into_iter()
+        .flat_map(|message| message.content);
+    let result = contents.find_map(|content| match content {
+        Content::ToolResult {
+            output, is_error, ..
+        } => Some((output, is_error)),
+        _ => None,
+    });
+    result.expect("every call has a result")
+}
+
+fn called(tool: &str, input: &str) -> Content {
+    Content::ToolCall {
+        call: "c".to_owned(),
+        tool: tool.to_owned(),
+        input: input.to_owned(),
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn b6_numbers_are_numbers() {
+    let [hand_over, read] = definitions();
+    let limit = &read.input["properties"]["limit"];
+    assert_eq!(limit["type"], "number");
+    assert_eq!(
+        (&limit["default"], &limit["maximum"]),
+        (&100.into(), &500.into())
+    );
+    assert_eq!(read.input["required"], serde_json::json!(["sessionID"]));
+    assert_eq!(
+        hand_over.input["properties"]["files"]["items"]["type"],
+        "string"
+    );
+    for (limit, expected) in [
+        ("7", Some(7)),
+        ("7.0", Some(7)),
+        ("7.9", Some(7)),
+        ("-3", Some(1)),
+        ("1e300", Some(500)),
+        ("null", Some(100)),
+        (r#""7""#, None),
+        ("[7]", None),
+        ("true", None),
+    ] {
+        let input = format!(r#"{{"sessionID": "ses_1", "limit": {limit}}}"#);
+        let read = ReadSession::from_tool_input(&input).ok();
+        assert_eq!(read.map(|read| read.limit()), expected, "{limit}");
+    }
+}
+
+/// A sub-agent works for a session and is none: it must not open one.
+#[test]
+fn b1_a_sub_agent_does_not_hand_over() {
+    let (mut others, mut sessions) = (NoTools, StoredSessions::new("."));
+    let mut tools = HandoffTools::new("ses_1", &mut others, &mut sessions);
+    let mut call = |session: &str, input: &str| {
+        let call = ToolCall {
+            session: session.to_owned(),
+            call: "c1".to_owned(),
+            tool: "handoff_session".to_owned(),
+            input: input.to_owned(),
+        };
+        let after = runtime().block_on(tools.call(&call));
+        (after.is_error, tools.take_handoff().is_some())
+    };
+    assert_eq!(call("ses_1", r#"{"prompt": "Go on."}"#), (false, true));
+    assert_eq!(call("ses_1-1", r#"{"prompt": "Go on."}"#), (true, false));
+    assert_eq!(call("ses_1", r#"{"files": []}"#), (true, false));
 }
 
 #[test]

@@ -104,6 +104,8 @@ impl From<io::Error> for Stop {
 }
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    ttsr::harness::tools::supervise_if_asked();
     let ended = match Cli::parse().command {
         Command::Demo(options) => demo::run(&options),
         Command::Run(options) => run::run(&options),

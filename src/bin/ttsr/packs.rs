@@ -12,26 +12,30 @@ use crate::tally::Count;
 
 /// The rules that `args` names, or all that come with the crate. Warnings are counted: they are for the author.
 pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
-    load_with(args, Pack::builder())
+    load_with(args, Pack::builder(), &[])
 }
 
 /// Like [`load`], for tool calls in a workspace.
 pub(crate) fn load_in(args: &WorkspaceArgs) -> Result<Pack, Stop> {
-    load_in_or(args, None)
+    load_in_or(args, None, &[])
 }
 
-/// Like [`load_in`], where the workspace is `usual` unless the caller of the command names another.
-pub(crate) fn load_in_or(args: &WorkspaceArgs, usual: Option<&Path>) -> Result<Pack, Stop> {
+/// Like [`load_in`], where the workspace is `usual` unless the caller of the command names another. If the command
+/// names no pack, the built-in packs of `left_out` are not loaded.
+pub(crate) fn load_in_or(
+    args: &WorkspaceArgs,
+    usual: Option<&Path>,
+    left_out: &[&str],
+) -> Result<Pack, Stop> {
     let root = args.root.folder(usual)?;
-    load_with(&args.packs, Pack::builder().root(root))
+    load_with(&args.packs, Pack::builder().root(root), left_out)
 }
 
-fn load_with(args: &PackArgs, builder: PackBuilder) -> Result<Pack, Stop> {
+fn load_with(args: &PackArgs, builder: PackBuilder, left_out: &[&str]) -> Result<Pack, Stop> {
     let builtins: Vec<&str> = Pack::builtins().collect();
     let builder = if args.packs.is_empty() {
-        builtins
-            .iter()
-            .fold(builder, |builder, name| builder.builtin(*name))
+        let taken = builtins.iter().filter(|name| !left_out.contains(name));
+        taken.fold(builder, |builder, name| builder.builtin(*name))
     } else {
         // A pack that is named twice is loaded once.
         let names: BTreeSet<&str> = args.packs.iter().map(String::as_str).collect();

@@ -174,9 +174,19 @@ fn is_printable(byte: u8) -> bool {
     matches!(byte, 0x09..=0x0d | 0x20..=0xff)
 }
 
+/// What the first text of a file begins with.
+const CALLED: &str = "Called the Read tool with the following input: ";
+
 fn header(path: &Path) -> String {
     let path = serde_json::Value::from(path.to_string_lossy());
-    format!(r#"Called the Read tool with the following input: {{"filePath": {path}}}"#)
+    format!(r#"{CALLED}{{"filePath": {path}}}"#)
+}
+
+/// The name of the file whose first text this is, without its folders.
+pub(super) fn file_of_header(text: &str) -> Option<String> {
+    let input: serde_json::Value = serde_json::from_str(text.strip_prefix(CALLED)?).ok()?;
+    let name = Path::new(input["filePath"].as_str()?).file_name()?;
+    Some(name.to_string_lossy().into_owned())
 }
 
 /// A last line without an end counts, also an empty one.

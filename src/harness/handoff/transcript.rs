@@ -4,15 +4,17 @@
 
 use std::fmt::Display;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::super::message::{Content, Message, Role};
+use super::file::file_of_header;
 
 /// Messages shown where the call does not say how many.
-const DEFAULT_LIMIT: usize = 100;
+pub(super) const DEFAULT_LIMIT: usize = 100;
 
 /// Most messages shown, whatever the call says.
-const MAX_LIMIT: usize = 500;
+pub(super) const MAX_LIMIT: usize = 500;
 
 /// A call of the tool `read_session`.
 ///
@@ -36,8 +38,15 @@ pub struct ReadSession {
     /// The session to read.
     #[serde(rename = "sessionID")]
     session: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "number")]
     limit: Option<u64>,
+}
+
+/// A number of JSON, whose fraction is left out; models write `10.0` as well.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let number = Option::<f64>::deserialize(deserializer)?;
+    // A negative number is 0 then, and one beyond the range its end.
+    Ok(number.map(|number| number as u64))
 }
 
 impl ReadSession {
@@ -55,6 +64,12 @@ impl ReadSession {
     /// If the input is not an object with a `sessionID` and, if any, a `limit`.
     pub fn from_tool_input(input: &str) -> Result<ReadSession, serde_json::Error> {
         serde_json::from_str(input)
+    }
+
+    /// The session to read.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        &self.session
     }
 
     /// How many messages are shown at most: 100 by default, 500 whatever the call says, at least 1.
@@ -138,9 +153,10 @@ pub enum SaidPart {
 }
 
 impl Said {
-    /// A message of a conversation: its text, and its tool calls without a title. None for what is neither
-    /// the user's nor the model's, and for what holds nothing that is shown, such as synthetic text,
-    /// reasoning and results of tools.
+    /// A message of a conversation: its text, the names of files that were [injected](super::Injection), and its tool
+    /// calls, each with a title made of its input: the description, else the command, file, pattern or address. None
+    /// for what is neither the user's nor the model's, and for what holds nothing that is shown, such as other
+    /// synthetic text, reasoning and results of tools.
     #[must_use]
     pub fn from_message(message: &Message) -> Option<Said> {
         let by = match message.role {
@@ -153,9 +169,12 @@ impl Said {
                 text,
                 synthetic: false,
             } => Some(SaidPart::Text(text.clone())),
-            Content::ToolCall { tool, .. } => Some(SaidPart::Tool {
+            Content::Text { text, .. } if by == Speaker::User => {
+                file_of_header(text).map(SaidPart::Attached)
+            }
+            Content::ToolCall { tool, input, .. } => Some(SaidPart::Tool {
                 name: tool.clone(),
-                title: String::new(),
+                title: title(input),
             }),
             _ => None,
         });
@@ -181,3 +200,28 @@ impl Said {
         shown + "\n"
     }
 }
+
+/// What a call did, in a few words: the first of these members of its input that is a text, its first line, at most
+/// [`TITLE`] characters.
+fn title(input: &str) -> String {
+    const MEMBERS: [&str; 9] = [
+        "description",
+        "command",
+        "filePath",
+        "path",
+        "pattern",
+        "query",
+        "url",
+        "sessionID",
+        "prompt",
+    ];
+    let input: Value = serde_json::from_str(input).unwrap_or_default();
+    let said = MEMBERS
+        .iter()
+        .find_map(|member| input.get(member)?.as_str());
+    let line = said.unwrap_or_default().trim().lines().next();
+    line.unwrap_or_default().chars().take(TITLE).collect()
+}
+
+/// Most characters of a title.
+const TITLE: usize = 80;

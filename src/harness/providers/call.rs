@@ -15,9 +15,14 @@ use super::answer::Answer;
 use super::api::Api;
 use super::body::body;
 use super::endpoint::{Endpoint, Notice};
+use super::mask::Mask;
+use super::retry::NotAgain;
 use super::sealed::Seals;
 use super::transport;
 use crate::Event;
+
+/// Most events that are held back before a reply begins.
+const MOST_HELD: usize = 1_000;
 
 /// A reply that is asked for or arrives. It owns the connection.
 pub(super) struct Pending {
@@ -30,6 +35,7 @@ pub(super) struct Pending {
     times: u32,
     /// What came before the reply began: counts, mostly.
     held: VecDeque<Event>,
+    mask: Mask,
     has_begun: bool,
     is_over: bool,
 }
@@ -43,6 +49,7 @@ impl Pending {
             model: request.model.clone(),
             times: 0,
             held: VecDeque::new(),
+            mask: Mask::new(endpoint.key.clone()),
             has_begun: false,
             is_over: false,
         }
@@ -61,10 +68,13 @@ impl Pending {
             }
             match self.advance().await {
                 Ok(true) => {}
-                Ok(false) => self.is_over = true,
+                Ok(false) => {
+                    self.is_over = true;
+                    self.mask.flush(&mut self.held);
+                }
                 Err(failure) => {
                     self.answer = None;
-                    if !self.goes_on(&failure).await {
+                    if let Some(failure) = self.goes_on(failure).await {
                         self.is_over = true;
                         return Some((Err(self.told(failure)), self));
                     }
@@ -93,37 +103,53 @@ impl Pending {
             Event::Error { kind, message } if !self.has_begun => {
                 return Err(Failure::new(kind, message).with_status(200));
             }
-            Event::Error { kind, message } => self.held.push_back(Event::Error {
-                kind,
-                message: self.endpoint.redact(&message),
-            }),
             event => {
                 self.has_begun |= !matches!(event, Event::Usage { .. } | Event::Unscanned { .. });
-                self.held.push_back(event);
+                // A provider that only counts must not fill the memory.
+                self.has_begun |= self.held.len() >= MOST_HELD;
+                self.mask.push(event, &mut self.held);
             }
         }
         Ok(true)
     }
 
-    /// Whether the request is sent again; waits until it may be.
-    async fn goes_on(&mut self, failure: &Failure) -> bool {
+    /// Waits until the request may be sent again; the failure, if it is not.
+    async fn goes_on(&mut self, failure: Failure) -> Option<Failure> {
         if self.has_begun {
-            return false;
+            return Some(failure);
         }
-        let Some(wait) = self.endpoint.retries.wait(failure, self.times) else {
-            return false;
+        let wait = match self.endpoint.retries.wait(&failure, self.times) {
+            Ok(wait) => wait,
+            Err(NotAgain::Never) => return Some(failure),
+            Err(NotAgain::TooLong { asked, longest }) => {
+                self.tell(&Notice::NotRetried {
+                    failure: self.told(failure.clone()),
+                    asked,
+                    longest,
+                });
+                let message = format!(
+                    "{} (the provider asks to wait {asked:?}; at most {longest:?} are waited)",
+                    failure.message()
+                );
+                return Some(failure.with_message(message));
+            }
         };
         self.times += 1;
         self.held.clear();
-        if let Some(watch) = &self.endpoint.watch {
-            watch(&Notice::Retrying {
-                failure: self.told(failure.clone()),
-                wait,
-                times: self.times,
-            });
-        }
+        self.mask = Mask::new(self.endpoint.key.clone());
+        self.tell(&Notice::Retrying {
+            failure: self.told(failure),
+            wait,
+            times: self.times,
+        });
         sleep(wait).await;
-        true
+        None
+    }
+
+    fn tell(&self, notice: &Notice) {
+        if let Some(watch) = &self.endpoint.watch {
+            watch(notice);
+        }
     }
 
     /// The failure as hosts may see it.

@@ -14,6 +14,9 @@ use super::endpoint::{Notice, Watch};
 use super::retry::is_transient;
 use crate::Event;
 
+/// Most events that are held back before a reply begins.
+const MOST_HELD: usize = 1_000;
+
 /// See [`Chain::rest`].
 const REST: Duration = Duration::from_secs(5);
 
@@ -224,8 +227,8 @@ impl Trying {
                     Failure::new(kind, message)
                 }
                 Some(Ok(event)) => {
-                    self.has_begun |=
-                        !matches!(event, Event::Usage { .. } | Event::Unscanned { .. });
+                    self.has_begun |= self.held.len() >= MOST_HELD
+                        || !matches!(event, Event::Usage { .. } | Event::Unscanned { .. });
                     self.held.push_back(event);
                     continue;
                 }

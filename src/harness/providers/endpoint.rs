@@ -51,6 +51,15 @@ pub enum Notice {
         /// How often it was sent again, this time included.
         times: u32,
     },
+    /// The request failed and is not sent again, because the provider asks to be left alone for too long.
+    NotRetried {
+        /// Why the request failed.
+        failure: Failure,
+        /// How long the provider asks to be left alone.
+        asked: Duration,
+        /// The longest wait: [`Retries::longest`].
+        longest: Duration,
+    },
     /// A [`Chain`](super::Chain) goes on to the next model.
     FallingBack {
         /// Why.
@@ -67,7 +76,7 @@ pub(super) type Watch = Arc<dyn Fn(&Notice) + Send + Sync>;
 /// A [`Provider`] that speaks an API over HTTP/1.1.
 ///
 /// It makes one connection a request and closes it when the reply is over or its stream is dropped, so a
-/// verdict that cuts ends the generation. The key is in requests only: neither `Debug` nor any message
+/// verdict that cuts ends the generation. The key is in requests only: neither `Debug`, nor any message or event
 /// has it, also where a server repeats it. Over plain HTTP a key is sent to this machine only. Redirects
 /// are not followed and compression is not asked for. It needs a tokio runtime with I/O and time.
 ///

@@ -47,10 +47,38 @@ impl Key {
 
     /// `text` without the key: some servers repeat what they refuse.
     pub(super) fn redact(&self, text: &str) -> String {
-        if self.text.len() < LOOKED_FOR {
-            return text.to_owned();
+        match self.is_looked_for() {
+            true => text.replace(&self.text, REDACTED),
+            false => text.to_owned(),
         }
-        text.replace(&self.text, REDACTED)
+    }
+
+    /// True if the key is long enough to be looked for.
+    pub(super) fn is_looked_for(&self) -> bool {
+        self.text.len() >= LOOKED_FOR
+    }
+
+    /// `text` without the key.
+    pub(super) fn redact_bytes(&self, text: &[u8]) -> Vec<u8> {
+        let key = self.text.as_bytes();
+        let mut redacted = Vec::with_capacity(text.len());
+        let mut from = 0;
+        for at in memchr::memmem::find_iter(text, key) {
+            redacted.extend_from_slice(&text[from..at]);
+            redacted.extend_from_slice(REDACTED.as_bytes());
+            from = at + key.len();
+        }
+        redacted.extend_from_slice(&text[from..]);
+        redacted
+    }
+
+    /// The length of the longest end of `text` that the key begins with and that is not all of the key.
+    pub(super) fn begun_at_end_of(&self, text: &[u8]) -> usize {
+        let key = self.text.as_bytes();
+        let longest = text.len().min(key.len().saturating_sub(1));
+        let mut lengths = (1..=longest).rev();
+        let begun = lengths.find(|length| text.ends_with(&key[..*length]));
+        begun.unwrap_or(0)
     }
 }
 

@@ -22,6 +22,12 @@
 //! | `content-type`, `content-encoding` | an answer that cannot be read as a reply |
 //! | `http` | an error without a code of the provider's |
 //! | `header` | a header that cannot be sent, or must not be |
+//!
+//! A provider that asks to be left alone for longer than [`Retries::longest`] is not asked again. The failure's
+//! message says so, and [`Notice::NotRetried`] has both times.
+//!
+//! An endpoint's key is replaced by `[key]` in everything that its provider sends, also where it arrives in pieces:
+//! as it stands, not where it is encoded in another way. Keys of less than 8 bytes are not looked for.
 
 mod address;
 mod answer;
@@ -32,6 +38,7 @@ mod chain;
 mod conversation;
 mod endpoint;
 mod key;
+mod mask;
 mod retry;
 mod sealed;
 mod transport;

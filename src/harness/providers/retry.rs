@@ -34,6 +34,15 @@ pub struct Retries {
     pub longest: Duration,
 }
 
+/// Why a request is not sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotAgain {
+    /// It would fail again, or was sent often enough.
+    Never,
+    /// The provider asks for a longer wait than the longest.
+    TooLong { asked: Duration, longest: Duration },
+}
+
 impl Default for Retries {
     fn default() -> Retries {
         Retries {
@@ -54,14 +63,17 @@ impl Retries {
         }
     }
 
-    /// How long to wait before the request is sent again; none if it is not. `times`: how often it was.
-    pub(super) fn wait(&self, failure: &Failure, times: u32) -> Option<Duration> {
-        if times >= self.most || !is_transient(failure) {
-            return None;
+    /// How long to wait before the request is sent again. `times`: how often it was.
+    pub(super) fn wait(&self, failure: &Failure, times: u32) -> Result<Duration, NotAgain> {
+        if self.most == 0 || !is_transient(failure) {
+            return Err(NotAgain::Never);
         }
+        let longest = self.longest;
         match failure.retry_after() {
-            Some(wait) => (wait <= self.longest).then_some(wait),
-            None => Some(self.backoff(times)),
+            Some(asked) if asked > longest => Err(NotAgain::TooLong { asked, longest }),
+            _ if times >= self.most => Err(NotAgain::Never),
+            Some(wait) => Ok(wait),
+            None => Ok(self.backoff(times)),
         }
     }
 
@@ -221,7 +233,7 @@ mod tests {
         let busy = Failure::new("overloaded_error", "").with_status(529);
         let first = retries.wait(&busy, 0).unwrap();
         assert!(first <= retries.first && first > retries.first / 2);
-        assert_eq!(retries.wait(&busy, 2), None);
+        assert_eq!(retries.wait(&busy, 2), Err(NotAgain::Never));
         assert!(
             Retries {
                 most: 99,
@@ -231,12 +243,16 @@ mod tests {
             .unwrap()
                 <= retries.longest
         );
-        let late = busy
-            .clone()
-            .with_retry_after(Duration::from_secs(1_000_000_000));
-        assert_eq!(retries.wait(&late, 0), None);
+        let asked = Duration::from_secs(1_000_000_000);
+        let late = busy.clone().with_retry_after(asked);
+        let longest = retries.longest;
+        for times in [0, 2] {
+            let too_long = Err(NotAgain::TooLong { asked, longest });
+            assert_eq!(retries.wait(&late, times), too_long);
+        }
+        assert_eq!(Retries::none().wait(&late, 0), Err(NotAgain::Never));
         let soon = busy.with_retry_after(Duration::from_secs(3));
-        assert_eq!(retries.wait(&soon, 0), Some(Duration::from_secs(3)));
+        assert_eq!(retries.wait(&soon, 0), Ok(Duration::from_secs(3)));
     }
 
     #[test]

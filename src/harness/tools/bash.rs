@@ -1,41 +1,103 @@
-//! `bash`: a command, its process group, and their end.
+//! `bash`: a command, everything it starts, and their end.
 //!
-//! The command is the leader of a group of its own, which is killed when the command ends, when its time
-//! is over and when nobody waits any more. A process that leaves the group is not found.
+//! The command is the leader of a process group of its own. When it ends, when its time is over and when nobody waits
+//! any more, everything it started is killed, as far as [`Containment`] finds it. The wait for that is bounded,
+//! whatever the processes do: a process that cannot be killed is left to the system, and the model is told.
+
+#[cfg(target_os = "linux")]
+mod cgroup;
+mod group;
+#[cfg(target_os = "linux")]
+mod procfs;
+#[cfg(target_os = "linux")]
+mod supervisor;
 
 use std::future::pending;
 use std::io;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::super::call::After;
 use super::{Bash, Folder};
+pub(super) use group::Containers;
+use group::{Group, HARD, REST};
 
-/// What a command gets of the environment: enough to find programs, and no keys.
-const KEPT: [&str; 7] = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME"];
+/// How the processes of a command of `bash` are found when they are to be killed, from strong to weak.
+///
+/// | | what is killed with a command |
+/// |---|---|
+/// | [`Cgroup`](Self::Cgroup) | everything it started; the kernel does it. A process that may write to the control group above, and moves itself there, is out |
+/// | [`Subreaper`](Self::Subreaper) | everything it started, also where a process is a daemon of its own session with an empty environment. A command that kills its supervisor is followed as with `Group` from then on |
+/// | [`Group`](Self::Group) | its process group, and on Linux every process with the variable `TTSR_COMMAND` in its environment. A process that leaves the group and clears its environment is out |
+///
+/// In none of them a process is killed that the system does not let this process signal, such as one of another user
+/// (`sudo`). Outside Linux there is only `Group`, without the variable: what leaves the group is out.
+///
+/// # Example: what is promised here
+/// ```
+/// use ttsr::harness::tools::{Containment, Folder};
+/// let folder = Folder::open(std::env::temp_dir())?;
+/// assert_ne!(folder.containment(), Containment::Subreaper, "nobody has named a supervisor");
+/// let folder = folder.at_most(Containment::Group);
+/// assert_eq!(folder.containment(), Containment::Group);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Containment {
+    /// The process group, and on Linux what carries the mark of the command.
+    Group,
+    /// Descendants of a supervisor, which is the reaper of all of them. Linux, where the host names a
+    /// [supervisor](Folder::supervisor).
+    Subreaper,
+    /// A control group. Linux, where control groups of version 2 may be made and `cgroup.kill` is there (5.14).
+    Cgroup,
+}
 
-/// How long to wait for the rest of the output of a command that has ended.
-const REST: Duration = Duration::from_millis(200);
+/// Makes this process the supervisor of a command and does not return, if a [`Folder`] started it as that; returns
+/// at once otherwise. A program that a host names with [`Folder::supervisor`] calls it first in its `main`, before it
+/// reads arguments or starts threads. Does nothing outside Linux.
+///
+/// # Example: a host that is its own supervisor
+/// ```no_run
+/// use ttsr::harness::tools::{Folder, supervise_if_asked};
+/// fn main() -> std::io::Result<()> {
+///     supervise_if_asked();
+///     let folder = Folder::open(".")?.supervisor(std::env::current_exe()?);
+///     # drop(folder);
+///     Ok(())
+/// }
+/// ```
+pub fn supervise_if_asked() {
+    #[cfg(target_os = "linux")]
+    supervisor::supervise_if_asked();
+}
 
 impl Folder {
     pub(super) async fn bash(&self, bash: &Bash) -> After {
         let asked = bash.timeout.map(Duration::from_secs);
         let limit = asked.map_or(self.bounds.command, |asked| asked.min(self.bounds.command));
         let mut output = Output::new(self.bounds.output);
-        match run(&self.path, &bash.command, limit, &mut output).await {
+        match run(self, &bash.command, limit, &mut output).await {
             Ok(Ended::By(status)) => told(output, status),
             Ok(Ended::Late) => {
                 let note = format!("the command did not end within {limit:?} and was killed");
                 After::error(output.noted(&note))
             }
+            Ok(Ended::Stuck) => {
+                let note = format!(
+                    "the command did not end within {limit:?}, and not when it was killed: it may still run"
+                );
+                After::error(output.noted(&note))
+            }
+            Ok(Ended::Lost) => After::error(output.noted(
+                "the process that supervised the command was killed, and so was the command",
+            )),
             Err(error) => After::error(format!("bash cannot be run: {error}")),
         }
     }
@@ -43,7 +105,12 @@ impl Folder {
 
 enum Ended {
     By(ExitStatus),
+    /// Killed when its time was over.
     Late,
+    /// It could not be killed within [`HARD`].
+    Stuck,
+    /// How it ended is not known.
+    Lost,
 }
 
 fn told(output: Output, status: ExitStatus) -> After {
@@ -58,32 +125,42 @@ fn told(output: Output, status: ExitStatus) -> After {
 }
 
 async fn run(
-    folder: &Path,
+    folder: &Folder,
     command: &str,
     limit: Duration,
     output: &mut Output,
 ) -> io::Result<Ended> {
     let deadline = Instant::now().checked_add(limit);
-    let (mut group, pipe) = Group::start(folder, command)?;
+    let containment = folder.containment();
+    let (group, mut status, pipe) =
+        Group::start(&folder.path, command, containment, &folder.containers)?;
     let mut pipe = Some(Receiver::from_owned_fd_unchecked(pipe)?);
-    let mut exited = group.watch()?;
-    let is_late = loop {
+    let mut deadline = until(deadline);
+    let mut is_late = false;
+    let ended = loop {
         tokio::select! {
             biased;
-            _ = &mut exited => break false,
-            () = until(deadline) => break true,
+            status = &mut status => break match status {
+                Ok(Some(_)) if is_late => Ended::Late,
+                Ok(Some(status)) => Ended::By(status),
+                Ok(None) if is_late => Ended::Late,
+                _ => Ended::Lost,
+            },
+            () = &mut deadline => {
+                if is_late {
+                    break Ended::Stuck;
+                }
+                is_late = true;
+                group.kill();
+                deadline = until(Instant::now().checked_add(HARD));
+            }
             went = read(&mut pipe, output) => went?,
         }
     };
-    let status = group.end()?;
-    // What is left of the output is in the pipe, and no one of the group holds it any more.
+    // What is left of the output is in the pipe. A process that was not found may still hold the other end.
     let rest = async { while pipe.is_some() && read(&mut pipe, output).await.is_ok() {} };
     timeout(REST, rest).await.ok();
-    Ok(if is_late {
-        Ended::Late
-    } else {
-        Ended::By(status)
-    })
+    Ok(ended)
 }
 
 /// Reads some of the output; where there is none any more it never ends.
@@ -99,81 +176,13 @@ async fn read(pipe: &mut Option<Receiver>, output: &mut Output) -> io::Result<()
     Ok(())
 }
 
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => pending().await,
-    }
-}
-
-/// A command and whatever it started. Killed when it is dropped.
-struct Group {
-    leader: Child,
-    pid: Pid,
-    is_over: bool,
-}
-
-impl Group {
-    /// Starts the command; both of its outputs go into one pipe, in the order in which they are written.
-    fn start(folder: &Path, command: &str) -> io::Result<(Group, rustix::fd::OwnedFd)> {
-        let (reader, writer) = io::pipe()?;
-        rustix::io::ioctl_fionbio(&reader, true)?;
-        let kept = KEPT
-            .iter()
-            .filter_map(|name| Some((name, std::env::var_os(name)?)));
-        let leader = Command::new("bash")
-            .args(["--noprofile", "--norc", "-c", command])
-            .current_dir(folder)
-            .env_clear()
-            .envs(kept)
-            .env("HOME", folder)
-            .env("TERM", "dumb")
-            .stdin(Stdio::null())
-            .stdout(writer.try_clone()?)
-            .stderr(writer)
-            .process_group(0)
-            .spawn()?;
-        let group = Group {
-            pid: Pid::from_child(&leader),
-            leader,
-            is_over: false,
-        };
-        Ok((group, reader.into()))
-    }
-
-    /// Tells when the leader has ended. It is not reaped then, so its number, which is the group's too,
-    /// cannot become another process's before the group is killed.
-    fn watch(&self) -> io::Result<oneshot::Receiver<()>> {
-        let (ended, has_ended) = oneshot::channel();
-        let pid = self.pid;
-        let waiting = move || {
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
-            // Nobody waits any more where the call was dropped.
-            ended.send(()).ok();
-        };
-        let name = "ttsr-bash".to_owned();
-        std::thread::Builder::new().name(name).spawn(waiting)?;
-        Ok(has_ended)
-    }
-
-    /// Kills what is left, and reaps the leader.
-    fn end(&mut self) -> io::Result<ExitStatus> {
-        if !self.is_over {
-            self.is_over = true;
-            // It fails only where nobody of the group is left.
-            kill_process_group(self.pid, Signal::KILL).ok();
+fn until(deadline: Option<Instant>) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        match deadline {
+            Some(deadline) => sleep_until(deadline).await,
+            None => pending().await,
         }
-        self.leader.wait()
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.end().ok();
-        }
-    }
+    })
 }
 
 /// What a command wrote: its beginning and its end, where all of it is too much.

@@ -159,7 +159,8 @@ fn store(place: &Place, bytes: &[u8], mode: Option<Mode>) -> io::Result<()> {
     let file = openat(&place.parent, temporary.as_str(), flags, MODE)?;
     let stored = (|| {
         if let Some(mode) = mode {
-            fchmod(&file, mode)?;
+            // A program with new contents must not run with the rights that the old one was given.
+            fchmod(&file, mode.difference(Mode::SUID | Mode::SGID))?;
         }
         File::from(file).write_all(bytes)?;
         Ok(renameat(

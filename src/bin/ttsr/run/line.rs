@@ -1,6 +1,8 @@
 //! The JSON form of what a turn looks like while it runs: one object a line.
 
 use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,6 +26,12 @@ pub(super) enum Line<'a> {
         message: &'a str,
         times: u32,
         wait_ms: u64,
+    },
+    NotRetried {
+        kind: &'a str,
+        message: &'a str,
+        asked_ms: u64,
+        longest_ms: u64,
     },
     FallingBack {
         kind: &'a str,
@@ -94,6 +102,25 @@ pub(super) enum Line<'a> {
         tool: &'a str,
         output: &'a str,
         is_error: bool,
+    },
+    Handoff {
+        rule: Option<&'a str>,
+        prompt: String,
+    },
+    Attached {
+        files: Vec<String>,
+    },
+    SessionOpened {
+        session: &'a str,
+        file: Option<&'a Path>,
+    },
+    Draft {
+        text: &'a str,
+        file: Option<&'a Path>,
+    },
+    Toast {
+        message: &'a str,
+        lasts_ms: u64,
     },
     Usage {
         input: u64,
@@ -185,6 +212,10 @@ impl<'a> Line<'a> {
                 rule: rule(decision),
                 message: text,
             },
+            Step::Handoff { decision, handoff } => Line::Handoff {
+                rule: rule(decision),
+                prompt: handoff.prompt(),
+            },
             _ => return None,
         })
     }
@@ -245,7 +276,17 @@ impl<'a> Line<'a> {
                 kind: failure.kind(),
                 message: failure.message(),
                 times: *times,
-                wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                wait_ms: millis(*wait),
+            },
+            Notice::NotRetried {
+                failure,
+                asked,
+                longest,
+            } => Line::NotRetried {
+                kind: failure.kind(),
+                message: failure.message(),
+                asked_ms: millis(*asked),
+                longest_ms: millis(*longest),
             },
             Notice::FallingBack { failure, from, to } => Line::FallingBack {
                 kind: failure.kind(),
@@ -284,6 +325,10 @@ impl<'a> Line<'a> {
         serde_json::to_writer(&mut out, self)?;
         out.write_all(b"\n")
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Who is behind an abort, in a word.

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use ttsr::harness::handoff::{Said, SaidPart};
 use ttsr::harness::providers::Notice;
 use ttsr::harness::{Aborted, End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::wire::MALFORMED;
@@ -111,11 +113,42 @@ impl Screen {
                 let line = match shown {
                     Shown::Step(step) => Line::of_step(step, &self.pack),
                     Shown::Notice(notice) => Line::of_notice(notice),
+                    Shown::Attached(files) => Some(Line::Attached {
+                        files: names(files),
+                    }),
+                    Shown::SessionOpened { session, file } => Some(Line::SessionOpened {
+                        session,
+                        file: file.as_deref(),
+                    }),
+                    Shown::Draft { text, file } => Some(Line::Draft {
+                        text,
+                        file: file.as_deref(),
+                    }),
+                    Shown::Toast { text, lasts } => Some(Line::Toast {
+                        message: text,
+                        lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+                    }),
                 };
                 line.map_or(Ok(()), |line| line.write(&mut self.out))?;
             }
             (Format::Human, Shown::Step(step)) => self.step(step)?,
             (Format::Human, Shown::Notice(notice)) => self.notice(notice)?,
+            (Format::Human, Shown::Attached(files)) => {
+                self.row(STEER, "attached", &names(files).join("\n"))?;
+            }
+            (Format::Human, Shown::SessionOpened { session, file }) => {
+                writeln!(self.out)?;
+                let file = file
+                    .as_deref()
+                    .map(|file| format!(" in {}", file.display()));
+                self.row(
+                    STRONG,
+                    "session",
+                    &format!("{session}{}", file.unwrap_or_default()),
+                )?;
+            }
+            (Format::Human, Shown::Draft { text, file }) => self.draft(text, file.as_deref())?,
+            (Format::Human, Shown::Toast { text, .. }) => self.row(STEER, "", text)?,
         }
         // Text is shown as it is released, not when a buffer is full.
         self.out.flush()
@@ -281,6 +314,17 @@ impl Screen {
             Notice::Retrying { failure, wait, .. } => {
                 self.row(STEER, "again", &format!("in {wait:?}: {failure}"))
             }
+            Notice::NotRetried {
+                failure,
+                asked,
+                longest,
+            } => self.row(
+                STEER,
+                "not again",
+                &format!(
+                    "the provider asks to wait {asked:?}, at most {longest:?} are waited: {failure}"
+                ),
+            ),
             Notice::FallingBack { failure, from, to } => self.row(
                 STEER,
                 "fallback",
@@ -318,6 +362,22 @@ impl Screen {
         }
     }
 
+    fn draft(&mut self, text: &str, file: Option<&Path>) -> io::Result<()> {
+        self.row(STRONG, "draft", text)?;
+        match file {
+            Some(file) => {
+                let session = file.with_extension("");
+                let hint = format!(
+                    "It is in {}. Without a prompt, `ttsr run --session {}` sends it.",
+                    file.display(),
+                    session.display()
+                );
+                self.row(FAINT, "", &hint)
+            }
+            None => self.row(FAINT, "", "It is not kept: there is no `--session`."),
+        }
+    }
+
     /// A label and a text, whose further lines are set under its first.
     fn row(&mut self, style: Style, label: &str, text: &str) -> io::Result<()> {
         let mut label = label;
@@ -339,6 +399,17 @@ impl Screen {
             None => Ok(()),
         }
     }
+}
+
+/// The names of the files that a message holds.
+fn names(message: &Message) -> Vec<String> {
+    let said = Said::from_message(message);
+    let parts = said.into_iter().flat_map(|said| said.parts);
+    let names = parts.filter_map(|part| match part {
+        SaidPart::Attached(name) => Some(name),
+        _ => None,
+    });
+    names.collect()
 }
 
 impl Part {
