@@ -66,7 +66,14 @@ impl Rule {
             true => 2 * limits.path_bytes,
             false => 0,
         };
-        let detectors = what.iter().map(|what| of_detector(what) + kept::WINDOW);
+        let windows = |what: &What| match what {
+            // One of the part, one of the argument that is being read.
+            What::Limit(_) if is_tool_input => 2,
+            _ => 1,
+        };
+        let detectors = what
+            .iter()
+            .map(|what| of_detector(what) + windows(what) * kept::WINDOW);
         sights.len() * kept::WINDOW
             + self.whole(sights.len(), limits)
             + views
