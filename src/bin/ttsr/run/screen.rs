@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use ttsr::harness::providers::Notice;
-use ttsr::harness::{Aborted, End, Message, Observation, Source, Step, TurnOutcome};
+use ttsr::harness::{AbortStage, Aborted, End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack, PartId};
 
 use super::Shown;
@@ -162,7 +162,8 @@ impl Screen {
                     &format!("the same call {times} times in a row"),
                 )
             }
-            Step::Aborted(aborted) => self.aborted(aborted),
+            // Where no reply was cut the last line says all.
+            Step::Aborted(aborted) if aborted.stage == AbortStage::Reply => self.aborted(aborted),
             Step::ToolResult {
                 tool,
                 output,
