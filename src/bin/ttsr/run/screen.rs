@@ -7,7 +7,7 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 use ttsr::harness::handoff::{Said, SaidPart};
 use ttsr::harness::providers::Notice;
-use ttsr::harness::{Aborted, End, Message, Observation, Source, Step, TurnOutcome};
+use ttsr::harness::{AbortStage, Aborted, End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::wire::MALFORMED;
 use ttsr::{Action, Channel, Decision, Pack, PartId};
 
@@ -214,7 +214,8 @@ impl Screen {
                 let what = format!("an event of {bytes} bytes cannot be read ({kind})");
                 self.row(CUT, "malformed", &what)
             }
-            Step::Aborted(aborted) => self.aborted(aborted),
+            // Where no reply was cut the last line says all.
+            Step::Aborted(aborted) if aborted.stage == AbortStage::Reply => self.aborted(aborted),
             Step::ToolResult {
                 tool,
                 output,
