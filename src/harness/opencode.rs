@@ -10,6 +10,7 @@ mod address;
 mod agent;
 mod ask;
 mod drive;
+mod handoff;
 mod server;
 mod watch;
 

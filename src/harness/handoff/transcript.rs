@@ -57,6 +57,12 @@ impl ReadSession {
         serde_json::from_str(input)
     }
 
+    /// The session to read.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        &self.session
+    }
+
     /// How many messages are shown at most: 100 by default, 500 whatever the call says, at least 1.
     #[must_use]
     pub fn limit(&self) -> usize {

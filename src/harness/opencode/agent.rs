@@ -122,6 +122,7 @@ impl Heard {
             Notice::Idle => AgentEvent::Idle { session },
             Notice::Event(event) => return self.event(session, event),
             Notice::QuestionClosed(_) => return None,
+            _ => return None,
         })
     }
 

@@ -444,7 +444,7 @@ impl Watched {
                 session: id.to_owned(),
                 question,
             }),
-            Notice::Tool(_) | Notice::QuestionClosed(_) | Notice::Idle => {}
+            _ => {}
         }
     }
 

@@ -5,6 +5,7 @@ use std::mem;
 use super::{Processor, State, retract};
 use crate::harness::hooks::{Answered, Fault};
 use crate::harness::message::{Content, Message, Role};
+use crate::harness::fallback::error_text;
 use crate::harness::provider::Failure;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::{
@@ -183,7 +184,11 @@ impl Cause {
         Cause {
             is_connected: false,
             is_failure: true,
-            ..Cause::new(Reason::Error, Source::Provider, failure.to_string())
+            ..Cause::new(
+                Reason::Error,
+                Source::Provider,
+                error_text(&failure.to_string(), failure.status()),
+            )
         }
     }
 
