@@ -130,7 +130,9 @@ impl Trouble {
         Trouble {
             kind: kind.unwrap_or_default().into_owned(),
             message: data.text("message").unwrap_or_default().into_owned(),
-            status: data.number("statusCode").and_then(|it| u16::try_from(it).ok()),
+            status: data
+                .number("statusCode")
+                .and_then(|it| u16::try_from(it).ok()),
         }
     }
 }
@@ -456,7 +458,11 @@ impl Session {
         };
         let (id, owner) = (part.text("id"), part.text("messageID"));
         let id = id.unwrap_or_default();
-        if let Some(user) = self.users.iter().find(|user| Some(&***user) == owner.as_deref()) {
+        if let Some(user) = self
+            .users
+            .iter()
+            .find(|user| Some(&***user) == owner.as_deref())
+        {
             let prompt = Notice::PromptPart {
                 message: user.clone(),
                 part: id.into_owned(),
@@ -524,7 +530,9 @@ impl Session {
     fn status(&mut self, event: &Json<'_>, on: Sink<'_>) {
         let status = event.get("status").and_then(|status| status.text("type"));
         if status.as_deref() == Some("retry") {
-            let message = event.get("status").and_then(|status| status.text("message"));
+            let message = event
+                .get("status")
+                .and_then(|status| status.text("message"));
             let message = message.unwrap_or_default().into_owned();
             on(&self.id, Notice::Retrying { message });
             if let Some(message) = &mut self.message {
@@ -543,7 +551,11 @@ impl Session {
         let trouble = Trouble::read(error);
         let is_abort = trouble.is_abort();
         on(&self.id, Notice::Trouble(trouble.clone()));
-        let Trouble { kind, message: text, .. } = trouble;
+        let Trouble {
+            kind,
+            message: text,
+            ..
+        } = trouble;
         match &mut self.message {
             Some(message) if is_abort => message.reply.reason = Some("aborted".to_owned()),
             Some(message) => {
@@ -710,14 +722,7 @@ impl Message {
     }
 
     /// A piece of the second interface: `started`, `delta` or `ended`.
-    fn piece(
-        &mut self,
-        named: &str,
-        channel: Channel,
-        verb: &str,
-        event: &Json<'_>,
-        on: Sink<'_>,
-    ) {
+    fn piece(&mut self, named: &str, channel: Channel, verb: &str, event: &Json<'_>, on: Sink<'_>) {
         let name = event.text(named).unwrap_or_default();
         let key = format!("{}:{name}", channel.name());
         let tool = event.text("name");

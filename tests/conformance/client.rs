@@ -22,7 +22,7 @@ pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
         let imitation = Imitation::start(plays(&inputs)).await;
         for input in inputs.iter().filter(|input| input.has("refuses")) {
             let answer = refusal(input.number("status").expect("a refusal has a status"));
-            imitation.answer(input.words("refuses").leak(), answer.leak());
+            imitation.answer(input.words("refuses").leak(), answer);
         }
         let mut client = Client {
             server: server(case, &imitation.url),
@@ -144,7 +144,7 @@ impl Client {
         let cancel = Cancel::default();
         let told = Arc::new(Mutex::new(Vec::new()));
         let report = |seen: &Seen| {
-            let before = self.imitation.all_asked().len();
+            let before = self.shown_requests().len();
             if let Seen::Disconnected { .. } = seen {
                 connections -= 1;
                 if connections == 0 {
@@ -165,16 +165,27 @@ impl Client {
         ended.expect("everything is said in time")
     }
 
+    /// The requests that are steps: not those by which a watcher finds out about sessions and other watchers.
+    fn shown_requests(&self) -> Vec<Asked> {
+        let mut asked = self.imitation.all_asked();
+        let is_lookup = |asked: &Asked| {
+            let session = asked.what.strip_prefix("GET /session/");
+            session.is_some_and(|session| !session.contains('/'))
+        };
+        asked.retain(|asked| !asked.is_announcement() && !is_lookup(asked));
+        asked
+    }
+
     fn tell(&mut self, shown: Shown) {
-        let before = self.imitation.all_asked().len();
+        let before = self.shown_requests().len();
         self.seen.push((before, shown));
     }
 
     /// Requests and what was told, in their order.
     fn steps(self, also: &[String]) -> Vec<Shown> {
         let mut steps = Vec::new();
+        let asked = self.shown_requests();
         let mut seen = self.seen.into_iter().peekable();
-        let asked = self.imitation.all_asked();
         for at in 0..=asked.len() {
             while let Some((_, shown)) = seen.next_if(|(before, _)| *before == at) {
                 let is_extra = shown[0].0 == "verdict";

@@ -166,8 +166,9 @@ impl Server {
         self.only_classic()?;
         let path = format!("/session/{}/message?limit={most}", segment(session)?);
         let answer = self.call(Method::GET, &path, None).await?;
-        let messages: Vec<Written> = serde_json::from_value(answer)
-            .map_err(|error| Failure::new("protocol", format!("not a list of messages: {error}")))?;
+        let messages: Vec<Written> = serde_json::from_value(answer).map_err(|error| {
+            Failure::new("protocol", format!("not a list of messages: {error}"))
+        })?;
         Ok(messages.iter().filter_map(Written::said).collect())
     }
 

@@ -3,9 +3,9 @@
 use std::mem;
 
 use super::{Processor, State, retract};
+use crate::harness::fallback::error_text;
 use crate::harness::hooks::{Answered, Fault};
 use crate::harness::message::{Content, Message, Role};
-use crate::harness::fallback::error_text;
 use crate::harness::provider::Failure;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::{
