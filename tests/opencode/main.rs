@@ -2,6 +2,7 @@
 //! `e1_` to `e8_` are of the corresponding row of the behaviour that is covered.
 #![cfg(feature = "opencode")]
 
+mod acts;
 mod agent;
 mod ask;
 mod e2e;

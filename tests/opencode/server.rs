@@ -31,6 +31,8 @@ pub(crate) enum Play {
     Send(String),
     /// Waits for a request whose method and path end like that.
     Await(&'static str),
+    /// Sends the event that follows from the request waited for last.
+    Answer(fn(&Asked) -> String),
     /// Breaks the connection.
     Break,
 }
@@ -200,6 +202,13 @@ async fn stream(
             Play::Break => return,
             Play::Send(event) => {
                 let frame = format!("data: {event}\n\n");
+                if socket.write_all(frame.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+            Play::Answer(event) => {
+                let asked = shared.asked.lock().unwrap()[heard - 1].clone();
+                let frame = format!("data: {}\n\n", event(&asked));
                 if socket.write_all(frame.as_bytes()).await.is_err() {
                     return;
                 }

@@ -136,33 +136,10 @@ pub async fn watch(
         chores: JoinSet::new(),
         is_settled: false,
     };
-    let mut tries = 0;
-    loop {
-        let heard = tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Ok(()),
-            heard = driver.hear(watch, &mut tries, &mut report) => heard,
-        };
-        let failure = match heard {
-            Err(failure) if is_refusal(&failure) => return Err(failure),
-            Err(failure) => failure,
-            Ok(()) => Failure::new("closed", "the server closed the event stream"),
-        };
-        if backoff.tries.is_some_and(|most| tries + 1 >= most) {
-            return Err(failure);
-        }
-        let wait = backoff.wait(tries);
-        tries += 1;
-        report(&Seen::Disconnected {
-            why: failure.to_string(),
-            again_in: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-        });
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Ok(()),
-            () = sleep(wait) => {}
-        }
-    }
+    let ended = driver.run(watch, backoff, &cancel, &mut report).await;
+    // Acts under way hold the journal open until they are dropped.
+    driver.acting.running.shutdown().await;
+    ended
 }
 
 /// Whether another try would be refused too.
@@ -208,6 +185,43 @@ enum Chore {
 }
 
 impl Driver<'_> {
+    /// Connects until it is cancelled, refused, or the tries are used up.
+    async fn run(
+        &mut self,
+        watch: &mut Watch,
+        backoff: Backoff,
+        cancel: &Cancel,
+        report: &mut impl FnMut(&Seen),
+    ) -> Result<(), Failure> {
+        let mut tries = 0;
+        loop {
+            let heard = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Ok(()),
+                heard = self.hear(watch, &mut tries, report) => heard,
+            };
+            let failure = match heard {
+                Err(failure) if is_refusal(&failure) => return Err(failure),
+                Err(failure) => failure,
+                Ok(()) => Failure::new("closed", "the server closed the event stream"),
+            };
+            if backoff.tries.is_some_and(|most| tries + 1 >= most) {
+                return Err(failure);
+            }
+            let wait = backoff.wait(tries);
+            tries += 1;
+            report(&Seen::Disconnected {
+                why: failure.to_string(),
+                again_in: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            });
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Ok(()),
+                () = sleep(wait) => {}
+            }
+        }
+    }
+
     /// One connection, from its beginning to its end.
     async fn hear(
         &mut self,

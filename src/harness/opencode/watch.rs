@@ -300,8 +300,8 @@ struct Watched {
     directory: Option<String>,
     /// Whether `parent` and `directory` are known.
     is_described: bool,
-    /// The message that an act stops, and how often the session reported to be idle since.
-    stopping: Option<(String, u32)>,
+    /// The message that an act stops.
+    stopping: Option<Stopping>,
     /// The message that ended with an abort.
     aborted: Option<String>,
     /// Acts that wait for the end of the reply or for a tool call.
@@ -318,6 +318,15 @@ struct Watched {
     model: Option<(String, String)>,
     /// When it was heard of last.
     heard: u64,
+}
+
+#[derive(Debug)]
+struct Stopping {
+    message: String,
+    /// The session is prompted after the stop.
+    steers: bool,
+    /// How often the session reported to be idle since the verdict.
+    idles: u32,
 }
 
 #[derive(Debug)]
@@ -574,8 +583,8 @@ impl Watch {
         };
         let is_aborted = watched.aborted.as_deref() == Some(message);
         let stopping = watched.stopping.as_ref();
-        let idles = stopping.filter(|(stopping, _)| stopping == message);
-        (is_aborted, idles.map_or(0, |(_, idles)| *idles))
+        let stopping = stopping.filter(|stopping| stopping.message == message);
+        (is_aborted, stopping.map_or(0, |stopping| stopping.idles))
     }
 
     /// Whether the session was opened by the tool call of another.
@@ -626,7 +635,7 @@ impl Watch {
         if let Act::Stop { message, .. } = act {
             watched
                 .stopping
-                .take_if(|(stopping, _)| stopping == message);
+                .take_if(|stopping| stopping.message == *message);
         }
         match (act.decision(), is_done) {
             (Some(decision), true) => watched.session.delivered(decision),
@@ -716,10 +725,13 @@ impl Watched {
                 ..
             } if error.is_abort() => self.aborted = Some(message),
             Notice::Idle | Notice::IdleAgain => {
-                if let Some((_, idles)) = &mut self.stopping {
-                    *idles += 1;
+                if let Some(stopping) = &mut self.stopping {
+                    stopping.idles += 1;
                 }
-                self.release(out);
+                // A session that is steered goes on: what waits is not for the end of the stopped reply.
+                if !self.stopping.as_ref().is_some_and(|it| it.steers) {
+                    self.release(out);
+                }
             }
             _ => {}
         }
@@ -900,7 +912,13 @@ impl Watched {
         }
         for act in acts {
             match &act {
-                Act::Stop { message, .. } => self.stopping = Some((message.clone(), 0)),
+                Act::Stop { message, steer, .. } => {
+                    self.stopping = Some(Stopping {
+                        message: message.clone(),
+                        steers: steer.is_some(),
+                        idles: 0,
+                    });
+                }
                 Act::Inject { .. } if !has_call => {
                     self.hold(act);
                     continue;
