@@ -5,6 +5,8 @@
 mod acts;
 mod agent;
 mod ask;
+#[cfg(feature = "cli")]
+mod command;
 mod e2e;
 #[path = "../common/folder.rs"]
 mod folder;
