@@ -718,6 +718,12 @@ fn e8_a_journal_is_bounded() {
         let last = format!("ses_{}", most + 8);
         let is_last = |seen: &Seen| matches!(seen, Seen::Act(act) if act.session() == last);
         run_until(&imitation, &journal, Duration::from_secs(30), is_last).await;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(&journal).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "messages may quote what the model wrote");
+        }
         let written: Value = serde_json::from_slice(&std::fs::read(&journal).unwrap()).unwrap();
         let acts = written["acts"].as_array().unwrap();
         // The last act may be recorded or not: the process ends as soon as it is reported.
@@ -909,6 +915,30 @@ fn c6_a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
             );
         });
     }
+}
+
+#[test]
+fn c6_a_dry_run_only_reports_the_next_model() {
+    block_on(async {
+        let error = json!({ "name": "APIError", "data": { "message": "429" } });
+        let failed = event(
+            "session.error",
+            json!({ "sessionID": "ses_1", "error": error }),
+        );
+        let imitation = Imitation::start(vec![vec![failed]]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let watching = Watch::new(pack(), Api::Classic).fallback(foreground());
+        let is_refused = |seen: &[Seen]| matches!(seen.last(), Some(Seen::Refused { .. }));
+        // The agent is unknown, and there is no chain for all.
+        let chains = Chains::default().any(["oak/owl-1"]);
+        let rules = Pack::builtin("opencode/foreground-fallback")
+            .unwrap()
+            .session();
+        let watching = watching.fallback(Foreground::new(rules, chains));
+        let seen = see(&server, watching.dry_run(), is_refused).await;
+        assert!(acts(&seen).is_empty());
+        assert_eq!(whats(&imitation), [] as [&str; 0]);
+    });
 }
 
 #[test]

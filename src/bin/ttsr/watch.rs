@@ -453,6 +453,15 @@ impl<'a> Fields<'a> {
                 reason: Some(why),
                 ..Fields::act("yielded", act)
             },
+            Seen::Refused {
+                session,
+                model: (provider, model),
+            } => Fields {
+                event: "refused",
+                session: Some(session),
+                model: Some(format!("{provider}/{model}")),
+                ..Fields::default()
+            },
             Seen::Resumed(act) => Fields::act("resumed", act),
             Seen::NoJournal { why } => Fields {
                 event: "no-journal",
@@ -607,6 +616,17 @@ impl Record for Told<'_> {
             Seen::Yielded { act, why } => {
                 let session = Escaped(act.session());
                 writeln!(out, "{session}: {SOFT}left alone{SOFT:#}: {}", Escaped(why))
+            }
+            Seen::Refused {
+                session,
+                model: (provider, model),
+            } => {
+                let (provider, model) = (Escaped(provider), Escaped(model));
+                writeln!(
+                    out,
+                    "{}: {CUT}the provider refuses{CUT:#}; next is {provider}/{model}",
+                    Escaped(session)
+                )
             }
             Seen::Resumed(act) => {
                 write!(out, "{FAINT}of an earlier run: {FAINT:#}")?;

@@ -201,7 +201,12 @@ impl Journal {
         };
         let mut name = self.path.clone().into_os_string();
         name.push(".new");
-        let mut file = File::create(&name)?;
+        let mut options = OpenOptions::new();
+        options.create(true).write(true).truncate(true);
+        // Messages may quote what the model wrote.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&name)?;
         file.write_all(&text)?;
         file.sync_data()?;
         fs::rename(&name, &self.path)

@@ -54,6 +54,13 @@ pub enum Seen {
         /// What the user did.
         why: String,
     },
+    /// The provider of a session refuses, and another model takes over (not in a dry run).
+    Refused {
+        /// The session.
+        session: String,
+        /// The provider and the model that take over.
+        model: (String, String),
+    },
     /// An act that an earlier run of the watcher had begun is completed.
     Resumed(Act),
     /// The journal cannot be read or written. Acts go on without it.
@@ -490,9 +497,15 @@ impl Watch {
             let (provider, model) = switch.model.split_once('/')?;
             Some((provider.to_owned(), model.to_owned()))
         });
-        if let Some(model) = model.filter(|_| !is_dry) {
+        if let Some(model) = model {
             let session = session.to_owned();
-            out.push(Seen::Act(Act::Switch { session, model }));
+            out.push(Seen::Refused {
+                session: session.clone(),
+                model: model.clone(),
+            });
+            if !is_dry {
+                out.push(Seen::Act(Act::Switch { session, model }));
+            }
         }
         let prompted = out[from..].iter().filter_map(|seen| match seen {
             Seen::Act(act) => act.prompts().map(str::to_owned),
