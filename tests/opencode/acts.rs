@@ -722,7 +722,11 @@ fn e8_a_journal_is_bounded() {
         {
             use std::os::unix::fs::PermissionsExt;
             let mode = std::fs::metadata(&journal).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600, "messages may quote what the model wrote");
+            assert_eq!(
+                mode & 0o777,
+                0o600,
+                "messages may quote what the model wrote"
+            );
         }
         let written: Value = serde_json::from_slice(&std::fs::read(&journal).unwrap()).unwrap();
         let acts = written["acts"].as_array().unwrap();

@@ -3,7 +3,7 @@
 //! It opens no connection and waits for nothing. What a decision becomes on a server that others drive is
 //! settled here: stop, delete, steer, put aside, or only tell.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::time::Duration;
 
@@ -20,6 +20,9 @@ const SESSIONS: usize = 1024;
 
 /// Most acts of a session that wait for the end of the reply; further ones are dropped.
 const HELD: usize = 64;
+
+/// Most tool calls, permission requests and parts joined midway that are remembered of a reply.
+const REMEMBERED: usize = 64;
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq)]
@@ -314,7 +317,7 @@ struct Watched {
     /// Acts that wait for the end of the reply or for a tool call.
     held: Vec<Act>,
     /// Permission requests without an answer, each with its call.
-    permissions: Vec<(String, Option<String>)>,
+    permissions: VecDeque<(String, Option<String>)>,
     /// The next part that starts was open before its first event arrived.
     is_joining: bool,
     /// The reply that is being written.
@@ -342,10 +345,14 @@ struct Reply {
     stream: Stream,
     parts: Vec<Part>,
     unscanned: u64,
-    /// The tool calls of the message that have begun to run.
-    running: Vec<String>,
+    /// The last tool calls, each with its part.
+    calls: VecDeque<(PartId, String)>,
+    /// The last parts that were open before their first event arrived.
+    midway: VecDeque<PartId>,
     /// The message has a tool call, so the turn has another request.
     has_call: bool,
+    /// A tool call of the message has begun to run.
+    has_run: bool,
 }
 
 #[derive(Debug)]
@@ -356,10 +363,6 @@ struct Part {
     /// Of what was delivered.
     sum: crc32fast::Hasher,
     bytes: u64,
-    /// The tool call.
-    call: Option<String>,
-    /// The part was open before its first event arrived.
-    is_midway: bool,
 }
 
 impl Reply {
@@ -389,8 +392,6 @@ impl Reply {
             channel,
             sum: crc32fast::Hasher::new(),
             bytes: 0,
-            call: None,
-            is_midway: false,
         });
     }
 }
@@ -686,7 +687,7 @@ impl Watched {
             stopping: None,
             aborted: None,
             held: Vec::new(),
-            permissions: Vec::new(),
+            permissions: VecDeque::new(),
             is_joining: false,
             reply: None,
             ours: 0,
@@ -705,8 +706,10 @@ impl Watched {
                     stream: self.session.stream(),
                     parts: Vec::new(),
                     unscanned: 0,
-                    running: Vec::new(),
+                    calls: VecDeque::new(),
+                    midway: VecDeque::new(),
                     has_call: false,
+                    has_run: false,
                 });
                 out.push(Seen::Message {
                     session: id.to_owned(),
@@ -730,7 +733,7 @@ impl Watched {
                 self.directory = directory;
                 self.agent = agent.or(self.agent.take());
             }
-            Notice::Permission { id, call } => self.permissions.push((id, call)),
+            Notice::Permission { id, call } => remember(&mut self.permissions, (id, call)),
             Notice::PermissionClosed(id) => self.permission_closed(&id),
             Notice::Answer {
                 message,
@@ -755,10 +758,7 @@ impl Watched {
         let is_waiting = self.waiting(&state.call).is_some();
         if let Some(reply) = &mut self.reply {
             reply.has_call = true;
-            let has_begun = state.stage != Stage::Pending && !is_waiting;
-            if has_begun && !reply.running.contains(&state.call) {
-                reply.running.push(state.call.clone());
-            }
+            reply.has_run |= state.stage != Stage::Pending && !is_waiting;
         }
         self.release(out);
     }
@@ -774,9 +774,9 @@ impl Watched {
         let Some(closed) = self.permissions.iter().position(|(known, _)| known == id) else {
             return;
         };
-        let (_, call) = self.permissions.remove(closed);
-        if let (Some(reply), Some(call)) = (&mut self.reply, call) {
-            reply.running.push(call);
+        let closed = self.permissions.remove(closed);
+        if let (Some(reply), Some((_, Some(_)))) = (&mut self.reply, closed) {
+            reply.has_run = true;
         }
     }
 
@@ -816,9 +816,11 @@ impl Watched {
                 call,
             } => {
                 reply.open(part, name, channel);
-                if let Some(opened) = reply.parts.last_mut() {
-                    opened.is_midway = mem::take(&mut self.is_joining);
-                    opened.call.clone_from(&call);
+                if mem::take(&mut self.is_joining) {
+                    remember(&mut reply.midway, part);
+                }
+                if let Some(call) = &call {
+                    remember(&mut reply.calls, (part, call.clone()));
                 }
                 let opened = session.open(&mut reply.stream, part, channel);
                 let call = call.as_deref().unwrap_or_default();
@@ -977,9 +979,9 @@ impl Watched {
         let partial = rule.map_or(Partial::Discard, |rule| rule.partial);
         let text = reply.stream.message(decision);
         let steers = decision.action == Action::Retry && !text.is_empty();
-        let has_run = api == Api::Classic && !reply.running.is_empty();
-        let calls = reply.parts.iter().filter_map(|part| part.call.as_deref());
-        let permission = calls.filter_map(|call| self.waiting(call)).next();
+        let has_run = api == Api::Classic && reply.has_run;
+        let mut calls = reply.calls.iter();
+        let permission = calls.find_map(|(_, call)| self.waiting(call));
         Act::Stop {
             session: id.to_owned(),
             message: reply.message.clone(),
@@ -1015,8 +1017,8 @@ impl Watched {
             crate::Source::Limit { name, .. } => Some(name.to_owned()),
             crate::Source::Rule(_) => None,
         };
-        let call = known.and_then(|part| part.call.as_deref());
-        let is_waiting = call.is_some_and(|call| self.waiting(call).is_some());
+        let mut calls = reply.calls.iter();
+        let is_waiting = calls.any(|(of, call)| *of == part && self.waiting(call).is_some());
         Judged {
             session: id.to_owned(),
             message: reply.message.clone(),
@@ -1033,9 +1035,17 @@ impl Watched {
             text: stream.message(decision),
             is_late: api == Api::Classic && channel == Some(Channel::ToolInput) && !is_waiting,
             is_beyond: !can_act(decision.action, api),
-            is_midway: known.is_some_and(|part| part.is_midway),
+            is_midway: reply.midway.contains(&part),
         }
     }
+}
+
+/// Adds to a list of what came last.
+fn remember<T>(last: &mut VecDeque<T>, one: T) {
+    if last.len() >= REMEMBERED {
+        last.pop_front();
+    }
+    last.push_back(one);
 }
 
 /// Whether an action has an effect from outside. `warn` and `observe` have: they are reported.
