@@ -202,11 +202,12 @@ async fn stop(
     let mut steer = steer.clone();
     // The parent's next request comes with the stop. It contains what is said before.
     let is_parent_told = to != session && !has_run;
-    if is_parent_told && let Some(prompt) = steer.take() {
-        if stage < Stage::Told {
-            log.advance(Stage::Told);
-            server.prompt(to, &prompt).await?;
-        }
+    if is_parent_told
+        && let Some(prompt) = steer.take()
+        && stage < Stage::Told
+    {
+        log.advance(Stage::Told);
+        server.prompt(to, &prompt).await?;
     }
     if stage < Stage::Stopped {
         control.is_stop_sent.store(true, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Which rules can act on a server from outside.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use super::server::Api;
@@ -51,7 +52,7 @@ impl Reach {
                 None => reach.others.push((1, reason)),
             }
         }
-        reach.others.sort_by(|one, other| other.0.cmp(&one.0));
+        reach.others.sort_by_key(|(count, _)| Reverse(*count));
         reach
     }
 }
