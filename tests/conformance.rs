@@ -9,6 +9,8 @@ mod channel;
 #[cfg(feature = "opencode")]
 #[path = "conformance/client.rs"]
 mod client;
+#[path = "conformance/foreground.rs"]
+mod foreground;
 #[path = "conformance/given.rs"]
 mod given;
 #[path = "conformance/second_session.rs"]
@@ -24,6 +26,7 @@ mod skip;
 #[path = "conformance/steps.rs"]
 mod steps;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -97,6 +100,8 @@ struct CaseSettings {
     hook_retries: Option<u32>,
     signs_reasoning: bool,
     fallback: Vec<String>,
+    /// For each agent, or `*`, the models that take over where a provider refuses a session.
+    chains: BTreeMap<String, Vec<String>>,
     router: toml::Table,
     /// What kind of chat a prompt comes from.
     channel: Option<String>,
@@ -466,6 +471,9 @@ fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
     }
     if case.settings.channel.is_some() {
         return channel::run(case);
+    }
+    if !case.settings.chains.is_empty() {
+        return foreground::run(case, rules);
     }
     let calls = Calls::default();
     let mut run = Run {

@@ -75,6 +75,23 @@ impl Chains {
     }
 }
 
+/// An error as rules read it: the text, and the HTTP status unless the text contains it already.
+///
+/// # Example: a status that the text does not mention
+/// ```
+/// use ttsr::harness::fallback::error_text;
+/// assert_eq!(error_text("http: busy", Some(529)), "http: busy (HTTP 529)");
+/// assert_eq!(error_text("http: 529: busy", Some(529)), "http: 529: busy");
+/// assert_eq!(error_text("connect: refused", None), "connect: refused");
+/// ```
+#[must_use]
+pub fn error_text(text: &str, status: Option<u16>) -> String {
+    match status.map(|status| status.to_string()) {
+        Some(status) if !text.contains(&status) => format!("{text} (HTTP {status})"),
+        _ => text.to_owned(),
+    }
+}
+
 /// Something that happened to a session, as an agent's server tells it.
 ///
 /// # Example: a session comes and goes
@@ -102,14 +119,14 @@ pub enum SessionEvent {
         agent: Option<String>,
         /// The model that wrote it.
         model: Option<String>,
-        /// What went wrong, if anything did.
+        /// The error that ended it, with the HTTP status of the provider's answer where it is known.
         error: Option<String>,
     },
     /// `session.error`: a session could not go on.
     Error {
         /// The session.
         session: String,
-        /// What went wrong.
+        /// The error, with the HTTP status of the provider's answer where it is known.
         error: String,
     },
     /// `session.status`: a session waits, retries, or works.

@@ -10,10 +10,16 @@ mod address;
 mod agent;
 mod ask;
 mod drive;
+mod handoff;
+mod journal;
+mod perform;
+mod reach;
 mod server;
 mod watch;
 
 pub use ask::{AskError, Asking, ask};
-pub use drive::{Backoff, watch};
+pub use drive::{Backoff, Watching, watch};
+pub use journal::Journal;
+pub use reach::Reach;
 pub use server::{Api, Events, Prompt, Server};
 pub use watch::{Act, Judged, Seen, Watch};

@@ -1,7 +1,8 @@
 //! What a running OpenCode server tells of its sessions: the bytes of its event stream in, [`Notice`]s out.
 //!
-//! Both of its interfaces are read: the classic one (`/event`) and the second (`/api/event`). Only one of them
-//! may be fed to a [`Feed`], because the first repeats what the second tells. The input of a tool comes as
+//! Both of its interfaces are read: the classic one (`/event`, and `/global/event`, which covers every
+//! directory) and the second (`/api/event`). Only one of them may be fed to a [`Feed`], because the first repeats
+//! what the second tells. The input of a tool comes as
 //! deltas in the second one only; in the classic one it comes whole, when the tool already runs. It does no
 //! I/O and sends nothing back.
 
@@ -9,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::json::Json;
-use super::reply::{Naming, Reply};
+use super::reply::{Naming, Reply, TRUNCATED};
 use super::sse::{self, Sse, SseEvent};
 use crate::{Channel, Event};
 
@@ -47,6 +48,93 @@ pub enum Notice {
     /// The session waits for a prompt. An abort makes two of them on the wire, of which one is told; the
     /// second interface has none.
     Idle,
+    /// A repetition of [`Notice::Idle`] with no reply in between. One abort of one session makes one.
+    IdleAgain,
+    /// A part of a user's message. Classic interface only.
+    PromptPart {
+        /// The message.
+        message: String,
+        /// The part.
+        part: String,
+        /// Its text; empty for a part that is no text.
+        text: String,
+        /// True for text that a program added.
+        is_synthetic: bool,
+    },
+    /// The next part that starts was already open before the first event of it arrived, so offsets in it count
+    /// from the first byte received.
+    Joined,
+    /// A session was created.
+    Created {
+        /// The session whose tool call opened it, for the session of a sub-agent.
+        parent: Option<String>,
+        /// The agent in it, where the event names one.
+        agent: Option<String>,
+        /// The directory it works in.
+        directory: Option<String>,
+    },
+    /// The session was deleted.
+    Deleted,
+    /// A message of the model was created, or has a new error. Classic interface only.
+    Answer {
+        /// The message.
+        message: String,
+        /// The agent that writes it.
+        agent: Option<String>,
+        /// The provider and the model that write it.
+        model: Option<(String, String)>,
+        /// The error that ended it.
+        error: Option<Trouble>,
+    },
+    /// The session failed (`session.error`).
+    Trouble(Trouble),
+    /// The server asks the provider again after a failure, which `message` describes.
+    Retrying {
+        /// The description.
+        message: String,
+    },
+    /// A tool call waits for a permission.
+    Permission {
+        /// The id of the request.
+        id: String,
+        /// The id of the call.
+        call: Option<String>,
+    },
+    /// The permission request of that id was answered.
+    PermissionClosed(String),
+    /// A command for the server's terminal interface. It belongs to no session: the id is empty.
+    Command(String),
+}
+
+/// An error as a server describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// Its name, such as `APIError` or `MessageAbortedError`.
+    pub kind: String,
+    /// Its message.
+    pub message: String,
+    /// The HTTP status of the provider's answer.
+    pub status: Option<u16>,
+}
+
+impl Trouble {
+    /// True if the error says that somebody stopped the reply.
+    #[must_use]
+    pub fn is_abort(&self) -> bool {
+        self.kind == "MessageAbortedError"
+    }
+
+    fn read(error: &Json<'_>) -> Trouble {
+        let kind = error.text("name").or(error.text("type"));
+        let data = error.get("data").unwrap_or(error);
+        Trouble {
+            kind: kind.unwrap_or_default().into_owned(),
+            message: data.text("message").unwrap_or_default().into_owned(),
+            status: data
+                .number("statusCode")
+                .and_then(|it| u16::try_from(it).ok()),
+        }
+    }
 }
 
 /// How far a tool call is.
@@ -166,7 +254,7 @@ impl Feed {
             *malformed += u64::from(!watch.sse(event, on));
         });
         for session in &mut std::mem::take(watch).sessions {
-            session.finish("truncated", on);
+            session.finish(TRUNCATED, on);
         }
     }
 }
@@ -185,6 +273,8 @@ struct Session {
     ended: String,
     users: VecDeque<String>,
     idle: bool,
+    /// The last message that [`Notice::Answer`] named, and whether its error was reported.
+    answered: (String, bool),
 }
 
 #[derive(Debug)]
@@ -214,13 +304,24 @@ impl Watch {
     }
 
     fn frame(&mut self, frame: &Json<'_>, on: Sink<'_>) {
+        // `/global/event` wraps each event, and repeats the durable ones as `sync`, which has no properties.
+        let wrapped = frame.get("payload").filter(|payload| payload.is_object());
+        let frame = wrapped.unwrap_or(frame);
         let kind = frame.text("type").unwrap_or_default();
         let Some(event) = frame.get("properties").or(frame.get("data")) else {
             return;
         };
-        // Events of no session tell of the server: plugins, catalogues, files.
-        if let Some(id) = event.text("sessionID") {
+        // Events without a session concern the server: plugins, catalogues, files.
+        let named = event.text("sessionID");
+        let info = event.get("info").filter(|_| kind.starts_with("session."));
+        if let Some(id) = named.or_else(|| info.and_then(|info| info.text("id"))) {
             self.session(&id, on).take(&kind, event, on);
+            if kind == "session.deleted" {
+                self.sessions.pop_back();
+            }
+        } else if kind == "tui.command.execute" {
+            let command = event.text("command").unwrap_or_default().into_owned();
+            on("", Notice::Command(command));
         }
     }
 
@@ -232,7 +333,7 @@ impl Watch {
             let oldest = self.sessions.pop_front();
             oldest
                 .into_iter()
-                .for_each(|mut old| old.finish("truncated", on));
+                .for_each(|mut old| old.finish(TRUNCATED, on));
         }
         self.sessions.push_back(session);
         self.sessions.back_mut().expect("one was pushed")
@@ -247,6 +348,7 @@ impl Session {
             ended: String::new(),
             users: VecDeque::new(),
             idle: false,
+            answered: (String::new(), false),
         }
     }
 
@@ -258,6 +360,22 @@ impl Session {
             "session.status" => self.status(event, on),
             "session.error" => self.failed(event, on),
             "session.idle" => self.idle(on),
+            "session.created" | "subagent.session.created" => self.created(event, on),
+            "session.deleted" => {
+                self.finish(TRUNCATED, on);
+                on(&self.id, Notice::Deleted);
+            }
+            "permission.asked" => {
+                let id = event.text("id").unwrap_or_default().into_owned();
+                let call = event.get("tool").and_then(|tool| tool.text("callID"));
+                let call = call.map(Cow::into_owned);
+                on(&self.id, Notice::Permission { id, call });
+            }
+            "permission.replied" => {
+                let id = event.text("requestID").or(event.text("permissionID"));
+                let id = id.unwrap_or_default().into_owned();
+                on(&self.id, Notice::PermissionClosed(id));
+            }
             "question.asked" => {
                 let id = event.text("id").unwrap_or_default().into_owned();
                 let questions = event.get("questions").unwrap_or(event).raw().to_vec();
@@ -283,6 +401,7 @@ impl Session {
         };
         let id = info.text("id").unwrap_or_default().into_owned();
         if info.text("role").as_deref() != Some("user") {
+            self.answer(&id, info, on);
             let finish = info.text("finish").map(|reason| reason.into_owned());
             let current = self.message.as_mut().filter(|message| message.id == id);
             if let (Some(message), Some(reason)) = (current, finish) {
@@ -294,12 +413,8 @@ impl Session {
                 self.users.pop_front();
             }
             self.users.push_back(id.clone());
-            let owned = |text: Cow<'_, str>| text.into_owned();
-            let model = info.get("model").and_then(|model| {
-                let provider = model.text("providerID")?.into_owned();
-                Some((provider, model.text("modelID")?.into_owned()))
-            });
-            let agent = info.text("agent").map(owned);
+            let model = info.get("model").and_then(model);
+            let agent = info.text("agent").map(Cow::into_owned);
             let prompt = Notice::Prompt {
                 message: id,
                 agent,
@@ -307,6 +422,34 @@ impl Session {
             };
             on(&self.id, prompt);
         }
+    }
+
+    /// Reports a message of the model once when it is new, and once more when it has an error.
+    fn answer(&mut self, id: &str, info: &Json<'_>, on: Sink<'_>) {
+        let error = info.get("error").map(Trouble::read);
+        let is_new = self.answered.0 != id;
+        if !is_new && (error.is_none() || self.answered.1) {
+            return;
+        }
+        self.answered = (id.to_owned(), error.is_some());
+        let answer = Notice::Answer {
+            message: id.to_owned(),
+            agent: info.text("agent").map(Cow::into_owned),
+            model: model(info),
+            error,
+        };
+        on(&self.id, answer);
+    }
+
+    fn created(&self, event: &Json<'_>, on: Sink<'_>) {
+        let info = event.get("info").unwrap_or(event);
+        let owned = |name: &str| info.text(name).map(Cow::into_owned);
+        let created = Notice::Created {
+            parent: owned("parentID"),
+            agent: owned("agent").or_else(|| owned("agentName")),
+            directory: owned("directory"),
+        };
+        on(&self.id, created);
     }
 
     /// The message of that id, begun if it is new; nothing if a user wrote it or if it ended.
@@ -341,6 +484,19 @@ impl Session {
         };
         let (id, owner) = (part.text("id"), part.text("messageID"));
         let id = id.unwrap_or_default();
+        if let Some(user) = self
+            .users
+            .iter()
+            .find(|user| Some(&***user) == owner.as_deref())
+        {
+            let prompt = Notice::PromptPart {
+                message: user.clone(),
+                part: id.into_owned(),
+                text: part.text("text").unwrap_or_default().into_owned(),
+                is_synthetic: part.get("synthetic").is_some_and(|it| it.raw() == b"true"),
+            };
+            return on(&self.id, prompt);
+        }
         let session = self.id.clone();
         let Some(message) = self.message(&owner.unwrap_or_default(), on) else {
             return;
@@ -366,21 +522,26 @@ impl Session {
     fn part_delta(&mut self, event: &Json<'_>, on: Sink<'_>) {
         let (id, owner) = (event.text("partID"), event.text("messageID"));
         let id = id.unwrap_or_default();
+        let session = self.id.clone();
         let Some(message) = self.message(&owner.unwrap_or_default(), on) else {
             return;
         };
+        let written = [Channel::Text, Channel::Reasoning];
+        let known = message.reply.channel(&id);
+        let known = known.filter(|channel| written.contains(channel));
+        let field = event.text("field");
+        if known.is_none() && field.as_deref() == Some("text") && !message.reply.is_open(&id) {
+            on(&session, Notice::Joined);
+        }
         let on = &mut |id: &str, event| on(id, Notice::Event(event));
         let delta = event.bytes("delta").unwrap_or_default();
-        let written = [Channel::Text, Channel::Reasoning];
-        let channel = message.reply.channel(&id);
-        let channel = channel.filter(|channel| written.contains(channel));
-        match (event.text("field").as_deref(), channel) {
+        match (field.as_deref(), known) {
             (Some("text"), Some(channel)) => {
                 message
                     .reply
                     .delta(Naming::new(&id, &id, channel), delta, on);
             }
-            // The part opened before anyone listened: better scanned as text than not at all.
+            // The part opened before the first event arrived. Its kind is unknown; it is scanned as text.
             (Some("text"), None) => {
                 message.reply.unknown(0, "part-of-unknown-kind", on);
                 message
@@ -397,6 +558,11 @@ impl Session {
     fn status(&mut self, event: &Json<'_>, on: Sink<'_>) {
         let status = event.get("status").and_then(|status| status.text("type"));
         if status.as_deref() == Some("retry") {
+            let message = event
+                .get("status")
+                .and_then(|status| status.text("message"));
+            let message = message.unwrap_or_default().into_owned();
+            on(&self.id, Notice::Retrying { message });
             if let Some(message) = &mut self.message {
                 message.reply.reason = Some("retry".to_owned());
             }
@@ -410,13 +576,14 @@ impl Session {
         let Some(error) = event.get("error") else {
             return;
         };
-        let kind = error
-            .text("name")
-            .or(error.text("type"))
-            .unwrap_or_default();
-        let place = error.get("data").unwrap_or(error);
-        let text = place.text("message").unwrap_or_default();
-        let is_abort = kind == "MessageAbortedError";
+        let trouble = Trouble::read(error);
+        let is_abort = trouble.is_abort();
+        on(&self.id, Notice::Trouble(trouble.clone()));
+        let Trouble {
+            kind,
+            message: text,
+            ..
+        } = trouble;
         match &mut self.message {
             Some(message) if is_abort => message.reply.reason = Some("aborted".to_owned()),
             Some(message) => {
@@ -428,7 +595,7 @@ impl Session {
                 on(&self.id, Notice::Event(Event::Finish { reason }));
             }
             None => {
-                let (kind, message) = (kind.into_owned(), text.into_owned());
+                let message = text;
                 on(&self.id, Notice::Event(Event::Error { kind, message }));
             }
         }
@@ -436,9 +603,11 @@ impl Session {
 
     fn idle(&mut self, on: Sink<'_>) {
         self.finish("idle", on);
-        if !std::mem::replace(&mut self.idle, true) {
-            on(&self.id, Notice::Idle);
-        }
+        let notice = match std::mem::replace(&mut self.idle, true) {
+            false => Notice::Idle,
+            true => Notice::IdleAgain,
+        };
+        on(&self.id, notice);
     }
 
     /// The second interface.
@@ -463,15 +632,14 @@ impl Session {
             let state = ToolState::new(stage, event, event.get("input"), None);
             return on(&session, Notice::Tool(state));
         }
-        let send = &mut |id: &str, event| on(id, Notice::Event(event));
         match (stem, verb) {
-            ("text", _) => message.piece("textID", Channel::Text, verb, event, send),
-            ("reasoning", _) => message.piece("reasoningID", Channel::Reasoning, verb, event, send),
-            ("tool.input", _) => message.piece("callID", Channel::ToolInput, verb, event, send),
+            ("text", _) => message.piece("textID", Channel::Text, verb, event, on),
+            ("reasoning", _) => message.piece("reasoningID", Channel::Reasoning, verb, event, on),
+            ("tool.input", _) => message.piece("callID", Channel::ToolInput, verb, event, on),
             ("step", "ended") => {
                 let reason = event.text("finish").map(|reason| reason.into_owned());
                 message.reply.reason = reason;
-                message.usage(event, send);
+                message.usage(event, &mut |id, event| on(id, Notice::Event(event)));
                 self.finish("step", on);
             }
             ("step", "failed") => {
@@ -479,9 +647,18 @@ impl Session {
                 self.finish("error", on);
             }
             ("step" | "tool", _) => {}
-            _ => message.reply.unscanned(event.content(), step, send),
+            _ => {
+                let on = &mut |id: &str, event| on(id, Notice::Event(event));
+                message.reply.unscanned(event.content(), step, on);
+            }
         }
     }
+}
+
+/// The provider and the model that `holder` names.
+fn model(holder: &Json<'_>) -> Option<(String, String)> {
+    let provider = holder.text("providerID")?.into_owned();
+    Some((provider, holder.text("modelID")?.into_owned()))
 }
 
 /// What a part of the classic interface says of a tool call, if it is one.
@@ -572,14 +749,7 @@ impl Message {
     }
 
     /// A piece of the second interface: `started`, `delta` or `ended`.
-    fn piece(
-        &mut self,
-        named: &str,
-        channel: Channel,
-        verb: &str,
-        event: &Json<'_>,
-        on: EventSink<'_>,
-    ) {
+    fn piece(&mut self, named: &str, channel: Channel, verb: &str, event: &Json<'_>, on: Sink<'_>) {
         let name = event.text(named).unwrap_or_default();
         let key = format!("{}:{name}", channel.name());
         let tool = event.text("name");
@@ -588,6 +758,10 @@ impl Message {
             call: (channel == Channel::ToolInput).then_some(&*name),
             ..Naming::new(&key, &name, channel)
         };
+        if verb == "delta" && !self.reply.is_open(&key) {
+            on(self.reply.name(), Notice::Joined);
+        }
+        let on = &mut |id: &str, event| on(id, Notice::Event(event));
         match verb {
             "started" => drop(self.reply.open(naming, on)),
             "delta" => {

@@ -120,6 +120,11 @@ impl Reply {
         }
     }
 
+    /// The name of the stream that events are sent with.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Bytes delivered so far in the latest part of that key.
     pub(super) fn delivered(&self, key: &str) -> Option<u64> {
         let part = self.known.part(key)?;

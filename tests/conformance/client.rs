@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use ttsr::harness::handoff::{Handoff, ReadSession};
 use ttsr::harness::opencode::{
-    Api, AskError, Asking, Backoff, Prompt, Seen, Server, Watch, ask, watch,
+    Api, AskError, Asking, Backoff, Prompt, Seen, Server, Watch, Watching, ask, watch,
 };
 use ttsr::harness::{Cancel, Failure};
 
+use super::foreground::foreground;
 use super::server::{Asked, Imitation, Play};
 use super::{Case, Given, Shown, pack};
 
@@ -20,9 +22,13 @@ pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
     let run = async {
         let inputs: Vec<Given> = case.r#in.iter().map(|it| Given::new(case, it)).collect();
         let imitation = Imitation::start(plays(&inputs)).await;
+        for input in inputs.iter().filter(|input| input.has("answers-json")) {
+            let request = input.words("answers-json").leak();
+            imitation.answer_json(request, &input.words("json"));
+        }
         for input in inputs.iter().filter(|input| input.has("refuses")) {
             let answer = refusal(input.number("status").expect("a refusal has a status"));
-            imitation.answer(input.words("refuses").leak(), answer.leak());
+            imitation.answer(input.words("refuses").leak(), answer);
         }
         let mut client = Client {
             server: server(case, &imitation.url),
@@ -111,12 +117,24 @@ impl Client {
                 Err(AskError::Failed(failure)) => vec![("failed", json!(failure.to_string()))],
                 Err(why) => vec![("failed", json!(why.to_string()))],
             });
+        } else if let Some(text) = input.text("handoff") {
+            let handoff = Handoff::new(session, text).files(input.list("files"));
+            server
+                .hand_over(&handoff, input.text("directory").as_deref())
+                .await
+        } else if let Some(read) = input.text("read-session") {
+            let read = ReadSession::new(read, input.number("limit"));
+            let transcript = server.read_session(&read).await;
+            return self.tell(vec![("transcript", json!(transcript))]);
         } else if input.has("watch") {
-            let watching = Watch::new(pack(case, rules), api(case));
+            let mut watching = Watch::new(pack(case, rules), api(case));
+            if !case.settings.chains.is_empty() {
+                watching = watching.fallback(foreground(case, rules));
+            }
             self.watch(case, input, watching).await
         } else {
             // The server's own inputs are played by it.
-            let own = ["event", "until", "breaks", "refuses"];
+            let own = ["event", "until", "breaks", "refuses", "answers-json"];
             assert!(own.iter().any(|key| input.has(key)), "{:?}", input.table);
             Ok(())
         };
@@ -144,7 +162,7 @@ impl Client {
         let cancel = Cancel::default();
         let told = Arc::new(Mutex::new(Vec::new()));
         let report = |seen: &Seen| {
-            let before = self.imitation.all_asked().len();
+            let before = self.shown_requests().len();
             if let Seen::Disconnected { .. } = seen {
                 connections -= 1;
                 if connections == 0 {
@@ -159,22 +177,38 @@ impl Client {
             first: Duration::from_millis(1),
             ..Backoff::default()
         };
-        let ended = watch(&self.server, &mut watching, backoff, cancel.clone(), report);
+        let options = Watching {
+            backoff,
+            grace: Duration::ZERO,
+            journal: None,
+        };
+        let ended = watch(&self.server, &mut watching, options, cancel.clone(), report);
         let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
         self.seen.append(&mut told.lock().unwrap());
         ended.expect("everything is said in time")
     }
 
+    /// The requests that are steps: not those by which a watcher finds out about sessions and other watchers.
+    fn shown_requests(&self) -> Vec<Asked> {
+        let mut asked = self.imitation.all_asked();
+        let is_lookup = |asked: &Asked| {
+            let session = asked.what.strip_prefix("GET /session/");
+            session.is_some_and(|session| !session.contains('/'))
+        };
+        asked.retain(|asked| !asked.is_announcement() && !is_lookup(asked));
+        asked
+    }
+
     fn tell(&mut self, shown: Shown) {
-        let before = self.imitation.all_asked().len();
+        let before = self.shown_requests().len();
         self.seen.push((before, shown));
     }
 
     /// Requests and what was told, in their order.
     fn steps(self, also: &[String]) -> Vec<Shown> {
         let mut steps = Vec::new();
+        let asked = self.shown_requests();
         let mut seen = self.seen.into_iter().peekable();
-        let asked = self.imitation.all_asked();
         for at in 0..=asked.len() {
             while let Some((_, shown)) = seen.next_if(|(before, _)| *before == at) {
                 let is_extra = shown[0].0 == "verdict";

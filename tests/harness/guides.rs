@@ -315,6 +315,103 @@ fn c6_the_state_goes_with_its_session_and_is_bounded() {
 }
 
 #[test]
+fn c6_every_spelling_of_a_refusal_brings_the_next_model_and_a_near_miss_does_not() {
+    let refusals = [
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "RateLimitError",
+        "OpenAIRateLimitError: slow down",
+        "Rate limit reached for requests",
+        "rate-limited by the upstream",
+        "ratelimit",
+        "429",
+        "APIError 429",
+        "http: 429",
+        "statusCode: 429",
+        "statusCode=429",
+        "{\"statusCode\":429,\"isRetryable\":true}",
+        "{\"code\": 429}",
+        "(429)",
+        "429: try again",
+        "it failed with 429.",
+        "Too Many Requests",
+        "too_many_requests",
+        "http: 529",
+        "http: 529 <unknown status code>: busy",
+        "Overloaded",
+        "overloaded",
+        "overloaded_error",
+        "Error: Overloaded",
+        "{\"message\":\"Overloaded\"}",
+        "529 Overloaded",
+        "The server is overloaded",
+        "Overloaded.",
+        "resource exhausted",
+        "RESOURCE_EXHAUSTED",
+        "ResourceExhausted",
+        "Resource has been exhausted (e.g. check quota).",
+        "insufficient quota",
+        "insufficient_quota",
+        "quota exceeded",
+        "QuotaExceeded",
+        "You exceeded your current quota",
+        "usage exceeded",
+        "usage limit reached",
+        "Usage limit",
+        "high concurrency",
+        "Please reduce concurrency",
+    ];
+    let others = [
+        "14290",
+        "request 14290 failed",
+        "4290",
+        "1429",
+        "0.429",
+        "1,429 tokens",
+        "429.5",
+        "x429",
+        "429ms",
+        "took 429 ms",
+        "429 tokens left",
+        "at line 429",
+        "msg_429_a",
+        "Invalid rate",
+        "a corporate limit was reached",
+        "generate limits",
+        "operator overloaded",
+        "overloaded operator `+`",
+        "method overloaded twice",
+        "disk limit reached",
+        "memory usage exceeded 90 %",
+        "resource exhaustive",
+        "insufficient permission",
+        "quota: 10",
+        "concurrency: 4",
+        "highly concurrent",
+        "Aborted",
+        "",
+    ];
+    for (texts, expected) in [(&refusals[..], true), (&others[..], false)] {
+        for text in texts {
+            let error = SessionEvent::Error {
+                session: "s".into(),
+                error: (*text).into(),
+            };
+            let status = SessionEvent::Status {
+                session: "s".into(),
+                message: (*text).into(),
+            };
+            for event in [error, status, updated("s", Some(text))] {
+                let mut foreground = foreground();
+                foreground.see(at(0), &updated("s", None));
+                let switch = foreground.see(at(1), &event);
+                assert_eq!(switch.is_some(), expected, "{event:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn c6_what_is_no_refusal_changes_nothing() {
     let mut foreground = foreground();
     let other = SessionEvent::Error {

@@ -767,6 +767,17 @@ fn c6_a_rate_limit_takes_the_next_model_of_the_chain_with_the_same_message() {
 }
 
 #[test]
+fn c6_the_status_of_a_failure_counts_where_its_text_does_not_mention_it() {
+    for (status, takes_next) in [(429, true), (529, true), (401, false)] {
+        let mut processor = with_chain();
+        let failure = Failure::new("http", "busy").with_status(status);
+        let refused = Script::default().fail(failure);
+        let ran = ran(&mut processor, vec![refused, text("hello")]);
+        assert_eq!(ran.provider.requests().len() == 2, takes_next, "{status}");
+    }
+}
+
+#[test]
 fn c6_tried_models_are_remembered_so_a_session_cannot_loop() {
     let mut processor = with_chain();
     let first = ran(&mut processor, vec![limited()]);

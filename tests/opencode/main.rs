@@ -2,8 +2,11 @@
 //! `e1_` to `e8_` are of the corresponding row of the behaviour that is covered.
 #![cfg(feature = "opencode")]
 
+mod acts;
 mod agent;
 mod ask;
+#[cfg(feature = "cli")]
+mod command;
 mod e2e;
 #[path = "../common/folder.rs"]
 mod folder;

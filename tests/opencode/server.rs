@@ -18,6 +18,12 @@ pub(crate) struct Asked {
     pub(crate) authorization: Option<String>,
 }
 
+impl Asked {
+    pub(crate) fn is_announcement(&self) -> bool {
+        self.what == "POST /tui/publish"
+    }
+}
+
 /// One thing that an event stream does.
 #[derive(Clone, Debug)]
 pub(crate) enum Play {
@@ -25,6 +31,8 @@ pub(crate) enum Play {
     Send(String),
     /// Waits for a request whose method and path end like that.
     Await(&'static str),
+    /// Sends the event that follows from the request waited for last.
+    Answer(fn(&Asked) -> String),
     /// Breaks the connection.
     Break,
 }
@@ -36,7 +44,7 @@ struct Shared {
     /// What each connection to the events plays, the first one first; those after the last one stay silent.
     plays: Mutex<VecDeque<Vec<Play>>>,
     /// Answers that differ from the usual, by method and the end of the path, each used once.
-    answers: Mutex<Vec<(&'static str, &'static str)>>,
+    answers: Mutex<Vec<(&'static str, String)>>,
     /// Connections to the events, in all and still open.
     streams: Mutex<(u32, u32)>,
 }
@@ -68,15 +76,22 @@ impl Imitation {
     }
 
     /// The next request that ends like that is answered so.
-    pub(crate) fn answer(&self, what: &'static str, answer: &'static str) {
-        self.shared.answers.lock().unwrap().push((what, answer));
+    pub(crate) fn answer(&self, what: &'static str, answer: impl Into<String>) {
+        let answer = (what, answer.into());
+        self.shared.answers.lock().unwrap().push(answer);
     }
 
-    /// Every request, without those for events.
+    /// The next request that ends like that is answered with this JSON.
+    pub(crate) fn answer_json(&self, what: &'static str, json: &str) {
+        let length = json.len();
+        let head = "200 OK\r\ncontent-type: application/json\r\ncontent-length";
+        self.answer(what, format!("{head}: {length}\r\n\r\n{json}"));
+    }
+
+    /// Every request that changes something: without reads, and without what watchers tell one another.
     pub(crate) fn asked(&self) -> Vec<Asked> {
-        let is_for_events = |asked: &Asked| asked.what.ends_with("/event");
         let mut asked = self.all_asked();
-        asked.retain(|asked| !is_for_events(asked));
+        asked.retain(|asked| !asked.what.starts_with("GET ") && !asked.is_announcement());
         asked
     }
 
@@ -139,10 +154,10 @@ fn has_answer(shared: &Shared, what: &str) -> bool {
     answers.iter().any(|(end, _)| what.ends_with(end))
 }
 
-fn answer(shared: &Shared, what: &str) -> &'static str {
+fn answer(shared: &Shared, what: &str) -> String {
     let mut answers = shared.answers.lock().unwrap();
     let known = answers.iter().position(|(end, _)| what.ends_with(end));
-    known.map_or(USUAL, |known| answers.remove(known).1)
+    known.map_or_else(|| USUAL.to_owned(), |known| answers.remove(known).1)
 }
 
 async fn request(socket: &mut TcpStream) -> Option<Asked> {
@@ -187,6 +202,13 @@ async fn stream(
             Play::Break => return,
             Play::Send(event) => {
                 let frame = format!("data: {event}\n\n");
+                if socket.write_all(frame.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+            Play::Answer(event) => {
+                let asked = shared.asked.lock().unwrap()[heard - 1].clone();
+                let frame = format!("data: {}\n\n", event(&asked));
                 if socket.write_all(frame.as_bytes()).await.is_err() {
                     return;
                 }

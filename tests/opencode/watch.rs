@@ -3,13 +3,25 @@
 use std::time::Duration;
 
 use ttsr::harness::Cancel;
-use ttsr::harness::opencode::{Act, Api, Backoff, Seen, Server, Watch, watch};
+use ttsr::harness::opencode::{Act, Api, Backoff, Seen, Server, Watch, Watching, watch};
 
 use super::server::{Asked, Imitation, Play, plays};
 use super::{block_on, capture, pack, server};
 
+/// How tests watch: without waits.
+pub(crate) fn at_once() -> Watching {
+    Watching {
+        backoff: Backoff {
+            first: Duration::from_millis(1),
+            ..Backoff::default()
+        },
+        grace: Duration::ZERO,
+        journal: None,
+    }
+}
+
 /// Watches until `until` has seen enough; everything that was seen.
-async fn see(
+pub(crate) async fn see(
     server: &Server,
     mut watching: Watch,
     mut until: impl FnMut(&[Seen]) -> bool,
@@ -22,22 +34,18 @@ async fn see(
             cancel.cancel();
         }
     };
-    let backoff = Backoff {
-        first: Duration::from_millis(1),
-        ..Backoff::default()
-    };
-    let watched = watch(server, &mut watching, backoff, cancel.clone(), report);
+    let watched = watch(server, &mut watching, at_once(), cancel.clone(), report);
     let ended = tokio::time::timeout(Duration::from_secs(30), watched).await;
     ended.expect("it is seen in time").unwrap();
     seen
 }
 
-fn finishes(seen: &[Seen]) -> usize {
+pub(crate) fn finishes(seen: &[Seen]) -> usize {
     let is_finish = |seen: &&Seen| matches!(seen, Seen::Finish { .. });
     seen.iter().filter(is_finish).count()
 }
 
-fn acts(seen: &[Seen]) -> Vec<&Act> {
+pub(crate) fn acts(seen: &[Seen]) -> Vec<&Act> {
     let acts = seen.iter().filter_map(|seen| match seen {
         Seen::Act(act) => Some(act),
         _ => None,
@@ -97,26 +105,6 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
             "our prompt begins no turn"
         );
         imitation.unheard().await;
-    });
-}
-
-#[test]
-fn e8_an_injection_goes_beside_a_reply_that_goes_on() {
-    block_on(async {
-        let imitation = Imitation::start(vec![classic()]).await;
-        let server = server(&imitation.url, Api::Classic);
-        let is_enough = |seen: &[Seen]| seen.iter().any(|seen| matches!(seen, Seen::Done(_)));
-        see(&server, Watch::new(pack(), Api::Classic), is_enough).await;
-        let first = &imitation.asked()[0];
-        assert_eq!(first.what, "POST /session/ses_1/prompt_async");
-        let body: serde_json::Value = serde_json::from_str(&first.body).unwrap();
-        assert_eq!(
-            (&body["noReply"], &body["parts"][0]["text"]),
-            (
-                &serde_json::json!(true),
-                &serde_json::json!("t/hint: Owls sleep by day."),
-            )
-        );
     });
 }
 
@@ -214,7 +202,7 @@ fn e8_a_broken_stream_is_opened_again_and_rules_go_on() {
             .iter()
             .filter(|seen| matches!(seen, Seen::Disconnected { .. }));
         assert_eq!(breaks.count(), 2);
-        assert_eq!(acts(&seen).len(), 2);
+        assert_eq!(acts(&seen).len(), 1, "the hint waits for the end of a turn");
     });
 }
 
@@ -265,7 +253,7 @@ fn e8_a_message_that_is_still_held_is_deleted_a_little_later() {
 fn e8_an_act_that_fails_is_told_and_the_rule_may_act_again() {
     block_on(async {
         let mut plays = classic();
-        plays.retain(|play| matches!(play, Play::Send(_)));
+        plays.retain(|play| matches!(play, Play::Send(event) if !event.contains("Aborted")));
         let imitation = Imitation::start(vec![plays]).await;
         imitation.answer("/abort", "500 Oops\r\ncontent-length: 2\r\n\r\nno");
         let server = server(&imitation.url, Api::Classic);

@@ -128,6 +128,7 @@ impl Heard {
             Notice::Idle => AgentEvent::Idle { session },
             Notice::Event(event) => return self.event(session, event),
             Notice::QuestionClosed(request) => AgentEvent::QuestionClosed { session, request },
+            _ => return None,
         })
     }
 

@@ -172,16 +172,24 @@ impl Server {
         self.api
     }
 
-    /// What happens in all of its sessions, from now on.
+    /// Subscribes to the events of all sessions. The classic interface reports the sessions of every
+    /// directory (`/global/event`); a server without that stream (404) reports those of its own directory
+    /// (`/event`).
     ///
     /// # Errors
     /// If the server cannot be reached or says no.
     pub async fn events(&self) -> Result<Events, Failure> {
         let path = match self.api {
-            Api::Classic => "/event",
+            Api::Classic => "/global/event",
             Api::Next => "/api/event",
         };
-        let (connection, response) = self.send(Method::GET, path, None).await?;
+        let answered = match self.send(Method::GET, path, None).await {
+            Err(failure) if failure.kind() == "404" && self.api == Api::Classic => {
+                self.send(Method::GET, "/event", None).await
+            }
+            answered => answered,
+        };
+        let (connection, response) = answered?;
         Ok(Events {
             connection,
             body: response.into_body(),
@@ -231,6 +239,7 @@ impl Server {
                 let mut body = json!({ "prompt": { "text": prompt.text } });
                 if prompt.is_aside {
                     body["delivery"] = json!("steer");
+                    body["resume"] = json!(false);
                 }
                 (format!("/api/session/{session}/prompt"), body)
             }
@@ -249,6 +258,27 @@ impl Server {
             Api::Next => format!("/api/session/{session}/interrupt"),
         };
         self.call(Method::POST, &path, None).await.map(drop)
+    }
+
+    /// Fails unless the server has a session of that id.
+    ///
+    /// # Errors
+    /// Of the kind `404` if there is no such session; otherwise if the server cannot be reached or says no.
+    pub async fn check_session(&self, session: &str) -> Result<(), Failure> {
+        let session = segment(session)?;
+        let path = match self.api {
+            Api::Classic => format!("/session/{session}"),
+            Api::Next => format!("/api/session/{session}"),
+        };
+        self.call(Method::GET, &path, None).await.map(drop)
+    }
+
+    /// Rejects a permission request, so that no dialog stays open for a call that was stopped. Classic interface
+    /// only.
+    pub(super) async fn reject_permission(&self, request: &str) -> Result<(), Failure> {
+        let path = format!("/permission/{}/reply", segment(request)?);
+        let body = json!({ "reply": "reject" });
+        self.call(Method::POST, &path, Some(body)).await.map(drop)
     }
 
     /// Deletes a message, so that the model does not see it again. Classic interface only: the other one has
@@ -336,7 +366,7 @@ impl Server {
     }
 
     /// A request and its whole answer.
-    async fn call(
+    pub(super) async fn call(
         &self,
         method: Method,
         path: &str,
@@ -427,7 +457,7 @@ async fn patiently<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result
 }
 
 /// An id as part of a path: nothing that would make it another path.
-fn segment(id: &str) -> Result<&str, Failure> {
+pub(super) fn segment(id: &str) -> Result<&str, Failure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     match !id.is_empty() && id.chars().all(is_plain) {
         true => Ok(id),
@@ -452,7 +482,7 @@ fn segment(id: &str) -> Result<&str, Failure> {
 ///     assert_eq!(events.next().await?, None);
 ///     Ok::<(), ttsr::harness::Failure>(())
 /// })?;
-/// assert!(heard.join().unwrap()[0].starts_with("GET /event "));
+/// assert!(heard.join().unwrap()[0].starts_with("GET /global/event "));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Events {

@@ -3,17 +3,27 @@
 //! It opens no connection and waits for nothing. What a decision becomes on a server that others drive is
 //! settled here: stop, delete, steer, put aside, or only tell.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::mem;
+use std::time::Duration;
 
 use super::server::{Api, Prompt};
+use crate::harness::fallback::{Foreground, SessionEvent, error_text};
+use crate::harness::handoff::{Handoff, Injection};
 use crate::wire::MALFORMED;
-use crate::wire::opencode::Notice;
+use crate::wire::opencode::{Notice, Stage, ToolState, Trouble};
 use crate::{
     Action, Channel, Decision, Event, Mode, Pack, PartId, Partial, Session, Stream, Verdict,
 };
 
 /// Most sessions watched at once; past it the one that was quiet for longest is forgotten.
 const SESSIONS: usize = 1024;
+
+/// Most acts of a session that wait for the end of the reply; further ones are dropped.
+const HELD: usize = 64;
+
+/// Most tool calls, permission requests and parts joined midway that are remembered of a reply.
+const REMEMBERED: usize = 64;
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +56,27 @@ pub enum Seen {
     Act(Act),
     /// It was done.
     Done(Act),
+    /// It was not done, or not all of it: the user acted first.
+    Yielded {
+        /// The act.
+        act: Act,
+        /// What the user did.
+        why: String,
+    },
+    /// The provider of a session refuses, and another model takes over (not in a dry run).
+    Refused {
+        /// The session.
+        session: String,
+        /// The provider and the model that take over.
+        model: (String, String),
+    },
+    /// An act that an earlier run of the watcher had begun is completed.
+    Resumed(Act),
+    /// The journal cannot be read or written. Acts go on without it.
+    NoJournal {
+        /// The reason.
+        why: String,
+    },
     /// It could not be done.
     Failed {
         /// What.
@@ -107,6 +138,9 @@ pub struct Judged {
     pub is_late: bool,
     /// There is no way to do this from outside; it is only told.
     pub is_beyond: bool,
+    /// The part was already being written when the watcher connected: `end` and `decided` count from the first
+    /// byte that it received.
+    pub is_midway: bool,
 }
 
 /// Something to be done on the server.
@@ -142,14 +176,24 @@ pub enum Act {
         session: String,
         /// The message that is being written.
         message: String,
-        /// Whether the model is not to see it again.
+        /// Whether the model is not to see it again. False where a tool call of the message has run: the
+        /// message is the only record of that.
         delete: bool,
         /// What steers the next try.
         steer: Option<Prompt>,
-        /// What it rests on, for [`Watch::done`].
-        decision: Decision,
+        /// The session that is steered: this one, or for the session of a sub-agent its parent, which is told
+        /// before the stop so that its next request contains it.
+        to: String,
+        /// A tool call of the message has run. What became of it is appended to `steer`.
+        has_run: bool,
+        /// The permission request that waits for a tool call of the message. It is rejected after the stop.
+        permission: Option<String>,
+        /// The decision, for [`Watch::done`]; none for an act of an earlier run.
+        decision: Option<Decision>,
     },
-    /// Put something into the conversation, and let the model go on.
+    /// Put something into the conversation, and let the model go on. It is issued when a tool call of the reply
+    /// makes another request certain, or when the session is idle, because a message that arrives during the last
+    /// reply of a turn makes the server ask the model again.
     Inject {
         /// The session.
         session: String,
@@ -158,6 +202,31 @@ pub enum Act {
         /// What it rests on, for [`Watch::done`].
         decision: Decision,
     },
+    /// Stop the session and send its last user message again, to another model.
+    Switch {
+        /// The session.
+        session: String,
+        /// The provider and the model.
+        model: (String, String),
+    },
+    /// Open a new session in the terminal interface, with the continuation prompt as an editable draft.
+    HandOver {
+        /// The session that is continued.
+        session: String,
+        /// What is handed over.
+        handoff: Handoff,
+        /// The directory of the session, where it is known.
+        directory: Option<String>,
+        /// The decision, for [`Watch::done`].
+        decision: Decision,
+    },
+    /// Put the files that a continuation prompt refers to into its session.
+    AddFiles {
+        /// The session.
+        session: String,
+        /// The files.
+        injection: Injection,
+    },
 }
 
 impl Act {
@@ -165,19 +234,29 @@ impl Act {
     #[must_use]
     pub fn session(&self) -> &str {
         match self {
-            Act::Stop { session, .. } | Act::Inject { session, .. } => session,
+            Act::Stop { session, .. }
+            | Act::Inject { session, .. }
+            | Act::Switch { session, .. }
+            | Act::HandOver { session, .. }
+            | Act::AddFiles { session, .. } => session,
         }
     }
 
-    fn decision(&self) -> &Decision {
+    fn decision(&self) -> Option<&Decision> {
         match self {
-            Act::Stop { decision, .. } | Act::Inject { decision, .. } => decision,
+            Act::Stop { decision, .. } => decision.as_ref(),
+            Act::Inject { decision, .. } | Act::HandOver { decision, .. } => Some(decision),
+            Act::Switch { .. } | Act::AddFiles { .. } => None,
         }
     }
 
-    /// Whether it says something in the user's name.
-    fn is_prompting(&self) -> bool {
-        !matches!(self, Act::Stop { steer: None, .. })
+    /// The session that gets a message in the user's name.
+    fn prompts(&self) -> Option<&str> {
+        match self {
+            Act::Stop { steer: None, .. } | Act::HandOver { .. } => None,
+            Act::Stop { to, .. } => Some(to),
+            _ => Some(self.session()),
+        }
     }
 }
 
@@ -223,12 +302,30 @@ pub struct Watch {
     sessions: HashMap<String, Watched>,
     /// Notices so far.
     clock: u64,
+    /// The time of the next notice, of the host's clock.
+    now: Duration,
+    foreground: Option<Foreground>,
 }
 
 /// One session of the server.
 #[derive(Debug)]
 struct Watched {
     session: Session,
+    /// The session whose tool call opened this one.
+    parent: Option<String>,
+    directory: Option<String>,
+    /// Whether `parent` and `directory` are known.
+    is_described: bool,
+    /// The message that an act stops.
+    stopping: Option<Stopping>,
+    /// The message that ended with an abort.
+    aborted: Option<String>,
+    /// Acts that wait for the end of the reply or for a tool call.
+    held: Vec<Act>,
+    /// Permission requests without an answer, each with its call.
+    permissions: VecDeque<(String, Option<String>)>,
+    /// The next part that starts was open before its first event arrived.
+    is_joining: bool,
     /// The reply that is being written.
     reply: Option<Reply>,
     /// Prompts of ours that the server did not tell of yet.
@@ -237,6 +334,15 @@ struct Watched {
     model: Option<(String, String)>,
     /// When it was heard of last.
     heard: u64,
+}
+
+#[derive(Debug)]
+struct Stopping {
+    message: String,
+    /// The session is prompted after the stop.
+    steers: bool,
+    /// How often the session reported to be idle since the verdict.
+    idles: u32,
 }
 
 #[derive(Debug)]
@@ -250,6 +356,14 @@ struct Reply {
     /// Of what was delivered of each open part.
     sums: HashMap<PartId, crc32fast::Hasher>,
     unscanned: u64,
+    /// The last tool calls, each with its part.
+    calls: VecDeque<(PartId, String)>,
+    /// The last parts that were open before their first event arrived.
+    midway: VecDeque<PartId>,
+    /// The message has a tool call, so the turn has another request.
+    has_call: bool,
+    /// A tool call of the message has begun to run.
+    has_run: bool,
 }
 
 /// What is kept of a part to the end of the reply, in 24 bytes.
@@ -280,6 +394,10 @@ impl Reply {
             names: String::new(),
             sums: HashMap::new(),
             unscanned: 0,
+            calls: VecDeque::new(),
+            midway: VecDeque::new(),
+            has_call: false,
+            has_run: false,
         }
     }
 
@@ -357,7 +475,24 @@ impl Watch {
             is_dry: false,
             sessions: HashMap::new(),
             clock: 0,
+            now: Duration::ZERO,
+            foreground: None,
         }
+    }
+
+    /// The same with other models for sessions whose provider refuses: an [`Act::Switch`] for each refusal that
+    /// `foreground` sees. Models are named `provider/model`. Classic interface only.
+    #[must_use]
+    pub fn fallback(self, foreground: Foreground) -> Watch {
+        Watch {
+            foreground: Some(foreground),
+            ..self
+        }
+    }
+
+    /// Sets the time of the notices that follow; any clock that does not go back.
+    pub fn tick(&mut self, now: Duration) {
+        self.now = now;
     }
 
     /// Only that session.
@@ -421,7 +556,133 @@ impl Watch {
         let watched = self.sessions.entry(session.to_owned());
         let watched = watched.or_insert_with(|| Watched::new(pack, is_dry));
         watched.heard = self.clock;
+        let is_deleted = notice == Notice::Deleted;
+        let switch = match api {
+            Api::Classic => session_event(session, &notice)
+                .and_then(|event| self.foreground.as_mut()?.see(self.now, &event)),
+            Api::Next => None,
+        };
+        let from = out.len();
         watched.take(session, api, notice, out);
+        if is_deleted {
+            self.sessions.remove(session);
+        }
+        self.steer_parents(&mut out[from..]);
+        let model = switch.and_then(|switch| {
+            let (provider, model) = switch.model.split_once('/')?;
+            Some((provider.to_owned(), model.to_owned()))
+        });
+        if let Some(model) = model {
+            let session = session.to_owned();
+            out.push(Seen::Refused {
+                session: session.clone(),
+                model: model.clone(),
+            });
+            if !is_dry {
+                out.push(Seen::Act(Act::Switch { session, model }));
+            }
+        }
+        let prompted = out[from..].iter().filter_map(|seen| match seen {
+            Seen::Act(act) => act.prompts().map(str::to_owned),
+            _ => None,
+        });
+        for session in prompted.collect::<Vec<_>>() {
+            self.expect_prompt(&session);
+        }
+    }
+
+    /// A message of the watcher is about to be sent to that session: it begins no turn.
+    pub(super) fn expect_prompt(&mut self, session: &str) {
+        if let Some(watched) = self.sessions.get_mut(session) {
+            watched.ours += 1;
+        }
+    }
+
+    /// A stopped sub-agent is not prompted: nobody waits for its reply any more. Its parent is told.
+    fn steer_parents(&self, out: &mut [Seen]) {
+        for seen in out {
+            let Seen::Act(Act::Stop {
+                session, steer, to, ..
+            }) = seen
+            else {
+                continue;
+            };
+            let watched = self.sessions.get(session.as_str());
+            let (Some(watched), Some(prompt)) = (watched, steer) else {
+                continue;
+            };
+            let Some(parent) = &watched.parent else {
+                continue;
+            };
+            let agent = watched.agent.as_deref().unwrap_or("sub-agent");
+            let text = mem::take(&mut prompt.text);
+            let known = self.sessions.get(parent);
+            *prompt = Prompt {
+                text: format!("The agent `{agent}` in the session {session} was stopped: {text}"),
+                agent: known.and_then(|known| known.agent.clone()),
+                model: known.and_then(|known| known.model.clone()),
+                is_aside: false,
+            };
+            to.clone_from(parent);
+        }
+    }
+
+    /// Whether the description of the session is still to be asked for: it was created before the first event
+    /// arrived.
+    pub(super) fn wants_description(&mut self, session: &str) -> bool {
+        let watched = self.sessions.get_mut(session);
+        watched.is_some_and(|watched| {
+            watched.reply.is_some() && !mem::replace(&mut watched.is_described, true)
+        })
+    }
+
+    pub(super) fn describe(
+        &mut self,
+        session: &str,
+        parent: Option<String>,
+        directory: Option<String>,
+    ) {
+        if let Some(watched) = self.sessions.get_mut(session) {
+            watched.parent = parent.or(watched.parent.take());
+            watched.directory = directory.or(watched.directory.take());
+        }
+    }
+
+    /// The agent and the model that the user spoke to last, and the directory.
+    pub(super) fn described(
+        &self,
+        session: &str,
+    ) -> (Option<String>, Option<(String, String)>, Option<String>) {
+        match self.sessions.get(session) {
+            Some(known) => (
+                known.agent.clone(),
+                known.model.clone(),
+                known.directory.clone(),
+            ),
+            None => (None, None, None),
+        }
+    }
+
+    /// Whether `message` ended with an abort, and how often the session reported to be idle since it was to be
+    /// stopped.
+    pub(super) fn ended(&self, session: &str, message: &str) -> (bool, u32) {
+        let Some(watched) = self.sessions.get(session) else {
+            return (false, 0);
+        };
+        let is_aborted = watched.aborted.as_deref() == Some(message);
+        let stopping = watched.stopping.as_ref();
+        let stopping = stopping.filter(|stopping| stopping.message == message);
+        (is_aborted, stopping.map_or(0, |stopping| stopping.idles))
+    }
+
+    /// Whether the session was opened by the tool call of another.
+    pub(super) fn is_child(&self, session: &str) -> bool {
+        let watched = self.sessions.get(session);
+        watched.is_some_and(|watched| watched.parent.is_some())
+    }
+
+    pub(super) fn is_dry(&self) -> bool {
+        self.is_dry
     }
 
     /// What became of an act: the policy counts on it.
@@ -451,15 +712,23 @@ impl Watch {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn done(&mut self, act: &Act, is_done: bool) {
+        if let (false, Some(prompted)) = (is_done, act.prompts())
+            && let Some(watched) = self.sessions.get_mut(prompted)
+        {
+            watched.ours = watched.ours.saturating_sub(1);
+        }
         let Some(watched) = self.sessions.get_mut(act.session()) else {
             return;
         };
-        if is_done {
-            return watched.session.delivered(act.decision());
+        if let Act::Stop { message, .. } = act {
+            watched
+                .stopping
+                .take_if(|stopping| stopping.message == *message);
         }
-        watched.session.dropped(act.decision());
-        if act.is_prompting() {
-            watched.ours = watched.ours.saturating_sub(1);
+        match (act.decision(), is_done) {
+            (Some(decision), true) => watched.session.delivered(decision),
+            (Some(decision), false) => watched.session.dropped(decision),
+            (None, _) => {}
         }
     }
 
@@ -486,6 +755,14 @@ impl Watched {
         session.begin_turn();
         Watched {
             session,
+            parent: None,
+            directory: None,
+            is_described: false,
+            stopping: None,
+            aborted: None,
+            held: Vec::new(),
+            permissions: VecDeque::new(),
+            is_joining: false,
             reply: None,
             ours: 0,
             agent: None,
@@ -509,7 +786,74 @@ impl Watched {
                 session: id.to_owned(),
                 question,
             }),
-            Notice::Tool(_) | Notice::QuestionClosed(_) | Notice::Idle => {}
+            Notice::Tool(state) => self.called(&state, out),
+            Notice::Joined => self.is_joining = true,
+            Notice::Created {
+                parent,
+                agent,
+                directory,
+            } => {
+                self.is_described = true;
+                self.parent = parent;
+                self.directory = directory;
+                self.agent = agent.or(self.agent.take());
+            }
+            Notice::Permission { id, call } => remember(&mut self.permissions, (id, call)),
+            Notice::PermissionClosed(id) => self.permission_closed(&id),
+            Notice::Answer {
+                message,
+                error: Some(error),
+                ..
+            } if error.is_abort() => self.aborted = Some(message),
+            Notice::Idle | Notice::IdleAgain => {
+                if let Some(stopping) = &mut self.stopping {
+                    stopping.idles += 1;
+                }
+                // A session that is steered goes on: what waits is not for the end of the stopped reply.
+                if !self.stopping.as_ref().is_some_and(|it| it.steers) {
+                    self.release(out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A tool call that does not wait for a permission has begun.
+    fn called(&mut self, state: &ToolState, out: &mut Vec<Seen>) {
+        let is_waiting = self.waiting(&state.call).is_some();
+        if let Some(reply) = &mut self.reply {
+            reply.has_call = true;
+            reply.has_run |= state.stage != Stage::Pending && !is_waiting;
+        }
+        self.release(out);
+    }
+
+    /// The permission request that waits for that call.
+    fn waiting(&self, call: &str) -> Option<&str> {
+        let of_call = |(_, of): &&(String, Option<String>)| of.as_deref() == Some(call);
+        self.permissions.iter().find(of_call).map(|(id, _)| &**id)
+    }
+
+    /// The call of an answered request may run from now on.
+    fn permission_closed(&mut self, id: &str) {
+        let Some(closed) = self.permissions.iter().position(|(known, _)| known == id) else {
+            return;
+        };
+        let closed = self.permissions.remove(closed);
+        if let (Some(reply), Some((_, Some(_)))) = (&mut self.reply, closed) {
+            reply.has_run = true;
+        }
+    }
+
+    /// Issues the acts that waited.
+    fn release(&mut self, out: &mut Vec<Seen>) {
+        out.extend(self.held.drain(..).map(Seen::Act));
+    }
+
+    fn hold(&mut self, act: Act) {
+        match (self.held.len() < HELD, act.decision()) {
+            (false, Some(decision)) => self.session.dropped(decision),
+            _ => self.held.push(act),
         }
     }
 
@@ -536,6 +880,12 @@ impl Watched {
                 tool,
                 call,
             } => {
+                if mem::take(&mut self.is_joining) {
+                    remember(&mut reply.midway, part);
+                }
+                if let Some(call) = &call {
+                    remember(&mut reply.calls, (part, call.clone()));
+                }
                 let opened = session.open(&mut reply.stream, part, channel);
                 let is_read = reply.stream.channel(part).is_some();
                 if is_read || opened != Verdict::Continue {
@@ -595,6 +945,10 @@ impl Watched {
         let Some(reply) = &mut self.reply else {
             return;
         };
+        if reason == "aborted" {
+            self.aborted = Some(reply.message.clone());
+        }
+        let has_next = reason == "tool-calls";
         // What broke off is no reply: nothing is decided on it as a whole.
         if !matches!(reason.as_str(), "aborted" | "retry" | "truncated" | "error") {
             let _ = self.session.finish(&mut reply.stream);
@@ -607,6 +961,10 @@ impl Watched {
                 reason,
                 unscanned: reply.unscanned + reply.stream.counters().unscanned_bytes,
             });
+        }
+        // The second interface does not report when a session is idle: its turn ends with its last step.
+        if api == Api::Next && !has_next {
+            self.release(out);
         }
     }
 
@@ -623,22 +981,40 @@ impl Watched {
             .filter(is_live)
             .find(|decision| decision.action.cuts());
         let mut acts = Vec::new();
+        let has_call = reply.has_call;
         for decision in &decisions {
-            let judged = judged(id, api, reply, decision);
+            let judged = self.judge(id, api, reply, decision);
             let is_silent = judged.suppressed.is_some() || judged.is_beyond;
             out.push(Seen::Judged(judged));
             match (is_silent, decision.action) {
                 (true, _) => {}
-                (false, Action::Inject) => acts.extend(self.inject(id, reply, decision)),
-                (false, Action::Warn | Action::Observe) => acts.push(None),
+                (false, Action::Inject) => acts.push(self.inject(id, reply, decision)),
+                (false, Action::Handoff) => acts.push(self.hand_over(id, reply, decision)),
                 (false, _) if Some(decision) == cut => {
-                    acts.push(Some(self.stop(id, api, reply, decision)));
+                    acts.push(self.stop(id, api, reply, decision));
                 }
                 (false, _) => {}
             }
         }
-        for act in acts.into_iter().flatten() {
-            self.ours += u32::from(act.is_prompting());
+        for act in acts {
+            match &act {
+                Act::Stop { message, steer, .. } => {
+                    self.stopping = Some(Stopping {
+                        message: message.clone(),
+                        steers: steer.is_some(),
+                        idles: 0,
+                    });
+                }
+                Act::Inject { .. } if !has_call => {
+                    self.hold(act);
+                    continue;
+                }
+                Act::HandOver { .. } => {
+                    self.hold(act);
+                    continue;
+                }
+                _ => {}
+            }
             out.push(Seen::Act(act));
         }
         for decision in &decisions {
@@ -648,17 +1024,25 @@ impl Watched {
         }
     }
 
-    fn inject(&self, id: &str, reply: &Reply, decision: &Decision) -> Option<Option<Act>> {
+    fn inject(&self, id: &str, reply: &Reply, decision: &Decision) -> Act {
         let text = reply.stream.message(decision);
-        let act = Act::Inject {
+        Act::Inject {
             session: id.to_owned(),
             prompt: Prompt {
                 is_aside: true,
                 ..self.prompt(text)
             },
             decision: *decision,
-        };
-        Some(Some(act))
+        }
+    }
+
+    fn hand_over(&self, id: &str, reply: &Reply, decision: &Decision) -> Act {
+        Act::HandOver {
+            session: id.to_owned(),
+            handoff: Handoff::new(id, reply.stream.message(decision)),
+            directory: self.directory.clone(),
+            decision: *decision,
+        }
     }
 
     fn stop(&self, id: &str, api: Api, reply: &Reply, decision: &Decision) -> Act {
@@ -666,13 +1050,20 @@ impl Watched {
         let partial = rule.map_or(Partial::Discard, |rule| rule.partial);
         let text = reply.stream.message(decision);
         let steers = decision.action == Action::Retry && !text.is_empty();
+        let has_run = api == Api::Classic && reply.has_run;
+        let mut calls = reply.calls.iter();
+        let permission = calls.find_map(|(_, call)| self.waiting(call));
         Act::Stop {
             session: id.to_owned(),
             message: reply.message.clone(),
-            // Nobody outside can cut a message short: what must not stay whole does not stay.
-            delete: api == Api::Classic && partial != Partial::Keep,
+            // Nobody outside can cut a message short: what must not stay whole does not stay. Where a tool has
+            // run, the message is the record of it.
+            delete: api == Api::Classic && partial != Partial::Keep && !has_run,
             steer: steers.then(|| self.prompt(text)),
-            decision: *decision,
+            to: id.to_owned(),
+            has_run,
+            permission: permission.map(str::to_owned),
+            decision: Some(*decision),
         }
     }
 
@@ -687,34 +1078,92 @@ impl Watched {
     }
 }
 
-fn judged(id: &str, api: Api, reply: &Reply, decision: &Decision) -> Judged {
-    let stream = &reply.stream;
-    let part = decision.part();
-    let channel = stream.channel(part);
-    let limit = match decision.source {
-        crate::Source::Limit { name, .. } => Some(name.to_owned()),
-        crate::Source::Rule(_) => None,
-    };
-    let can_be_done = decision.action.cuts()
-        || matches!(
-            decision.action,
-            Action::Inject | Action::Warn | Action::Observe
-        );
-    Judged {
-        session: id.to_owned(),
-        message: reply.message.clone(),
-        part: reply.name(part),
-        channel,
-        tool: stream.tool_name(part).map(str::to_owned),
-        rule: stream.rule(decision).map(|rule| rule.id.clone()),
-        limit,
-        action: decision.action,
-        end: decision.hit().map(|hit| hit.end),
-        decided: decision.decided(),
-        turn: decision.turn,
-        suppressed: decision.suppression.map(|why| why.name()),
-        text: stream.message(decision),
-        is_late: api == Api::Classic && channel == Some(Channel::ToolInput),
-        is_beyond: !can_be_done,
+impl Watched {
+    fn judge(&self, id: &str, api: Api, reply: &Reply, decision: &Decision) -> Judged {
+        let stream = &reply.stream;
+        let part = decision.part();
+        let channel = stream.channel(part);
+        let limit = match decision.source {
+            crate::Source::Limit { name, .. } => Some(name.to_owned()),
+            crate::Source::Rule(_) => None,
+        };
+        let mut calls = reply.calls.iter();
+        let is_waiting = calls.any(|(of, call)| *of == part && self.waiting(call).is_some());
+        Judged {
+            session: id.to_owned(),
+            message: reply.message.clone(),
+            part: reply.name(part),
+            channel,
+            tool: stream.tool_name(part).map(str::to_owned),
+            rule: stream.rule(decision).map(|rule| rule.id.clone()),
+            limit,
+            action: decision.action,
+            end: decision.hit().map(|hit| hit.end),
+            decided: decision.decided(),
+            turn: decision.turn,
+            suppressed: decision.suppression.map(|why| why.name()),
+            text: stream.message(decision),
+            is_late: api == Api::Classic && channel == Some(Channel::ToolInput) && !is_waiting,
+            is_beyond: !can_act(decision.action, api),
+            is_midway: reply.midway.contains(&part),
+        }
     }
+}
+
+/// Adds to a list of what came last.
+fn remember<T>(last: &mut VecDeque<T>, one: T) {
+    if last.len() >= REMEMBERED {
+        last.pop_front();
+    }
+    last.push_back(one);
+}
+
+/// Whether an action has an effect from outside. `warn` and `observe` have: they are reported.
+pub(super) fn can_act(action: Action, api: Api) -> bool {
+    match action {
+        Action::Inject | Action::Warn | Action::Observe => true,
+        Action::Handoff => api == Api::Classic,
+        action => action.cuts(),
+    }
+}
+
+/// A notice as [`Foreground`] reads it.
+fn session_event(session: &str, notice: &Notice) -> Option<SessionEvent> {
+    let session = session.to_owned();
+    let text = |trouble: &Trouble| {
+        let text = format!("{}: {}", trouble.kind, trouble.message);
+        error_text(&text, trouble.status)
+    };
+    Some(match notice {
+        Notice::Answer {
+            agent,
+            model,
+            error,
+            ..
+        } => SessionEvent::MessageUpdated {
+            session,
+            agent: agent.clone(),
+            model: model
+                .as_ref()
+                .map(|(provider, model)| format!("{provider}/{model}")),
+            error: error.as_ref().map(text),
+        },
+        Notice::Trouble(trouble) => SessionEvent::Error {
+            session,
+            error: text(trouble),
+        },
+        Notice::Retrying { message } => SessionEvent::Status {
+            session,
+            message: message.clone(),
+        },
+        Notice::Created {
+            agent: Some(agent), ..
+        } => SessionEvent::SubagentCreated {
+            session,
+            agent: agent.clone(),
+        },
+        Notice::Deleted => SessionEvent::Deleted { session },
+        Notice::Idle => SessionEvent::Idle { session },
+        _ => return None,
+    })
 }

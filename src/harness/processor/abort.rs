@@ -4,6 +4,7 @@ use std::mem;
 
 use super::{Processor, State, retract};
 use crate::harness::consult::Consultation;
+use crate::harness::fallback::error_text;
 use crate::harness::hooks::{Answered, Fault};
 use crate::harness::message::{Content, Message, Role};
 use crate::harness::provider::Failure;
@@ -214,7 +215,11 @@ impl Cause {
         Cause {
             is_connected: false,
             is_failure: true,
-            ..Cause::new(Reason::Error, Source::Provider, failure.to_string())
+            ..Cause::new(
+                Reason::Error,
+                Source::Provider,
+                error_text(&failure.to_string(), failure.status()),
+            )
         }
     }
 
