@@ -6,6 +6,7 @@
 
 mod claude;
 mod draft;
+mod ecmascript;
 mod gitleaks;
 mod markdown;
 mod wildcard;
