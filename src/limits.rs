@@ -26,8 +26,10 @@ pub struct Limits {
     pub rule_states: usize,
     /// Most automaton states all rules of a pack may need together. Default 4,194,304.
     pub pack_states: usize,
-    /// Longest time a pack may take to load, in milliseconds. Default 30,000.
-    pub load_millis: u64,
+    /// Most work of one load, in steps: one for each byte of a rule file, 1,024 for each entry of a scope once
+    /// lists are filled in, and 1,024 and 64 for each byte for each pattern. A million steps take some
+    /// milliseconds. Work is counted, not timed, so a pack loads on every machine or on none. Default 2^30.
+    pub load_steps: u64,
     /// Largest rule file, in bytes. Default 16 MiB.
     pub file_bytes: u64,
     /// Most rule files in a pack folder. Default 4,096.
@@ -80,7 +82,7 @@ impl Default for Limits {
             pattern_bytes: 64 << 10,
             rule_states: 1 << 16,
             pack_states: 1 << 22,
-            load_millis: 30_000,
+            load_steps: 1 << 30,
             file_bytes: 16 << 20,
             files: 4096,
             table_bytes: 64 << 20,

@@ -220,17 +220,18 @@ pub struct Rule {
     pub severity: Severity,
     /// The channels it reads; never empty, no channel twice, in [`Channel::ALL`]'s order.
     pub on: Vec<Channel>,
-    /// Globs on the tool's name, case-insensitive. Empty: every tool. Only tool input and output have tools.
+    /// Globs on the tool's name, case-insensitive; those that begin with `!` exclude, and the last one that
+    /// matches decides. Empty: every tool. Only tool input and output have tools.
     pub tools: Vec<String>,
     /// Dotted globs on the argument's path (`command`, `edits.*.new_text`, `$raw`). Empty: every argument.
     pub args: Vec<String>,
     /// Globs on the file the tool call is about; those that begin with `!` exclude. Empty: every file and none.
     pub paths: Vec<String>,
-    /// Globs on the name of the agent. Empty: every agent.
+    /// Globs on the name of the agent; `!` excludes. Empty: every agent.
     pub agents: Vec<String>,
-    /// Globs on the name of the model. Empty: every model.
+    /// Globs on the name of the model; `!` excludes. Empty: every model.
     pub models: Vec<String>,
-    /// Globs on the name of the provider. Empty: every provider.
+    /// Globs on the name of the provider; `!` excludes. Empty: every provider.
     pub providers: Vec<String>,
     /// When it is broken.
     pub condition: Condition,

@@ -11,6 +11,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+#[path = "cli/scopes.rs"]
+mod scopes;
+
 const CHUNKS: [&str; 6] = ["original", "bytes", "whole", "3", "random:7", "random:8"];
 
 fn folder() -> PathBuf {

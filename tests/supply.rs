@@ -51,6 +51,63 @@ struct Locked {
     checksum: Option<String>,
 }
 
+/// Files below `folder` with that ending, as paths from the root of the repository.
+fn files(folder: &str, ending: &str) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut left = vec![root.join(folder)];
+    let mut found = Vec::new();
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|it| it.unwrap().path()),
+            );
+        } else if path.to_str().unwrap().ends_with(ending) {
+            let path = path.strip_prefix(root).unwrap();
+            found.push(path.to_str().unwrap().replace('\\', "/"));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// `Instant::now` and `SystemTime::now` panic on `wasm32-unknown-unknown`, which has no clock.
+#[test]
+fn the_core_reads_one_clock_which_is_left_out_where_there_is_none() {
+    let optional = ["src/bin/", "src/harness/", "src/testing"];
+    let mut readers = Vec::new();
+    for path in files("src", ".rs") {
+        let is_core = !optional.iter().any(|start| path.starts_with(start));
+        if !is_core || path.contains("/tests") {
+            continue;
+        }
+        let text = read(&path);
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let is_doc = line.starts_with("//");
+            if !is_doc
+                && ["Instant", "SystemTime"]
+                    .iter()
+                    .any(|name| line.contains(name))
+            {
+                readers.push((path.clone(), number, text.clone()));
+            }
+        }
+    }
+    let [(path, number, text)] = &readers[..] else {
+        let places = readers.iter().map(|(path, line, _)| (path, line + 1));
+        panic!("{:?}", places.collect::<Vec<_>>());
+    };
+    assert_eq!(path, "src/pack/compose/date.rs");
+    let above: Vec<&str> = text.lines().take(*number).collect();
+    let attribute = above[above.len() - 2];
+    assert_eq!(
+        attribute,
+        "#[cfg(not(all(target_family = \"wasm\", target_os = \"unknown\")))]"
+    );
+}
+
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

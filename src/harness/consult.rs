@@ -15,6 +15,7 @@ use super::provider::Provider;
 use super::run::Cancel;
 use super::step::{End, Reason, Step};
 use super::turn::{Turn, TurnOutcome};
+use crate::view::path::ToolScope;
 use crate::{Channel, Consult, Decision, Origin, Pack};
 
 /// What a sub-agent is asked about a tool call.
@@ -174,8 +175,7 @@ pub async fn consult<P: Provider + ?Sized>(
     };
     let mut processor = Processor::new(parent.pack.session(), Hooks::default(), settings);
     processor.set_origin(parent.origin.clone());
-    let names = &asked.tools;
-    let mut tools = Allowed { tools, names };
+    let mut tools = Allowed::new(tools, &asked.tools);
     let model = asked.model.as_ref().unwrap_or(&parent.model);
     let request = Request::new(model, vec![Message::user(&asked.prompt)]);
     let turn = Turn::new(&mut processor, provider, &mut tools, cancel.clone());
@@ -214,16 +214,23 @@ fn is_refusal(reason: &str) -> bool {
     NAMES.iter().any(|name| reason.eq_ignore_ascii_case(name))
 }
 
-/// Those of the tools that have one of these names.
+/// The tools that `consult.tools` names: no entries, no tools.
 struct Allowed<'a> {
     tools: &'a mut dyn Tools,
-    names: &'a [String],
+    scope: Option<ToolScope>,
 }
 
-impl Allowed<'_> {
+impl<'a> Allowed<'a> {
+    fn new(tools: &'a mut dyn Tools, globs: &[String]) -> Allowed<'a> {
+        // Globs that cannot be read are refused at load.
+        let scope = (!globs.is_empty()).then(|| ToolScope::new(globs).ok());
+        let scope = scope.flatten();
+        Allowed { tools, scope }
+    }
+
     fn has(&self, tool: &str) -> bool {
-        let mut names = self.names.iter();
-        names.any(|name| name.eq_ignore_ascii_case(tool))
+        let scope = self.scope.as_ref();
+        scope.is_some_and(|scope| scope.applies(Some(tool)) == Some(true))
     }
 }
 
@@ -268,5 +275,44 @@ impl super::reply::Reply {
         let mut parts = self.parts().iter().rev();
         let last = parts.find(|part| part.channel == Channel::Text)?;
         Some(last.text()).filter(|text| !text.trim().is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named(&'static [&'static str]);
+
+    impl Tools for Named {
+        fn tools(&self) -> Vec<Tool> {
+            let tool = |name: &&str| Tool {
+                name: (*name).to_owned(),
+                description: String::new(),
+                input: serde_json::Value::Null,
+            };
+            self.0.iter().map(tool).collect()
+        }
+
+        fn call<'a>(&'a mut self, _: &'a ToolCall) -> ToolFuture<'a> {
+            unreachable!("no test calls a tool")
+        }
+    }
+
+    #[test]
+    fn the_tools_of_a_consultation_are_globs_like_those_of_a_rule() {
+        let mut all = Named(&["bash", "Read", "mcp__git__log"]);
+        for (globs, allowed) in [
+            (&["bash", "read"][..], &["bash", "Read"][..]),
+            (&["mcp__*"], &["mcp__git__log"]),
+            (&["!bash"], &["Read", "mcp__git__log"]),
+            (&["*", "!mcp__*"], &["bash", "Read"]),
+            (&[], &[]),
+        ] {
+            let globs: Vec<String> = globs.iter().map(|&glob| glob.to_owned()).collect();
+            let found = Allowed::new(&mut all, &globs).tools();
+            let found: Vec<String> = found.into_iter().map(|tool| tool.name).collect();
+            assert_eq!(found, allowed, "{globs:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::check::Terms;
-use super::compose::{self, Date};
+use super::compose::{self, Date, Today};
 use super::diagnostic::{Diagnostic, code};
 use super::escape::quote;
 use super::source::Files;
@@ -89,7 +89,24 @@ impl PackBuilder {
         PackBuilder { limits, ..self }
     }
 
-    /// The folder that absolute paths of tool calls are taken relative to.
+    /// The workspace: paths of tool calls below this folder match `paths` as relative to it, those outside as
+    /// absolute, and relative paths are taken as relative to it. It must be absolute, and is compared as text; no
+    /// folder is looked at. Default: none, so that absolute paths match as absolute.
+    ///
+    /// # Example: the same file by two names
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/infra", vec![Pattern::literal("destroy")]);
+    /// rule.paths = vec!["infra/**".into()];
+    /// let pack = Pack::builder().rule(rule).root("/repo").build()?;
+    /// for path in ["infra/main.tf", "/repo/infra/main.tf"] {
+    ///     let mut stream = pack.stream();
+    ///     stream.open(PartId(0), Channel::ToolInput);
+    ///     let input = format!(r#"{{"path": "{path}", "content": "destroy"}}"#);
+    ///     assert_eq!(stream.push(PartId(0), input.as_bytes()).len(), 1);
+    /// }
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
     pub fn root(self, root: impl Into<PathBuf>) -> PackBuilder {
         PackBuilder {
             root: Some(root.into()),
@@ -113,8 +130,12 @@ impl PackBuilder {
         self
     }
 
-    /// Which day it is. An `[[allow]]` that ended before is not applied; where this is not called, none
-    /// ever ends.
+    /// The day that an `[[allow]]` with `until` is compared with; one that ended before is not applied, and is
+    /// among the [`warnings`](Pack::warnings). Default: the day of the system's clock in UTC,
+    /// [`Date::today`]. A pack keeps the day it was built on: a process that runs for longer builds it again.
+    ///
+    /// On `wasm32-unknown-unknown` there is no clock. Without this call, no `[[allow]]` with `until` is applied
+    /// there, and each is among the warnings.
     ///
     /// # Example: an exception for some weeks
     /// ```
@@ -146,7 +167,35 @@ impl PackBuilder {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn today(mut self, today: Date) -> PackBuilder {
-        self.terms.today = Some(today);
+        self.terms.today = Today::Is(today);
+        self
+    }
+
+    /// Reads no clock: today is not known, as on a target without one. No `[[allow]]` with `until` is applied.
+    ///
+    /// # Example: the same pack on every day
+    /// ```
+    /// use ttsr::Pack;
+    /// let text = r#"
+    /// schema = 1
+    /// [pack]
+    /// name = "demo"
+    /// [rule.no-todo]
+    /// description = "Do it now"
+    /// match.any = [{ literal = "TODO" }]
+    /// examples.match = ["TODO: more"]
+    /// [[allow]]
+    /// rules = ["demo/no-todo"]
+    /// tools = ["write"]
+    /// reason = "until the release"
+    /// until = 9999-12-31
+    /// "#;
+    /// let pack = Pack::builder().toml("demo.toml", text).without_clock().build()?;
+    /// assert_eq!(pack.warnings()[0].code(), "undated-allow");
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn without_clock(mut self) -> PackBuilder {
+        self.terms.today = Today::Unknown;
         self
     }
 

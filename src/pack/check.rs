@@ -8,9 +8,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem::take;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use super::compose::{self, Allow, Date, Override, Source, Written};
+use super::compose::{self, Allow, Override, Source, Today, Written};
 use super::diagnostic::{Code, Cursor, Diagnostic, Excerpt, Report, code};
 use super::escape::{self, quote};
 use super::header::{self as pack_header, PackHeader};
@@ -43,8 +42,9 @@ const PROBLEMS_PER_FILE: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Check<'l> {
     limits: &'l Limits,
-    started: Instant,
-    late: bool,
+    /// Steps of work so far, as [`Limits::load_steps`] counts them.
+    steps: u64,
+    is_exhausted: bool,
     report: Report,
     /// The texts, in the order in which they are read once they are all there.
     pub(super) sources: Vec<Source>,
@@ -77,8 +77,7 @@ pub(super) struct Facts {
 pub(super) struct Terms {
     /// Which actions it allows; all of them where it does not say.
     pub(super) grants: Option<Vec<Action>>,
-    /// Which day it is.
-    pub(super) today: Option<Date>,
+    pub(super) today: Today,
     /// What the packs must be.
     pub(super) lock: Option<Lock>,
     /// Whether to look for what is odd, too.
@@ -100,8 +99,8 @@ impl<'l> Check<'l> {
     pub(super) fn new(limits: &'l Limits) -> Check<'l> {
         Check {
             limits,
-            started: Instant::now(),
-            late: false,
+            steps: 0,
+            is_exhausted: false,
             report: Report::default(),
             sources: Vec::new(),
             by_hand: Vec::new(),
@@ -198,7 +197,8 @@ impl<'l> Check<'l> {
         let Source {
             name, text, faults, ..
         } = source;
-        if self.is_late(name) {
+        self.steps = self.steps.saturating_add(text.len() as u64);
+        if self.is_exhausted(name) {
             return;
         }
         let mut walk = Walk::new(self, text);
@@ -211,10 +211,11 @@ impl<'l> Check<'l> {
         self.allows.append(&mut walk.allows);
         self.drafts.append(&mut walk.drafts);
         self.facts.push(take(&mut walk.facts));
+        self.steps = walk.steps;
         let problems = take(&mut walk.problems);
         let ids = take(&mut walk.ids);
         self.places(name, text, problems, ids);
-        self.is_late(name);
+        self.is_exhausted(name);
     }
 
     /// The lists of the packs below: each as `pack/list`, and as `list` where only one of them is so called.
@@ -379,16 +380,20 @@ impl<'l> Check<'l> {
         }
     }
 
-    /// Whether the time to load is over; said once.
-    fn is_late(&mut self, name: &str) -> bool {
-        let limit = self.limits.load_millis;
-        if !self.late && self.started.elapsed() >= Duration::from_millis(limit) {
-            self.late = true;
-            let message = format!("loading took longer than {limit} milliseconds");
-            self.report
-                .push(Diagnostic::of_file(&code::LOAD_TIME, name, message));
+    /// Returns whether the work of this load is over its limit; reports it at the first file that is.
+    fn is_exhausted(&mut self, name: &str) -> bool {
+        let limit = self.limits.load_steps;
+        if !self.is_exhausted && self.steps > limit {
+            self.is_exhausted = true;
+            let message = format!(
+                "loading up to here takes {} steps of work, limit is {limit}",
+                self.steps
+            );
+            let problem = Diagnostic::of_file(&code::LOAD_STEPS, name, message)
+                .with_help("load fewer rules, patterns and entries of scopes, or raise the limit");
+            self.report.push(problem);
         }
-        self.late
+        self.is_exhausted
     }
 }
 
@@ -477,7 +482,8 @@ impl Problems {
 #[derive(Debug)]
 struct Walk<'t> {
     limits: &'t Limits,
-    deadline: Option<Instant>,
+    /// Steps of work of this load so far.
+    steps: u64,
     text: &'t str,
     problems: Problems,
     /// Errors so far, those not kept included.
@@ -501,10 +507,9 @@ struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     fn new(check: &Check<'t>, text: &'t str) -> Walk<'t> {
-        let limit = Duration::from_millis(check.limits.load_millis);
         Walk {
             limits: check.limits,
-            deadline: check.started.checked_add(limit),
+            steps: check.steps,
             text,
             problems: Problems::default(),
             errors: 0,
@@ -542,8 +547,11 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn is_late(&self) -> bool {
-        self.deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
+    fn spend(&mut self, steps: usize) {
+        self.steps = self.steps.saturating_add(steps as u64);
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.steps > self.limits.load_steps
     }
 }

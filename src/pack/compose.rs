@@ -24,6 +24,7 @@ mod over;
 pub(crate) use allow::Allow;
 pub(super) use allow::{Written, id_glob, resolve};
 pub use date::Date;
+pub(in crate::pack) use date::Today;
 pub(super) use grant::{refused_in, then, ungranted};
 pub(super) use over::{Override, apply};
 

@@ -246,8 +246,8 @@ impl Pack {
         Stream::new(self.clone(), 1)
     }
 
-    /// Whether any rule can fire on that channel, and for that tool if it is known. Where none can,
-    /// the host need not push: those bytes are not unscanned.
+    /// Returns whether any rule can hit on that channel, and, on `tool-input` and `tool-output`, for that
+    /// tool if it is known. Where none can, the host need not push: those bytes are not unscanned.
     ///
     /// # Example: tools that no rule reads
     /// ```
@@ -267,12 +267,13 @@ impl Pack {
         let Some(rules) = self.channel(channel) else {
             return false;
         };
-        let Some(tool) = tool.filter(|_| channel == Channel::ToolInput) else {
+        let has_tool = matches!(channel, Channel::ToolInput | Channel::ToolOutput);
+        let Some(tool) = tool.filter(|_| has_tool) else {
             return true;
         };
         rules.rules().any(|rule| {
             let tools = self.scope(rule).tools.as_ref();
-            tools.is_none_or(|tools| tools.applies(tool))
+            tools.is_none_or(|tools| tools.applies(Some(tool)) == Some(true))
         })
     }
 

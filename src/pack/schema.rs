@@ -292,7 +292,7 @@ const ON: Key = Key::new("on", Shape::ListOf(channels), "The channels it reads."
 const TOOLS: Key = Key::new(
     "tools",
     Shape::Texts,
-    "Globs on the tool's name, or `@list`. Default: every tool.",
+    "Globs on the tool's name, or `@list`; `!` excludes. Default: every tool.",
 );
 const ARGS: Key = Key::new(
     "args",
@@ -307,17 +307,17 @@ const PATHS: Key = Key::new(
 const AGENTS: Key = Key::new(
     "agents",
     Shape::Texts,
-    "Globs on the agent's name, or `@list`. Default: every agent.",
+    "Globs on the agent's name, or `@list`; `!` excludes. Default: every agent.",
 );
 const MODELS: Key = Key::new(
     "models",
     Shape::Texts,
-    "Globs on the model's name, or `@list`. Default: every model.",
+    "Globs on the model's name, or `@list`; `!` excludes. Default: every model.",
 );
 const PROVIDERS: Key = Key::new(
     "providers",
     Shape::Texts,
-    "Globs on the provider's name, or `@list`. Default: every provider.",
+    "Globs on the provider's name, or `@list`; `!` excludes. Default: every provider.",
 );
 const PRIORITY: Key = Key::new(
     "priority",
@@ -844,8 +844,12 @@ const CONSULT: Keys = &[
         "How long it may take, in seconds.",
     )
     .or("30"),
-    Key::new("consult.tools", Shape::Texts, "The tools it may use.")
-        .or("[\"bash\", \"read\", \"grep\", \"glob\"]"),
+    Key::new(
+        "consult.tools",
+        Shape::Texts,
+        "Globs on the tools it may use, or `@list`; `!` excludes.",
+    )
+    .or("[\"bash\", \"read\", \"grep\", \"glob\"]"),
     Key::new(
         "consult.block-on-failure",
         Shape::Flag,
@@ -901,12 +905,12 @@ pub(super) const ALLOW: Keys = &[
     Key::new(
         "allow.paths",
         Shape::Texts,
-        "Globs on the file, or `@list`.",
+        "Globs on the file, or `@list`; `!` excludes.",
     ),
     Key::new(
         "allow.tools",
         Shape::Texts,
-        "Globs on the tool's name, or `@list`.",
+        "Globs on the tool's name, or `@list`; `!` excludes.",
     ),
     Key::new(
         "allow.text",

@@ -249,7 +249,8 @@ pub struct Consult {
     pub model: Option<String>,
     /// How long it may take, in milliseconds. Default 30,000.
     pub timeout_millis: u64,
-    /// The tools it may use. Default: bash, read, grep, glob.
+    /// Globs on the names of the tools it may use, as in [`Rule::tools`](crate::Rule::tools). Empty: none. Default: bash,
+    /// read, grep, glob.
     pub tools: Vec<String>,
     /// Whether the tool call is blocked where there is no answer; otherwise it runs. Default: it runs.
     pub blocks_on_failure: bool,

@@ -78,8 +78,7 @@ impl Session {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn check(&mut self, channel: Channel, tool: Option<&str>, text: &[u8]) -> Checked {
-        let excluded = self.origin.excluded_at(&self.pack, channel, tool);
-        let mut stream = self.new_stream(excluded.map(Into::into));
+        let mut stream = self.new_stream(self.excluded.clone());
         let mut hits = Vec::new();
         stream.open(WHOLE, channel);
         if let Some(tool) = tool {

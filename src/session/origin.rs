@@ -3,13 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::pack::{Pack, Scope};
-use crate::rule::Channel;
 use crate::view::path::ToolScope;
 
 /// Who is behind the next replies, as far as the host says; names are compared whatever their ASCII case.
 ///
 /// A rule with `agents`, `models` or `providers` decides only where they match. Where the host does not
-/// say who it is, such a rule decides only if it is critical.
+/// say who it is, such a rule decides only if it is critical or if its globs only exclude names.
 ///
 /// # Example: a rule for one model
 /// ```
@@ -38,20 +37,8 @@ pub struct Origin {
 impl Origin {
     /// For each rule whether it is out of scope; nothing if none is.
     pub(super) fn excluded(&self, pack: &Pack) -> Option<Box<[bool]>> {
-        flags(pack, |scope| !self.is_in(scope))
-    }
-
-    /// The same for a whole text of that channel, which may come of a tool.
-    pub(super) fn excluded_at(
-        &self,
-        pack: &Pack,
-        channel: Channel,
-        tool: Option<&str>,
-    ) -> Option<Box<[bool]>> {
-        // A stream asks for tools only where a model writes their input.
-        let is_output = channel == Channel::ToolOutput;
-        let is_of_tool = |scope: &Scope| !is_output || names(scope, scope.tools.as_ref(), tool);
-        flags(pack, |scope| !self.is_in(scope) || !is_of_tool(scope))
+        let flags: Box<[bool]> = pack.scopes().iter().map(|it| !self.is_in(it)).collect();
+        flags.contains(&true).then_some(flags)
     }
 
     fn is_in(&self, scope: &Scope) -> bool {
@@ -61,16 +48,8 @@ impl Origin {
     }
 }
 
-/// Whether the globs include that name; one that is not known concerns critical rules only.
+/// Returns whether the globs include that name. A name that is not known is in scope for critical rules, and
+/// for rules that exclude names only.
 fn names(scope: &Scope, globs: Option<&ToolScope>, name: Option<&str>) -> bool {
-    match (globs, name) {
-        (None, _) => true,
-        (Some(globs), Some(name)) => globs.applies(name),
-        (Some(_), None) => scope.is_critical,
-    }
-}
-
-fn flags(pack: &Pack, is_excluded: impl Fn(&Scope) -> bool) -> Option<Box<[bool]>> {
-    let flags: Box<[bool]> = pack.scopes().iter().map(is_excluded).collect();
-    flags.contains(&true).then_some(flags)
+    globs.is_none_or(|globs| globs.applies(name).unwrap_or(scope.is_critical))
 }

@@ -92,7 +92,7 @@ impl Part {
                 views: Views::new(rules, false),
             })),
         };
-        let scoped = Scoped::new(channel == Channel::ToolInput);
+        let scoped = Scoped::new(channel);
         Part {
             id,
             channel,

@@ -166,49 +166,90 @@ fn drive(path: &str) -> Option<char> {
 ///   `["!tests/", "*.rs"]` does not. Where none matches, a file is in if no glob includes.
 #[derive(Clone, Debug)]
 pub(crate) struct PathScope {
-    set: GlobSet,
-    /// Of each glob of `set`: whether it excludes.
-    excludes: Vec<bool>,
-    /// Whether any glob includes.
-    includes: bool,
+    globs: GlobList,
 }
 
 impl PathScope {
     pub(crate) fn new(globs: &[String]) -> Result<PathScope, Error> {
-        let mut set = GlobSetBuilder::new();
-        let mut excludes = Vec::new();
-        for glob in globs {
-            let (exclude, glob) = match glob.strip_prefix('!') {
-                Some(glob) => (true, glob),
-                None => (false, glob.as_str()),
-            };
+        let mut list = GlobListBuilder::default();
+        for entry in globs {
+            let (exclude, glob) = split_exclusion(entry);
             for whole in whole_path(glob) {
-                set.add(
-                    GlobBuilder::new(&whole)
-                        .literal_separator(true)
-                        .backslash_escape(true)
-                        .build()?,
-                );
-                excludes.push(exclude);
+                list.add(GlobBuilder::new(&whole).literal_separator(true), exclude)?;
             }
         }
-        let includes = excludes.contains(&false);
-        Ok(PathScope {
-            set: set.build()?,
-            excludes,
-            includes,
-        })
+        let globs = list.build()?;
+        Ok(PathScope { globs })
     }
 
-    /// Whether the file is in scope. Without a path only a scope that includes nothing can tell, and
-    /// says yes; for the others that is none.
+    /// Returns whether the file is in scope, or `None` where the path is unknown and the scope includes
+    /// some paths only. A scope that includes nothing applies to a call without a path.
     pub(crate) fn applies(&self, path: Option<&str>) -> Option<bool> {
-        match path {
-            None if self.includes => None,
+        self.globs.applies(path)
+    }
+}
+
+/// Splits the `!` of an exclusion off an entry of a scope: `true` where there is one.
+pub(crate) fn split_exclusion(entry: &str) -> (bool, &str) {
+    match entry.strip_prefix('!') {
+        Some(glob) => (true, glob),
+        None => (false, entry),
+    }
+}
+
+/// Globs that include or exclude. The last one that matches a name decides; a name that none matches is
+/// included if and only if no glob includes.
+#[derive(Clone, Debug)]
+struct GlobList {
+    set: GlobSet,
+    /// For each glob of `set`, whether it excludes.
+    excludes: Vec<bool>,
+    includes_any: bool,
+    excludes_any: bool,
+}
+
+#[derive(Debug)]
+struct GlobListBuilder {
+    set: GlobSetBuilder,
+    excludes: Vec<bool>,
+}
+
+impl Default for GlobListBuilder {
+    fn default() -> GlobListBuilder {
+        GlobListBuilder {
+            set: GlobSetBuilder::new(),
+            excludes: Vec::new(),
+        }
+    }
+}
+
+impl GlobListBuilder {
+    fn add(&mut self, glob: &mut GlobBuilder<'_>, exclude: bool) -> Result<(), Error> {
+        self.set.add(glob.backslash_escape(true).build()?);
+        self.excludes.push(exclude);
+        Ok(())
+    }
+
+    fn build(self) -> Result<GlobList, Error> {
+        Ok(GlobList {
+            set: self.set.build()?,
+            includes_any: self.excludes.contains(&false),
+            excludes_any: self.excludes.contains(&true),
+            excludes: self.excludes,
+        })
+    }
+}
+
+impl GlobList {
+    fn applies(&self, name: Option<&str>) -> Option<bool> {
+        match name {
+            None if self.includes_any => None,
             None => Some(true),
-            Some(path) => {
-                let last = self.set.matches(path).into_iter().max();
-                Some(last.map_or(!self.includes, |glob| !self.excludes[glob]))
+            Some(_) if self.excludes.is_empty() => Some(true),
+            Some(name) if !self.excludes_any => Some(self.set.is_match(name)),
+            Some(name) => {
+                let last = self.set.matches(name).into_iter().max();
+                Some(last.map_or(!self.includes_any, |glob| !self.excludes[glob]))
             }
         }
     }
@@ -239,29 +280,29 @@ fn whole_path(glob: &str) -> Vec<String> {
     vec![format!("{any_folder}{glob}{below}")]
 }
 
-/// Which tools a rule is about: globs on the whole name, whatever its ASCII case. `*` matches any
-/// text, so `mcp__github__*` are the tools of one server. No globs: every tool.
+/// The tools, agents, models or providers that a rule is about: globs on the whole name, whatever its
+/// ASCII case. `*` matches any text, so `mcp__github__*` are the tools of one server. `!` excludes, as in
+/// [`PathScope`]: the last glob that matches decides. No globs: every name.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolScope {
-    set: GlobSet,
+    globs: GlobList,
 }
 
 impl ToolScope {
     pub(crate) fn new(globs: &[String]) -> Result<ToolScope, Error> {
-        let mut set = GlobSetBuilder::new();
-        for glob in globs {
-            set.add(
-                GlobBuilder::new(glob)
-                    .case_insensitive(true)
-                    .backslash_escape(true)
-                    .build()?,
-            );
+        let mut list = GlobListBuilder::default();
+        for entry in globs {
+            let (exclude, glob) = split_exclusion(entry);
+            list.add(GlobBuilder::new(glob).case_insensitive(true), exclude)?;
         }
-        Ok(ToolScope { set: set.build()? })
+        let globs = list.build()?;
+        Ok(ToolScope { globs })
     }
 
-    pub(crate) fn applies(&self, name: &str) -> bool {
-        self.set.is_empty() || self.set.is_match(name)
+    /// Returns whether the name is in scope, or `None` where the name is unknown and the scope includes
+    /// some names only. A scope that includes nothing applies to what has no name.
+    pub(crate) fn applies(&self, name: Option<&str>) -> Option<bool> {
+        self.globs.applies(name)
     }
 }
 

@@ -37,6 +37,61 @@ fn the_pack_that_shows_everything_loads() {
     );
 }
 
+/// However a pack is loaded, an `allow` whose last day is over excuses nothing.
+#[test]
+fn an_allow_that_has_ended_excuses_nothing_however_the_pack_is_loaded() {
+    let pack_until = |day: &str| {
+        let body = rule("r", "{ literal = 'xx' }", "on = ['tool-input']");
+        let allow =
+            format!("[[allow]]\nrules = ['demo/r']\ntools = ['t']\nreason = 'r'\nuntil = {day}\n");
+        format!("schema = 1\n[pack]\nname = 'demo'\n{body}{allow}")
+    };
+    let folder = Folder::new();
+    let extending = "schema = 1\n[pack]\nname = 'above'\nextends = ['demo']\n";
+    let hits = |pack: &Pack| {
+        let mut stream = pack.stream();
+        stream.open(ttsr::PartId(0), Channel::ToolInput);
+        let _ = stream.tool(ttsr::PartId(0), "t", "");
+        stream.push(ttsr::PartId(0), br#"{"a":"xx"}"#).len()
+    };
+    let codes = |pack: &Pack| {
+        let codes = pack.warnings().iter().map(Diagnostic::code);
+        codes.collect::<Vec<_>>()
+    };
+    for (day, hit, told) in [
+        ("2001-01-31", 1, &["expired-allow"][..]),
+        ("9999-12-31", 0, &[]),
+    ] {
+        let text = pack_until(day);
+        let file = folder.0.join("demo.toml");
+        fs::write(&file, &text).unwrap();
+        let above = folder.0.join("above.toml");
+        fs::write(&above, extending).unwrap();
+        for pack in [
+            Pack::from_toml(&text),
+            Pack::load(&file),
+            Pack::load(&above),
+            Pack::builder().toml("t", text.as_str()).build(),
+        ] {
+            let pack = pack.unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((hits(&pack), codes(&pack)), (hit, told.to_vec()), "{day}");
+        }
+        let found = ttsr::check(&[&file], &ttsr::Limits::default());
+        let mut found = found.iter().map(Diagnostic::code);
+        assert_eq!(found.any(|code| code == "expired-allow"), hit == 1, "{day}");
+        // Nobody says which day it is: it is not applied, and told.
+        let builder = Pack::builder().toml("demo.toml", text.as_str());
+        let undated = builder.without_clock().build().unwrap();
+        assert_eq!(
+            (hits(&undated), codes(&undated)),
+            (1, vec!["undated-allow"])
+        );
+        if hit == 0 {
+            golden("undated-allow", &shown_problems(undated.warnings()));
+        }
+    }
+}
+
 #[test]
 fn overrides_and_allows_of_what_is_not_there_are_errors() {
     let body = r#"

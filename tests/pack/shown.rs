@@ -133,14 +133,50 @@ fn limits_are_named_in_what_is_shown() {
             .limits(few_states),
     );
 
-    let no_time = Limits {
-        load_millis: 0,
+    let no_work = Limits {
+        load_steps: 0,
         ..Limits::default()
     };
     golden_pack(
-        "limit-time",
-        Pack::builder().toml("demo.toml", HEADER).limits(no_time),
+        "limit-steps",
+        Pack::builder().toml("demo.toml", HEADER).limits(no_work),
     );
+
+    // Bytes, entries of scopes and patterns are work; what loads within a limit loads there everywhere.
+    let lists = |entries: usize| format!("tools = [{}]", vec!["'a'"; entries].join(","));
+    for (text, least, most) in [
+        (HEADER.to_owned(), HEADER.len(), HEADER.len()),
+        (
+            with_rules(&rule("a", "{ literal = 'x' }", &lists(100))),
+            100 << 10,
+            110 << 10,
+        ),
+        (
+            with_rules(&rule("a", "{ regex = 'abcdefgh' }", "")),
+            1024 + 8 * 64,
+            3 << 10,
+        ),
+    ] {
+        let is_within = |steps: usize| {
+            let limits = Limits {
+                load_steps: steps as u64,
+                ..Limits::default()
+            };
+            let built = Pack::builder()
+                .toml("t", text.as_str())
+                .limits(limits)
+                .build();
+            let codes = |error: &ttsr::LoadError| {
+                let codes = error.diagnostics().iter().map(Diagnostic::code);
+                codes.collect::<Vec<_>>()
+            };
+            built
+                .map_err(|error| assert_eq!(codes(&error), ["load-steps"]))
+                .is_ok()
+        };
+        assert!(!is_within(least - 1), "{least} {text}");
+        assert!(is_within(most), "{most} {text}");
+    }
 
     let tools = vec!["\"a\""; 600].join(",");
     let more = "tools = [\"@many\", \"@many\"]";

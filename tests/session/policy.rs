@@ -411,6 +411,102 @@ fn a_whole_text_is_judged_in_one_call() {
     );
 }
 
+/// The ways to read a text apply the same scope of tools, and `wants` says no where none of them hits.
+#[test]
+fn a_scope_of_tools_is_the_same_in_push_and_in_check() {
+    let scopes: [&[&str]; 6] = [
+        &[],
+        &["bash"],
+        &["!bash"],
+        &["*", "!bash"],
+        &["!b*", "bash"],
+        &["!*"],
+    ];
+    let tools = [None, Some("bash"), Some("BASH"), Some("read")];
+    let mut hits = 0;
+    for (scope, severity) in scopes
+        .into_iter()
+        .flat_map(|scope| [(scope, Severity::Warning), (scope, Severity::Critical)])
+    {
+        let mut scoped = rule("t", Action::Observe);
+        scoped.on = Channel::ALL.to_vec();
+        scoped.tools = scope.iter().map(|&glob| glob.to_owned()).collect();
+        scoped.severity = severity;
+        let pack = pack([scoped]);
+        for (channel, tool) in Channel::ALL
+            .into_iter()
+            .flat_map(|channel| tools.map(|tool| (channel, tool)))
+        {
+            let mut session = pack.session();
+            let checked = session.check(channel, tool, b"a t");
+            let checked = checked.decisions().len();
+            let mut stream = session.stream();
+            let mut pushed = 0;
+            let _ = session.open(&mut stream, TEXT, channel);
+            if let Some(tool) = tool {
+                let _ = session.tool(&mut stream, TEXT, tool, "");
+            }
+            let _ = session.push(&mut stream, TEXT, b"a t");
+            pushed += session.decisions().len();
+            let _ = session.close(&mut stream, TEXT);
+            pushed += session.decisions().len();
+            let case = format!("{scope:?} {severity:?} {channel:?} {tool:?}");
+            assert_eq!(pushed, checked, "{case}");
+            assert_eq!(
+                pack.wants(channel, tool),
+                checked > 0 || tool.is_none(),
+                "{case}"
+            );
+            let has_tool = matches!(channel, Channel::ToolInput | Channel::ToolOutput);
+            assert!(has_tool || checked == 1, "{case}");
+            hits += checked;
+        }
+    }
+    assert!(hits > 100, "{hits}");
+}
+
+#[test]
+fn an_excluded_model_agent_or_provider_is_out_of_scope() {
+    type Set = fn(&mut Rule, Vec<String>);
+    type Name = fn(Option<String>) -> Origin;
+    let keys: [(&str, Set, Name); 3] = [
+        (
+            "agents",
+            |rule, globs| rule.agents = globs,
+            |name| Origin {
+                agent: name,
+                ..Origin::default()
+            },
+        ),
+        (
+            "models",
+            |rule, globs| rule.models = globs,
+            |name| Origin {
+                model: name,
+                ..Origin::default()
+            },
+        ),
+        (
+            "providers",
+            |rule, globs| rule.providers = globs,
+            |name| Origin {
+                provider: name,
+                ..Origin::default()
+            },
+        ),
+    ];
+    for (key, set, origin) in keys {
+        let mut scoped = rule("a", Action::Inject);
+        set(&mut scoped, vec!["!gpt-*".into()]);
+        let pack = pack([scoped]);
+        for (name, hits) in [(Some("GPT-9"), 0), (Some("other"), 1), (None, 1)] {
+            let mut session = pack.session();
+            session.set_origin(origin(name.map(str::to_owned)));
+            assert_eq!(attempt(&mut session, "a").len(), hits, "{key} {name:?}");
+        }
+    }
+}
+
 #[test]
 fn a_check_between_two_deltas_leaves_the_attempt_alone() {
     let mut session = pack([rule("ab", Action::Abort)]).session();

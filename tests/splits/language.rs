@@ -197,7 +197,12 @@ fn rule(random: &mut Random, number: usize) -> String {
     let on = ["text", "reasoning", "tool-input"];
     key("on", quoted_list(&random.list(&on, 3)));
     match random.below(12) {
-        0 => key("tools", "['bash']".to_owned()),
+        0 => key(
+            "tools",
+            random
+                .pick(&["['bash']", "['!bash']", "['*', '!Bash']"])
+                .to_owned(),
+        ),
         1 => key("args", "['command', 'new_*']".to_owned()),
         2 => key("paths", "['**/*.rs']".to_owned()),
         _ => {}

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use ttsr::{Diagnostic, Level, Limits, Lock, Pack, PackBuilder};
+use ttsr::{Diagnostic, Level, Lock, Pack, PackBuilder};
 
-use crate::args::ReportArg;
+use crate::args::{ReportArg, TodayArg};
 use crate::explain::Cost;
 use crate::fix::fix;
 use crate::input::Problems;
@@ -44,6 +44,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
     #[command(flatten)]
+    today: TodayArg,
+    #[command(flatten)]
     format: ReportArg,
 }
 
@@ -66,7 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         let fixed = fix(&names)?;
         tell(&format_args!("{}", Count(fixed, "edit")));
     }
-    let mut diagnostics = ttsr::check(&paths, &Limits::default());
+    let mut diagnostics = checked(options.today.apply(builder(&paths).lints()));
     if let Some(file) = &options.lock {
         diagnostics.extend(locked(file, &paths)?);
     }
@@ -100,6 +102,14 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         0 => Outcome::Clean,
         _ => Outcome::Findings,
     })
+}
+
+/// Every problem of a load, as `ttsr::check` lists them.
+fn checked(builder: PackBuilder) -> Vec<Diagnostic> {
+    match builder.build() {
+        Ok(pack) => pack.warnings().to_vec(),
+        Err(error) => error.diagnostics().to_vec(),
+    }
 }
 
 fn count(diagnostics: &[Diagnostic], level: Level) -> u64 {

@@ -40,11 +40,7 @@ pub(crate) struct Options {
 type Outcomes = BTreeSet<(String, &'static str)>;
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let load = |name: &String| {
-        packs::load(&PackArgs {
-            packs: vec![name.clone()],
-        })
-    };
+    let load = |name: &String| packs::load(&PackArgs::of(vec![name.clone()]));
     let (old, new) = (load(&options.old)?, load(&options.new)?);
     let mut problems = Problems::default();
     let mut out = Out::new(options.format.format);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use ttsr::{Action, Channel, Condition, Origin, Pack, PartId, Pattern, Rule};
 
-use crate::args::{FormatArg, PackArgs};
+use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, Out, Record, STRONG, tell};
 use crate::test::part::Part;
 use crate::{Outcome, Stop, effective, packs};
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(required_unless_present_any = ["tool", "path", "channel", "agent", "model", "provider"])]
     rule: Option<String>,
     #[command(flatten)]
-    packs: PackArgs,
+    packs: WorkspaceArgs,
     #[command(flatten)]
     place: PlaceArgs,
     /// A text to try the rule on: what the part, or the argument of the tool call, holds
@@ -74,10 +74,10 @@ fn channel(name: &str) -> Result<Channel, String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&options.packs)?;
+    let pack = packs::load_in(&options.packs)?;
     let mut out = Out::new(options.format.format);
     match &options.rule {
-        Some(id) => one(options, find(&pack, id)?, &mut out)?,
+        Some(id) => one(options, &pack, find(&pack, id)?, &mut out)?,
         None => all(&options.place, &pack, &mut out)?,
     }
     out.flush()?;
@@ -95,15 +95,15 @@ fn find<'p>(pack: &'p Pack, id: &str) -> Result<&'p Rule, Stop> {
     })
 }
 
-fn one(options: &Options, rule: &Rule, out: &mut Out) -> Result<(), Stop> {
+fn one(options: &Options, pack: &Pack, rule: &Rule, out: &mut Out) -> Result<(), Stop> {
     out.write(&Expanded::new(rule)?)?;
     let place = &options.place;
     if !place.is_given() && options.text.is_none() {
         return Ok(());
     }
-    let because = place.against(rule)?;
+    let because = place.against(rule, pack.root())?;
     let tried = match &options.text {
-        Some(text) if because.is_empty() => Some(Tried::new(rule, place, text)?),
+        Some(text) if because.is_empty() => Some(Tried::new(rule, pack.root(), place, text)?),
         _ => None,
     };
     out.write(&Live {
@@ -118,7 +118,7 @@ fn one(options: &Options, rule: &Rule, out: &mut Out) -> Result<(), Stop> {
 fn all(place: &PlaceArgs, pack: &Pack, out: &mut Out) -> Result<(), Stop> {
     let mut live = 0;
     for rule in pack.rules() {
-        let because = place.against(rule)?;
+        let because = place.against(rule, pack.root())?;
         live += usize::from(because.is_empty());
         out.write(&Live {
             rule: &rule.id,
@@ -153,7 +153,7 @@ impl PlaceArgs {
     }
 
     /// Why the rule is not live here; nothing if it is. What was not said is no reason.
-    fn against(&self, rule: &Rule) -> Result<Vec<String>, Stop> {
+    fn against(&self, rule: &Rule, root: Option<&str>) -> Result<Vec<String>, Stop> {
         let mut because = Vec::new();
         if let Some(channel) = self.channel().filter(|channel| !rule.on.contains(channel)) {
             let on: Vec<&str> = rule.on.iter().map(|channel| channel.name()).collect();
@@ -163,19 +163,25 @@ impl PlaceArgs {
                 channel.name()
             ));
         }
-        if let Some(tool) = &self.tool
+        let channel = self.channel();
+        let has_tool =
+            channel.is_none_or(|on| matches!(on, Channel::ToolInput | Channel::ToolOutput));
+        if let Some(tool) = self.tool.as_ref().filter(|_| has_tool)
             && !rule.tools.is_empty()
-            && !self.admits(rule, Dimension::Tools)?
+            && !self.admits(rule, root, Dimension::Tools)?
         {
             because.push(format!("`{tool}` is none of its tools {:?}", rule.tools));
         }
-        let is_call = self.channel() == Some(Channel::ToolInput);
+        let is_call = channel == Some(Channel::ToolInput);
         match &self.path {
             _ if rule.paths.is_empty() => {}
-            Some(path) if !self.admits(rule, Dimension::Paths)? => {
+            Some(path) if !self.admits(rule, root, Dimension::Paths)? => {
                 because.push(format!("`{path}` is none of its paths {:?}", rule.paths));
             }
-            None if is_call && self.tool.is_some() && !self.admits(rule, Dimension::Paths)? => {
+            None if is_call
+                && self.tool.is_some()
+                && !self.admits(rule, root, Dimension::Paths)? =>
+            {
                 because.push(format!(
                     "it is bound to paths {:?}, and no file is given",
                     rule.paths
@@ -188,14 +194,14 @@ impl PlaceArgs {
     }
 
     /// Whether a call like this one is in that part of the rule's scope. What globs mean is left to the library.
-    fn admits(&self, rule: &Rule, dimension: Dimension) -> Result<bool, Stop> {
+    fn admits(&self, rule: &Rule, root: Option<&str>, dimension: Dimension) -> Result<bool, Stop> {
         let mut probe = probe(rule);
         probe.on = vec![Channel::ToolInput];
         match dimension {
             Dimension::Tools => probe.tools.clone_from(&rule.tools),
             Dimension::Paths => probe.paths.clone_from(&rule.paths),
         }
-        let pack = packs::build([probe].into_iter())?;
+        let pack = packs::build_in(root, [probe].into_iter())?;
         let input = match &self.path {
             Some(path) => serde_json::json!({ "path": path, "content": PROBE }),
             None => serde_json::json!({ "content": PROBE }),
@@ -360,7 +366,7 @@ struct Tried {
 }
 
 impl Tried {
-    fn new(rule: &Rule, place: &PlaceArgs, text: &str) -> Result<Tried, Stop> {
+    fn new(rule: &Rule, root: Option<&str>, place: &PlaceArgs, text: &str) -> Result<Tried, Stop> {
         let channel = place.channel().unwrap_or(rule.on[0]);
         let part = Part::at(
             rule,
@@ -368,7 +374,7 @@ impl Tried {
             text,
             (place.tool.as_deref(), place.path.as_deref()),
         );
-        let found = first_hit(rule, &part)?;
+        let found = first_hit(rule, root, &part)?;
         let mut patterns = Vec::new();
         let condition = &rule.condition;
         let roles = [
@@ -390,7 +396,7 @@ impl Tried {
             alone.on.clone_from(&rule.on);
             alone.args.clone_from(&rule.args);
             let name = format!("{role}: {} {:?}", effective::kind(&pattern), pattern.text);
-            patterns.push((name, first_hit(&alone, &part)?.is_some()));
+            patterns.push((name, first_hit(&alone, root, &part)?.is_some()));
         }
         let (end, decided, matched) = match found {
             Some((end, decided, matched)) => (Some(end), Some(decided), Some(matched)),
@@ -398,7 +404,7 @@ impl Tried {
         };
         let because = match end {
             Some(_) => None,
-            None => why::not(rule, &part),
+            None => why::not(rule, root, &part),
         };
         Ok(Tried {
             hits: end.is_some(),
@@ -412,8 +418,12 @@ impl Tried {
 }
 
 /// End, place of certainty and text of the first hit.
-fn first_hit(rule: &Rule, part: &Part) -> Result<Option<(u64, u64, String)>, Stop> {
-    let pack = packs::build([rule.clone()].into_iter())?;
+fn first_hit(
+    rule: &Rule,
+    root: Option<&str>,
+    part: &Part,
+) -> Result<Option<(u64, u64, String)>, Stop> {
+    let pack = packs::build_in(root, [rule.clone()].into_iter())?;
     let mut stream = pack.stream();
     stream.open(PART, part.channel);
     let mut hits = Vec::new();

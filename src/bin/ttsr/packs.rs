@@ -3,34 +3,51 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ttsr::{Channel, Diagnostic, LoadError, Pack, PartId, Pattern, Rule, RuleId};
+use ttsr::{Channel, Diagnostic, LoadError, Pack, PackBuilder, PartId, Pattern, Rule, RuleId};
 
 use crate::Stop;
-use crate::args::PackArgs;
+use crate::args::{PackArgs, WorkspaceArgs};
 use crate::output::{Escaped, tell};
 use crate::tally::Count;
 
 /// The rules that `args` names, or all that come with the crate. Warnings are counted: they are for the author.
 pub(crate) fn load(args: &PackArgs) -> Result<Pack, Stop> {
+    load_with(args, Pack::builder())
+}
+
+/// Like [`load`], for tool calls in a workspace.
+pub(crate) fn load_in(args: &WorkspaceArgs) -> Result<Pack, Stop> {
+    load_in_or(args, None)
+}
+
+/// Like [`load_in`], where the workspace is `usual` unless the caller of the command names another.
+pub(crate) fn load_in_or(args: &WorkspaceArgs, usual: Option<&Path>) -> Result<Pack, Stop> {
+    let root = args.root.folder(usual)?;
+    load_with(&args.packs, Pack::builder().root(root))
+}
+
+fn load_with(args: &PackArgs, builder: PackBuilder) -> Result<Pack, Stop> {
     let builtins: Vec<&str> = Pack::builtins().collect();
     let builder = if args.packs.is_empty() {
         builtins
             .iter()
-            .fold(Pack::builder(), |builder, name| builder.builtin(*name))
+            .fold(builder, |builder, name| builder.builtin(*name))
     } else {
         // A pack that is named twice is loaded once.
         let names: BTreeSet<&str> = args.packs.iter().map(String::as_str).collect();
-        names.iter().fold(Pack::builder(), |builder, name| {
-            match builtins.contains(name) {
+        names
+            .iter()
+            .fold(builder, |builder, name| match builtins.contains(name) {
                 true => builder.builtin(*name),
                 false => builder.file(name),
-            }
-        })
+            })
     };
     if let Some(hint) = args.packs.iter().find_map(|name| mistyped(name)) {
         return Err(Stop::Because(hint));
     }
-    let pack = builder
+    let pack = args
+        .today
+        .apply(builder)
         .build()
         .map_err(|error| Stop::Because(reasons(&error)))?;
     let warnings = pack.warnings().len() as u64;
@@ -73,7 +90,8 @@ fn reasons(error: &LoadError) -> String {
 pub(crate) fn about_file(pack: &Pack, path: &str) -> Result<Pack, Stop> {
     let (bound, free): (Vec<&Rule>, Vec<&Rule>) =
         pack.rules().iter().partition(|rule| !rule.paths.is_empty());
-    let probes = build(bound.into_iter().map(probe))?;
+    let root = pack.root();
+    let probes = build_in(root, bound.into_iter().map(probe))?;
     let call = serde_json::json!({ "path": path, "content": PROBE }).to_string();
     let mut stream = probes.stream();
     stream.open(PartId(0), Channel::ToolInput);
@@ -91,7 +109,7 @@ pub(crate) fn about_file(pack: &Pack, path: &str) -> Result<Pack, Stop> {
         rule.paths.clear();
         Some(rule)
     });
-    build(bound.chain(free.into_iter().cloned()))
+    build_in(root, bound.chain(free.into_iter().cloned()))
 }
 
 const PROBE: &str = "probe";
@@ -106,7 +124,16 @@ fn probe(rule: &Rule) -> Rule {
 
 /// A pack of rules that were loaded before.
 pub(crate) fn build(rules: impl Iterator<Item = Rule>) -> Result<Pack, Stop> {
-    let builder = rules.fold(Pack::builder(), |builder, rule| builder.rule(rule));
+    build_in(None, rules)
+}
+
+/// The same, in the workspace `root`.
+pub(crate) fn build_in(
+    root: Option<&str>,
+    rules: impl Iterator<Item = Rule>,
+) -> Result<Pack, Stop> {
+    let builder = root.into_iter().fold(Pack::builder(), PackBuilder::root);
+    let builder = rules.fold(builder, PackBuilder::rule);
     builder
         .build()
         .map_err(|error| Stop::Because(reasons(&error)))

@@ -7,7 +7,7 @@ use clap::Args;
 use ttsr::wire::Reader;
 use ttsr::{Event, Pack};
 
-use crate::args::{FormatArg, PackArgs};
+use crate::args::{FormatArg, WorkspaceArgs};
 use crate::chunk::Chunk;
 use crate::input::{Input, Problems, inputs};
 use crate::output::{Escaped, Out, tell};
@@ -23,7 +23,7 @@ use crate::{Outcome, Stop, packs};
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    packs: PackArgs,
+    packs: WorkspaceArgs,
     /// How parts are cut into deltas: `original`, `bytes`, `whole`, a number of bytes, or `random:SEED`
     #[arg(long, value_name = "CHUNK", default_value = "original")]
     chunk: Chunk,
@@ -36,7 +36,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let mut replay = Replay {
-        pack: packs::load(&options.packs)?,
+        pack: packs::load_in(&options.packs)?,
         chunk: options.chunk,
         begun: 0,
         open: HashMap::new(),

@@ -23,7 +23,7 @@ use ttsr::harness::{
 };
 use ttsr::{Event, Lost, Origin, wire::Reader};
 
-use crate::args::{FormatArg, PackArgs};
+use crate::args::{FormatArg, WorkspaceArgs};
 use crate::input::{self, Problems};
 use crate::output::tell;
 use crate::tally::Count;
@@ -54,11 +54,11 @@ pub(crate) struct Options {
     #[arg(long = "script", value_name = "FILE", conflicts_with_all = ["base_url", "key_env"])]
     scripts: Vec<PathBuf>,
     #[command(flatten)]
-    packs: PackArgs,
+    packs: WorkspaceArgs,
     /// Let the model read, write and edit files in this folder, and run commands there
     ///
     /// Files outside it cannot be reached by the first three. Commands are not confined: they can do what
-    /// you can do.
+    /// you can do. It is the default of `--root`.
     #[arg(long, value_name = "DIR")]
     tools: Option<PathBuf>,
     /// What the application tells the model before the prompt
@@ -115,7 +115,7 @@ enum Shown {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&options.packs)?;
+    let pack = packs::load_in_or(&options.packs, options.tools.as_deref())?;
     let prompt = prompt(&options.prompt)?;
     let (show, shown) = unbounded_channel();
     let mut provider = provider(options, &show)?;

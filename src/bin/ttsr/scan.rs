@@ -12,7 +12,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ignore::WalkBuilder;
 use ttsr::{Channel, Hit, Level, Pack, PartId, Severity, Stream};
 
-use crate::args::{PackArgs, ReportArg, ReportFormat};
+use crate::args::{ReportArg, ReportFormat, WorkspaceArgs};
 use crate::input::{Blocks, Input, Problems, inputs};
 use crate::output::{HitRecord, tell};
 use crate::places::Places;
@@ -28,7 +28,7 @@ use crate::{Outcome, Stop, packs};
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    packs: PackArgs,
+    packs: WorkspaceArgs,
     /// What kind of part each file is [default: text, or tool-input with --tool]
     #[arg(long, value_name = "CHANNEL", value_parser = channels())]
     channel: Option<Channel>,
@@ -55,7 +55,7 @@ fn channels() -> impl TypedValueParser<Value = Channel> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let mut pack = packs::load(&options.packs)?;
+    let mut pack = packs::load_in(&options.packs)?;
     if let Some(path) = &options.path {
         pack = packs::about_file(&pack, path)?;
     }

@@ -52,9 +52,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
-    let pack = packs::load(&PackArgs {
-        packs: options.paths.clone(),
-    })?;
+    let pack = packs::load(&PackArgs::of(options.paths.clone()))?;
     let mut run = Run {
         pack: &pack,
         chunks: &options.chunks,
@@ -538,6 +536,9 @@ mod tests {
             (&["mcp__*__{read,write}_?", "other"], &[], &[]),
             (&["{a,{b,c}}[!a-z][]x]\\*"], &[], &[]),
             (&["{{a,b}c,d}e"], &[], &[]),
+            (&["!bash"], &[], &[]),
+            (&["!tool", "!x", "!mcp__*"], &[], &[]),
+            (&["a*", "!ax", "b"], &[], &[]),
             (&[], &["edits.*.new_*", "other"], &[]),
             (&[], &["**"], &[]),
             (&[], &["command.**"], &[]),

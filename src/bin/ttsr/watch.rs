@@ -10,7 +10,7 @@ use ttsr::harness::Cancel;
 use ttsr::harness::opencode::{self, Act, Api, Backoff, Judged, Seen, Server, Watch};
 use ttsr::{Action, Channel};
 
-use crate::args::{FormatArg, PackArgs};
+use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, Out, Record, STRONG};
 use crate::{Outcome, Stop, packs};
 
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     tries: Option<u32>,
     #[command(flatten)]
-    packs: PackArgs,
+    packs: WorkspaceArgs,
     #[command(flatten)]
     format: FormatArg,
 }
@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         let user = std::env::var("OPENCODE_SERVER_USERNAME");
         server = server.with_password(user.as_deref().unwrap_or("opencode"), &password);
     }
-    let mut watch = Watch::new(packs::load(&options.packs)?, api);
+    let mut watch = Watch::new(packs::load_in(&options.packs)?, api);
     if let Some(session) = &options.session {
         watch = watch.only(session);
     }

@@ -23,6 +23,8 @@ pub(super) fn faults(rule: &Rule, limits: &Limits) -> Vec<Fault> {
         let entries = scope::entries(&mut scopes, key);
         faults.extend(entries.iter().filter_map(|entry| scope::fault(key, entry)));
     }
+    let consulted = rule.consult.iter().flat_map(|consult| &consult.tools);
+    faults.extend(consulted.filter_map(|entry| scope::fault("tools", entry)));
     let args = rule
         .condition
         .patterns()

@@ -345,7 +345,7 @@ impl Walk<'_> {
             return;
         };
         for (key, value) in rules.iter() {
-            if self.is_late() {
+            if self.is_exhausted() {
                 return;
             }
             let before = self.errors;

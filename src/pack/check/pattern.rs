@@ -17,6 +17,10 @@ use crate::pack::escape::{self, quote};
 use crate::pack::schema;
 use crate::rule::{Fold, Pattern, PatternKind, Region};
 
+/// Work of a pattern, in steps of [`Limits::load_steps`]: it is parsed, and two bytes may be a large class.
+const PATTERN_STEPS: usize = 1024;
+const BYTE_STEPS: usize = 64;
+
 const KINDS: [&str; 3] = ["literal", "word", "regex"];
 
 /// What to write, in every help about the form of patterns.
@@ -79,6 +83,7 @@ impl Walk<'_> {
         pattern.region = region;
         pattern.fold = fold;
         pattern.arg = arg.map(|arg| arg.value.to_owned());
+        self.spend(PATTERN_STEPS + BYTE_STEPS * text.value.len());
         if let Some(fault) = fault(&pattern, self.limits) {
             self.fault_in(fault, &text);
         }

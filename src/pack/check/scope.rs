@@ -12,7 +12,7 @@ use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::nearest;
 use crate::rule::{Channel, Rule};
-use crate::view::path::{PathScope, ToolScope};
+use crate::view::path::{PathScope, ToolScope, split_exclusion};
 
 /// Longest glob, in bytes. It bounds the number of its alternates, too.
 const GLOB_BYTES: usize = 4096;
@@ -25,6 +25,9 @@ const ENTRIES: usize = 1024;
 
 /// Most entries of all scopes of one file after lists are filled in: lists multiply.
 const ENTRIES_PER_FILE: usize = 1 << 20;
+
+/// Work of an entry, in steps of [`Limits::load_steps`](crate::Limits::load_steps): its glob is compiled.
+const ENTRY_STEPS: usize = 1024;
 
 /// Whether `glob` can be a whole scope of that kind, as streams build it.
 type Build = fn(&[String]) -> Result<(), Error>;
@@ -72,6 +75,7 @@ impl Walk<'_> {
                 break;
             }
             for entry in listed {
+                self.spend(ENTRY_STEPS);
                 if let Some(fault) = fault(key, entry.value) {
                     self.fault_in(fault, &entry);
                 }
@@ -162,14 +166,13 @@ pub(super) fn unreachable(key: &str) -> Fault {
 
 /// What is wrong with one entry of the scope `key`, if something is.
 pub(super) fn fault(key: &str, entry: &str) -> Option<Fault> {
-    match key {
-        "paths" => match entry.strip_prefix('!') {
-            Some(glob) => glob_fault(glob, paths).map(|fault| shifted(fault, 1)),
-            None => glob_fault(entry, paths),
-        },
-        "args" | "arg" => arg_fault(entry),
-        _ => glob_fault(entry, tools),
-    }
+    let build = match key {
+        "args" | "arg" => return arg_fault(entry),
+        "paths" => paths,
+        _ => tools,
+    };
+    let (excludes, glob) = split_exclusion(entry);
+    glob_fault(glob, build).map(|fault| shifted(fault, usize::from(excludes)))
 }
 
 fn shifted(fault: Fault, by: usize) -> Fault {
@@ -277,7 +280,14 @@ mod tests {
                 Some("glob"),
                 "!{glob}"
             );
-            assert_eq!(code_of("tools", glob), Some("glob"), "{glob}");
+            for key in ["tools", "agents", "models", "providers"] {
+                assert_eq!(code_of(key, glob), Some("glob"), "{key} {glob}");
+                assert_eq!(
+                    code_of(key, &format!("!{glob}")),
+                    Some("glob"),
+                    "{key} !{glob}"
+                );
+            }
         }
     }
 
@@ -299,6 +309,7 @@ mod tests {
         assert_eq!(code_of("paths", "!**/tests/**"), None);
         assert_eq!(code_of("paths", &"?".repeat(GLOB_BYTES)), None);
         assert_eq!(code_of("tools", "str_replace*"), None);
+        assert_eq!(code_of("tools", "!mcp__*"), None);
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub(in crate::pack) struct Written {
     pub(in crate::pack) at: Place,
 }
 
-/// Finds the rules that each entry is about. One that ended before today is left out and told; where lints are
-/// asked for, also one that excuses nothing.
+/// Finds the rules that each entry is about. An entry that ended before today is left out and reported, and so
+/// is one that ends on a day where today is not known; with lints, an entry that excuses nothing is reported too.
 pub(in crate::pack) fn resolve(
     written: Vec<Written>,
     rules: &[Rule],
@@ -54,6 +54,7 @@ pub(in crate::pack) fn resolve(
 ) -> (Vec<Allow>, Vec<(Place, Fault)>) {
     let mut allows = Vec::new();
     let mut faults = Vec::new();
+    let today = terms.today.date();
     for Written {
         mut allow,
         rules: globs,
@@ -73,12 +74,12 @@ pub(in crate::pack) fn resolve(
             faults.push((at.clone(), fault));
             continue;
         }
-        match allow
-            .until
-            .zip(terms.today)
-            .filter(|(until, today)| until < today)
-        {
-            Some((until, _)) => faults.push((at, expired(until))),
+        let ended = allow.until.and_then(|until| match today {
+            None => Some(undated(until)),
+            Some(today) => (until < today).then(|| expired(until)),
+        });
+        match ended {
+            Some(fault) => faults.push((at, fault)),
             None => {
                 let unused = Some(&allow).filter(|_| terms.lints && !allow.rules.is_empty());
                 let unused = unused.and_then(|allow| unused_for(allow, &allows, rules));
@@ -208,6 +209,16 @@ impl Allow {
             && has_all(&self.paths, &other.paths)
             && has_all(&self.text, &other.text)
     }
+}
+
+fn undated(until: Date) -> Fault {
+    Fault::new(
+        &code::UNDATED_ALLOW,
+        format!(
+            "this `allow` ends on {until}, and which day it is is not known: it is not applied"
+        ),
+    )
+    .with_help("the host says which day it is: `PackBuilder::today`")
 }
 
 fn expired(until: Date) -> Fault {

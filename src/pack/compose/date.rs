@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A day of the Gregorian calendar. The library reads no clock: the host says which day it is.
+/// A day of the Gregorian calendar.
 ///
 /// # Example: days are ordered
 /// ```
@@ -56,9 +56,115 @@ impl Date {
     }
 }
 
+impl Date {
+    /// The current day in UTC by the system's clock, or `None` where there is no clock, as on
+    /// `wasm32-unknown-unknown`, or where it is set to a day before 1970 or after 9999.
+    ///
+    /// # Example: a pack as of today
+    /// ```
+    /// # if cfg!(not(target_family = "wasm")) {
+    /// let today = ttsr::Date::today().expect("a clock");
+    /// assert!(today > ttsr::Date::new(2025, 1, 1).expect("a day"));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn today() -> Option<Date> {
+        Date::after_epoch(days_since_epoch()?)
+    }
+
+    /// The day that many days after 1970-01-01.
+    fn after_epoch(days: u64) -> Option<Date> {
+        // The proleptic calendar repeats every 400 years of 146,097 days. Years begin in March here, so that a
+        // leap day is the last day of its year.
+        let days = i64::try_from(days).ok()?.checked_add(719_468)?;
+        let (era, day_of_era) = (days / 146_097, days % 146_097);
+        let leap_days = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / 146_096;
+        let year_of_era = (day_of_era - leap_days) / 365;
+        let before = 365 * year_of_era + year_of_era / 4 - year_of_era / 100;
+        let day_of_year = day_of_era - before;
+        let from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+        let month = if from_march < 10 {
+            from_march + 3
+        } else {
+            from_march - 9
+        };
+        let year = era * 400 + year_of_era + i64::from(month <= 2);
+        Date::new(
+            u16::try_from(year).ok()?,
+            u8::try_from(month).ok()?,
+            u8::try_from(day).ok()?,
+        )
+    }
+}
+
+/// The only clock that the library reads outside of its optional features. `SystemTime::now` panics on
+/// `wasm32-unknown-unknown`.
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+fn days_since_epoch() -> Option<u64> {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Some(since.ok()?.as_secs() / 86_400)
+}
+
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+fn days_since_epoch() -> Option<u64> {
+    None
+}
+
+/// The day that a load takes for today.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::pack) enum Today {
+    /// The day of the system's clock.
+    #[default]
+    System,
+    Unknown,
+    Is(Date),
+}
+
+impl Today {
+    pub(in crate::pack) fn date(self) -> Option<Date> {
+        match self {
+            Today::System => Date::today(),
+            Today::Unknown => None,
+            Today::Is(date) => Some(date),
+        }
+    }
+}
+
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Date { year, month, day } = self;
         write!(f, "{year:04}-{month:02}-{day:02}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_after_the_epoch_are_the_days_of_the_calendar() {
+        let mut days = 0;
+        for year in 1970..2410 {
+            for month in 1..=12 {
+                for day in 1..=31 {
+                    let Some(date) = Date::new(year, month, day) else {
+                        continue;
+                    };
+                    assert_eq!(Date::after_epoch(days), Some(date));
+                    days += 1;
+                }
+            }
+        }
+        for (days, date) in [
+            (0, "1970-01-01"),
+            (11_016, "2000-02-29"),
+            (2_932_896, "9999-12-31"),
+        ] {
+            assert_eq!(Date::after_epoch(days), Date::parse(date), "{date}");
+        }
+        for days in [2_932_897, u64::from(u32::MAX), u64::MAX] {
+            assert_eq!(Date::after_epoch(days), None, "{days}");
+        }
     }
 }

@@ -6,11 +6,11 @@ use super::condition::{Book, Match, Position};
 use super::haystack::Near;
 use crate::matcher::Event;
 use crate::pack::{Allowed, ChannelRules, Extent, Pack, Role, Scope, ViewRules};
-use crate::rule::{Count, Per};
+use crate::rule::{Channel, Count, Per};
 use crate::stream::{Counted, Found, Quote, Redaction};
 use crate::verdict::{Hit, NO_ARG, PartId, RuleId};
 use crate::view::json::ArgPath;
-use crate::view::path::PathScope;
+use crate::view::path::{PathScope, ToolScope};
 
 /// Most matches of one rule that wait for the name of the tool or of the file.
 const WAITING: usize = 256;
@@ -18,8 +18,9 @@ const WAITING: usize = 256;
 /// What is known of a part's scope, and what waits for it.
 #[derive(Debug)]
 pub(super) struct Scoped {
-    /// Only tool calls have tools and files; elsewhere those scopes mean nothing.
-    pub(super) is_tool_call: bool,
+    /// Calls and their output have a tool, and only calls have arguments and files: elsewhere those scopes
+    /// mean nothing.
+    channel: Channel,
     pub(super) tool: Option<Box<str>>,
     pub(super) call: Option<Box<str>>,
     /// Every file path that the part has named, in order.
@@ -255,9 +256,9 @@ impl Position {
 }
 
 impl Scoped {
-    pub(super) fn new(is_tool_call: bool) -> Scoped {
+    pub(super) fn new(channel: Channel) -> Scoped {
         Scoped {
-            is_tool_call,
+            channel,
             tool: None,
             call: None,
             paths: Vec::new(),
@@ -275,16 +276,15 @@ impl Scoped {
     /// Whether a rule with that scope applies to this part; `None` while that is not known.
     /// `file` is the one that the text is of, where that is known besides.
     pub(super) fn applies(&self, scope: &Scope, file: Option<&str>) -> Option<bool> {
-        if !self.is_tool_call {
-            return Some(true);
-        }
-        let tool = match (&scope.tools, &self.tool) {
-            (None, _) => Some(true),
-            (Some(tools), Some(tool)) => Some(tools.applies(tool)),
-            (Some(_), None) => self.is_closed.then_some(scope.is_critical),
+        let tool = match &scope.tools {
+            Some(tools) if self.has_tool() => {
+                self.is_of_tool(tools, || tools.applies(None).unwrap_or(scope.is_critical))
+            }
+            _ => Some(true),
         };
         let path = match &scope.paths {
             None => Some(true),
+            Some(_) if !self.has_file() => Some(true),
             Some(paths) if file.is_some() => Some(paths.applies(file) == Some(true)),
             Some(paths) if self.matches_path(paths) => Some(true),
             Some(_) if !self.is_closed => None,
@@ -298,6 +298,23 @@ impl Scoped {
             (Some(true), Some(true)) => Some(true),
             _ => None,
         }
+    }
+
+    /// Returns whether the tool of this part is in scope; `None` while it may still be named. For a tool that
+    /// is never named, `unnamed` decides.
+    fn is_of_tool(&self, tools: &ToolScope, unnamed: impl FnOnce() -> bool) -> Option<bool> {
+        match &self.tool {
+            Some(tool) => tools.applies(Some(tool)),
+            None => self.is_closed.then(unnamed),
+        }
+    }
+
+    fn has_tool(&self) -> bool {
+        matches!(self.channel, Channel::ToolInput | Channel::ToolOutput)
+    }
+
+    fn has_file(&self) -> bool {
+        self.channel == Channel::ToolInput
     }
 
     pub(super) fn matches_path(&self, scope: &PathScope) -> bool {
@@ -355,27 +372,22 @@ impl Scoped {
         if !text.is_none_or(|text| text.is_match(matched)) {
             return Some(false);
         }
-        let tool = match (&allowed.tools, &self.tool) {
-            (None, _) => Some(true),
-            (Some(tools), Some(tool)) => Some(tools.applies(tool)),
-            (Some(_), None) => self.has_ended().then_some(false),
+        let tool = match &allowed.tools {
+            None => Some(true),
+            Some(tools) if self.has_tool() => self.is_of_tool(tools, || false),
+            Some(_) => Some(false),
         };
         let path = match (&allowed.paths, quote.file.as_deref()) {
             (None, _) => Some(true),
             (Some(paths), Some(file)) => Some(paths.applies(Some(file)) == Some(true)),
             (Some(paths), None) if self.matches_path(paths) => Some(true),
-            (Some(_), None) => self.has_ended().then_some(false),
+            (Some(_), None) => (self.is_closed || !self.has_file()).then_some(false),
         };
         match (tool, path) {
             (Some(false), _) | (_, Some(false)) => Some(false),
             (Some(true), Some(true)) => Some(true),
             _ => None,
         }
-    }
-
-    /// Whether no more will be known of the tool and the file.
-    fn has_ended(&self) -> bool {
-        self.is_closed || !self.is_tool_call
     }
 
     /// Lets a match wait until it is known whether its rule applies.

@@ -178,7 +178,9 @@ proptest! {
             prop_assert!(scope.applies(None) != Some(false));
         }
         if let Ok(scope) = ToolScope::new(&texts) {
-            prop_assert!(!texts.is_empty() || scope.applies(&path));
+            prop_assert!(scope.applies(Some(&path)).is_some());
+            prop_assert!(!texts.is_empty() || scope.applies(Some(&path)) == Some(true));
+            prop_assert!(scope.applies(None) != Some(false));
         }
         if let Ok(scope) = ArgScope::new(&texts) {
             prop_assert!(!texts.is_empty() || scope.applies(&arg(&[&path])));
@@ -334,6 +336,8 @@ fn globs_that_do_not_parse_are_errors() {
             "!{bad}"
         );
         assert!(ToolScope::new(&globs(&[bad])).is_err(), "{bad}");
+        let excluded = format!("!{bad}");
+        assert!(ToolScope::new(&globs(&[&excluded])).is_err(), "{bad}");
         assert!(
             ArgScope::new(&globs(&[&format!("a.{bad}")])).is_err(),
             "{bad}"
@@ -366,13 +370,45 @@ fn tools_are_matched_whatever_their_case() {
         (&[], &["a", "", "a/b"], &[]),
     ];
     for (scope, inside, outside) in cases {
+        check_tools(scope, inside, outside);
+    }
+}
+
+fn check_tools(scope: &[&str], inside: &[&str], outside: &[&str]) {
+    let tools = ToolScope::new(&globs(scope)).unwrap();
+    for name in inside {
+        assert_eq!(tools.applies(Some(name)), Some(true), "{scope:?} {name}");
+    }
+    for name in outside {
+        assert_eq!(tools.applies(Some(name)), Some(false), "{scope:?} {name}");
+    }
+}
+
+#[test]
+fn an_exclamation_mark_excludes_tools_as_it_excludes_files() {
+    check_tools(&["!bash"], &["edit", "bash2", "a/b", ""], &["bash", "BASH"]);
+    check_tools(
+        &["!bash", "!mcp__*"],
+        &["edit", "mcp_"],
+        &["Bash", "MCP__x"],
+    );
+    check_tools(&["*", "!bash"], &["edit"], &["bash"]);
+    check_tools(&["!bash", "*"], &["edit", "bash"], &[]);
+    check_tools(
+        &["mcp__*", "!mcp__git__*"],
+        &["mcp__web"],
+        &["mcp__git__log", "bash"],
+    );
+    check_tools(&["!*"], &[], &["bash", ""]);
+    check_tools(&["\\!bash"], &["!bash"], &["bash"]);
+    for (scope, unnamed) in [
+        (&["bash"][..], None),
+        (&["!bash"], Some(true)),
+        (&["*", "!bash"], None),
+        (&[], Some(true)),
+    ] {
         let tools = ToolScope::new(&globs(scope)).unwrap();
-        for name in inside {
-            assert!(tools.applies(name), "{scope:?} has {name}");
-        }
-        for name in outside {
-            assert!(!tools.applies(name), "{scope:?} has not {name}");
-        }
+        assert_eq!(tools.applies(None), unnamed, "{scope:?}");
     }
 }
 

@@ -40,12 +40,12 @@ const KEYS: [(&str, Without); 9] = [
 ];
 
 /// The first key without which the rule would hit the part.
-pub(super) fn not(rule: &Rule, part: &Part) -> Option<&'static str> {
+pub(super) fn not(rule: &Rule, root: Option<&str>, part: &Part) -> Option<&'static str> {
     let would_hit = |without: &Without| {
         let mut lifted = rule.clone();
         without(&mut lifted);
         // A rule that makes no sense without the key says nothing about it.
-        lifted != *rule && first_hit(&lifted, part).is_ok_and(|hit| hit.is_some())
+        lifted != *rule && first_hit(&lifted, root, part).is_ok_and(|hit| hit.is_some())
     };
     let key = KEYS.iter().find(|(_, without)| would_hit(without));
     key.map(|(why, _)| *why)

@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Display};
 
-use ttsr::{Case, Channel, Region, Rule};
+use ttsr::{Case, Channel, Pack, Pattern, Region, Rule};
 
 use crate::output::Escaped;
 
@@ -90,10 +90,9 @@ impl Call {
         let pattern_arg = rule.condition.patterns().find_map(|it| it.arg.as_ref());
         let arg = rule.args.first().or(pattern_arg);
         let arg = arg.map_or(regions.arg, String::as_str);
-        let tool = rule.tools.first().map_or("tool", String::as_str);
         let globs = &mut rule.paths.iter().filter(|glob| !glob.starts_with('!'));
         Call {
-            tool: instance(tool),
+            tool: tool(rule),
             arg: Some(match arg {
                 "$raw" => Vec::new(),
                 _ => names(arg),
@@ -205,6 +204,28 @@ fn names(glob: &str) -> Vec<String> {
     }
     names
 }
+
+/// A tool that the scope of the rule includes.
+fn tool(rule: &Rule) -> String {
+    let included = rule.tools.iter().filter(|glob| !glob.starts_with('!'));
+    let mut names: Vec<String> = included.map(|glob| instance(glob)).collect();
+    names.extend(OTHERS.map(str::to_owned));
+    if !rule.tools.iter().any(|glob| glob.starts_with('!')) {
+        return names.swap_remove(0);
+    }
+    let mut probe = Rule::new("probe/tool", vec![Pattern::literal("probe")]);
+    probe.tools.clone_from(&rule.tools);
+    let pack = Pack::builder().rule(probe).build().ok();
+    let is_included = |name: &&String| {
+        let pack = pack.as_ref();
+        pack.is_some_and(|pack| pack.wants(Channel::ToolInput, Some(name)))
+    };
+    let found = names.iter().find(is_included).or(names.first());
+    found.cloned().unwrap_or_default()
+}
+
+/// Names to try where a scope names no tool but those that it excludes.
+const OTHERS: [&str; 4] = ["tool", "x", "some_tool", "0"];
 
 /// A file that the glob matches.
 fn file(glob: &str) -> String {
