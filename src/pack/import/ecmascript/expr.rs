@@ -101,6 +101,14 @@ impl Expr {
             .collect();
         let mut doubles = doubles.into_iter();
         flat.retain(|_| !doubles.next().unwrap_or_default());
+        let all = flat.len();
+        flat.retain(|part| *part != Expr::Empty);
+        if flat.is_empty() && all > 0 {
+            return Expr::Empty;
+        }
+        if flat.len() < all {
+            return Expr::repeat(Expr::or(flat), 0, Some(1), false);
+        }
         match flat.len() {
             0 => Expr::Never,
             1 => flat.remove(0),
@@ -113,6 +121,9 @@ impl Expr {
             (_, _, Some(0)) | (Expr::Empty, _, _) | (Expr::Never, 0, _) => Expr::Empty,
             (Expr::Never, _, _) => Expr::Never,
             (_, 1, Some(1)) => of,
+            // An assertion holds as often as it is asked.
+            (_, 0, _) if of.is_zero_width() => Expr::Empty,
+            _ if of.is_zero_width() => of,
             _ => Expr::Repeat {
                 of: Box::new(of),
                 min,
@@ -176,11 +187,21 @@ impl Expr {
         }
     }
 
-    /// Bytes that it takes to write it, at least; saturating.
+    /// Whether it is made of assertions alone.
+    fn is_zero_width(&self) -> bool {
+        match self {
+            Expr::Empty | Expr::Assert(_) | Expr::Look { .. } => true,
+            Expr::Never | Expr::Set(_) | Expr::Group(_) | Expr::Back(_) => false,
+            Expr::Cat(parts) | Expr::Or(parts) => parts.iter().all(Expr::is_zero_width),
+            Expr::Repeat { of, .. } => of.is_zero_width(),
+        }
+    }
+
+    /// A measure of what it takes to write it, in which no set is large; saturating.
     pub(super) fn size(&self) -> usize {
         match self {
             Expr::Never | Expr::Empty | Expr::Back(_) | Expr::Assert(_) => 2,
-            Expr::Set(set) => 2 * set.ranges().len().max(1),
+            Expr::Set(set) => 2 * set.ranges().len().clamp(1, 20),
             Expr::Cat(parts) | Expr::Or(parts) => parts
                 .iter()
                 .map(Expr::size)
@@ -473,7 +494,10 @@ impl Writer {
             return;
         }
         let complement = set.union(&Set::surrogates()).complement(MAX_POINT);
-        let is_negated = set.contains(MAX_POINT);
+        let is_negated = match set.contains(MAX_POINT) {
+            true => true,
+            false => complement.ranges().len() < set.ranges().len(),
+        };
         self.out.push_str(if is_negated { "[^" } else { "[" });
         let shown = if is_negated { &complement } else { set };
         for &(start, end) in shown.ranges() {
@@ -504,7 +528,7 @@ impl Writer {
                     .push_str(&regex_syntax::escape(c.encode_utf8(&mut buffer)));
             }
             ' ' => self.out.push(' '),
-            c if c.is_alphanumeric() => self.out.push(c),
+            c if c.is_alphanumeric() && c <= '\u{FFFF}' => self.out.push(c),
             c => write!(self.out, r"\x{{{:X}}}", u32::from(c))
                 .expect("writing to a string cannot fail"),
         }

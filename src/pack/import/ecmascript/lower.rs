@@ -11,7 +11,7 @@
 
 use super::expr::{Anchor, Expr};
 use super::parse::{Assertion, Node, Parsed};
-use super::set::{HIGH, LOW, Set};
+use super::set::{BEYOND, HIGH, LOW, Set};
 use super::{Flags, Translation, Untranslatable};
 
 /// Most sets of first halves that a pattern may tell apart.
@@ -20,11 +20,16 @@ const KINDS: usize = 8;
 const UNROLLED: u32 = 16;
 /// Largest size of what such a count becomes.
 const SIZE: usize = 2_000;
+/// Largest size of a translation; one of UTF-16 units that is larger is one of characters.
+const WHOLE: usize = 16_000;
+/// Most bytes of a translation.
+const WRITTEN: usize = 48 << 10;
 
 const COUNTS_CHARACTERS: &str = "a count is of characters here, and of UTF-16 units in JavaScript: a character beyond \
                                  U+FFFF counts once, not twice";
 const MATCHES_EMPTY: &str =
     "it matches the empty text, so any text at all: it acts at the first character";
+const TOO_LARGE: &str = "it becomes too large a pattern";
 const BACK: &str = "a back-reference to a group that may have captured nothing";
 
 pub(super) fn lower(parsed: Parsed, flags: Flags) -> Result<Translation, Untranslatable> {
@@ -33,25 +38,52 @@ pub(super) fn lower(parsed: Parsed, flags: Flags) -> Result<Translation, Untrans
         return Err(Untranslatable(BACK.to_owned()));
     }
     let mut highs = Vec::new();
-    let mut has_surrogates = false;
-    collect(&parsed.node, &mut highs, &mut has_surrogates);
-    let has_halves = has_surrogates && !flags.by_code_point();
-    if has_halves && parsed.refers_back {
+    let mut surrogates = Surrogates::None;
+    collect(&parsed.node, &mut highs, &mut surrogates);
+    if flags.by_code_point() || surrogates == Surrogates::None {
+        return finish(&parsed, flags, Vec::new(), surrogates)
+            .unwrap_or_else(|| Err(Untranslatable(TOO_LARGE.to_owned())));
+    }
+    if parsed.refers_back {
         return Err(Untranslatable(
             "a back-reference beside a class with halves of characters; flag `u` makes it one of characters"
                 .to_owned(),
         ));
     }
-    let kinds = match has_halves {
-        true => kinds(&highs)?,
-        false => Vec::new(),
-    };
+    match finish(&parsed, flags, kinds(&highs)?, surrogates) {
+        Some(translation) => translation,
+        None if surrogates == Surrogates::Some => Err(Untranslatable(
+            "halves of characters beyond U+FFFF, in too many places; flag `u` makes them characters".to_owned(),
+        )),
+        None => {
+            let mut translation = finish(&parsed, flags, Vec::new(), surrogates)
+                .unwrap_or_else(|| Err(Untranslatable(TOO_LARGE.to_owned())))?;
+            translation.notes.push(COUNTS_CHARACTERS.to_owned());
+            Ok(translation)
+        }
+    }
+}
+
+/// The translation with those kinds of positions inside of characters; without any, and without `u` and `v`, a set
+/// that has all surrogates has the characters beyond U+FFFF. None if it is too large.
+fn finish(
+    parsed: &Parsed,
+    flags: Flags,
+    kinds: Vec<Set>,
+    surrogates: Surrogates,
+) -> Option<Result<Translation, Untranslatable>> {
     let mut lowering = Lowering {
+        is_widened: kinds.is_empty() && !flags.by_code_point(),
         kinds,
         captures: parsed.refers_back,
+        has_some: surrogates == Surrogates::Some,
+        is_too_large: false,
         notes: Vec::new(),
     };
     let square = lowering.node(&parsed.node, Edges::of(!flags.sticky, true));
+    if lowering.is_too_large {
+        return None;
+    }
     let starts = if flags.sticky { 1 } else { square.kinds() };
     let all = (0..starts).map(|from| lowering.ended(&square, from));
     let whole = Expr::or(all);
@@ -60,7 +92,7 @@ pub(super) fn lower(parsed: Parsed, flags: Flags) -> Result<Translation, Untrans
         false => whole,
     };
     if whole == Expr::Never {
-        return Err(Untranslatable("it matches no text".to_owned()));
+        return Some(Err(Untranslatable("it matches no text".to_owned())));
     }
     let mut notes = lowering.notes;
     let regex = match whole.matches_everywhere() {
@@ -70,9 +102,12 @@ pub(super) fn lower(parsed: Parsed, flags: Flags) -> Result<Translation, Untrans
         }
         false => whole.written(),
     };
+    if regex.len() > WRITTEN {
+        return None;
+    }
     notes.sort_unstable();
     notes.dedup();
-    Ok(Translation { regex, notes })
+    Some(Ok(Translation { regex, notes }))
 }
 
 /// Whether each group that is referred back to has captured something there: it stands before the reference in a
@@ -109,10 +144,24 @@ fn back_references_hold(node: &Node, captured: &mut Vec<u32>) -> bool {
     }
 }
 
-fn collect(node: &Node, highs: &mut Vec<Set>, has_surrogates: &mut bool) {
+/// How many surrogates the sets of a pattern have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Surrogates {
+    None,
+    /// Each set has none of them or all.
+    All,
+    Some,
+}
+
+fn collect(node: &Node, highs: &mut Vec<Set>, surrogates: &mut Surrogates) {
     match node {
         Node::Set(set) => {
-            *has_surrogates |= !set.intersect(&Set::surrogates()).is_empty();
+            let has = match set.intersect(&Set::surrogates()) {
+                none if none.is_empty() => Surrogates::None,
+                all if all == Set::surrogates() => Surrogates::All,
+                _ => Surrogates::Some,
+            };
+            *surrogates = (*surrogates).max(has);
             let high = set.intersect(&Set::of([HIGH]));
             if !highs.contains(&high) {
                 highs.push(high);
@@ -120,11 +169,11 @@ fn collect(node: &Node, highs: &mut Vec<Set>, has_surrogates: &mut bool) {
         }
         Node::Seq(parts) | Node::Alt(parts) => {
             for part in parts {
-                collect(part, highs, has_surrogates);
+                collect(part, highs, surrogates);
             }
         }
         Node::Repeat { of, .. } | Node::Group(_, of) | Node::Look { of, .. } => {
-            collect(of, highs, has_surrogates);
+            collect(of, highs, surrogates);
         }
         Node::Empty | Node::Back(_) | Node::Assert(_) => {}
     }
@@ -245,6 +294,12 @@ struct Lowering {
     /// The sets of first halves; the kinds of positions are one more.
     kinds: Vec<Set>,
     captures: bool,
+    /// Whether a set with all surrogates has the characters beyond U+FFFF instead.
+    is_widened: bool,
+    /// Whether a set has some surrogates and not all: then no count of halves is one of characters.
+    has_some: bool,
+    /// Whether the translation was given up.
+    is_too_large: bool,
     notes: Vec<String>,
 }
 
@@ -254,6 +309,15 @@ impl Lowering {
     }
 
     fn node(&mut self, node: &Node, edges: Edges) -> Square {
+        if self.is_too_large {
+            return Square::empty(self.count());
+        }
+        let square = self.node_of_any_size(node, edges);
+        self.is_too_large |= square.size() > WHOLE;
+        square
+    }
+
+    fn node_of_any_size(&mut self, node: &Node, edges: Edges) -> Square {
         let inside = Edges::of(false, false);
         match node {
             Node::Empty => Square::empty(self.count()),
@@ -264,6 +328,10 @@ impl Lowering {
                 for (at, part) in parts.iter().enumerate() {
                     let edges = Edges::of(edges.start && at == 0, edges.end && at == last);
                     whole = whole.times(&self.node(part, edges));
+                    if whole.size() > WHOLE {
+                        self.is_too_large = true;
+                        break;
+                    }
                 }
                 whole
             }
@@ -300,6 +368,9 @@ impl Lowering {
     /// A unit leads from a position between characters over a whole character or into one, and out of one.
     fn set(&self, set: &Set) -> Square {
         Square::build(self.count(), |from, to| match (from, to) {
+            (0, 0) if self.is_widened && Set::surrogates().is_subset(set) => {
+                Expr::set(set.union(&Set::of([BEYOND])))
+            }
             (0, 0) => Expr::set(set.clone()),
             (0, inside) => match self.kinds[inside - 1].is_subset(set) {
                 true => Expr::Empty,
@@ -325,6 +396,10 @@ impl Lowering {
             && let Some(unrolled) = unrolled(of, min, max, lazy)
         {
             return unrolled;
+        }
+        if self.has_some {
+            self.is_too_large = true;
+            return Square::empty(self.count());
         }
         self.notes.push(COUNTS_CHARACTERS.to_owned());
         let round =

@@ -9,6 +9,8 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 pub(super) const HIGH: (u32, u32) = (0xD800, 0xDBFF);
 /// The second halves.
 pub(super) const LOW: (u32, u32) = (0xDC00, 0xDFFF);
+/// The code points beyond the first plane, which are a pair of surrogates each.
+pub(super) const BEYOND: (u32, u32) = (0x1_0000, MAX_POINT);
 /// The largest code unit.
 pub(super) const MAX_UNIT: u32 = 0xFFFF;
 /// The largest code point.
