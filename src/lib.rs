@@ -5,7 +5,8 @@
 //!
 //! **For every pack, every text and every way to cut the text into deltas, the hits are the same: same
 //! rule, same part, same bytes, same order.** Each byte is stepped once, and a hit is reported at the
-//! first byte where it is certain. Nothing is skipped in silence: a rule that cannot be loaded stops
+//! first byte where it is certain. The exceptions are conditions that are not about the bytes: a
+//! [`Bound`] on deltas or on time, and the tokens that a host [counts](Stream::count_tokens). Nothing is skipped in silence: a rule that cannot be loaded stops
 //! the load, and a byte of a known part is matched or [counted](Counters) as unscanned.
 //!
 //! # Terms

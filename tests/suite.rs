@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use ttsr::{
-    Channel, Counters, Hits, Limits, Pack, PartId, Pattern, PatternKind, Rule, Severity, Stream,
-    UnknownName,
+    Bound, Channel, Counters, Hits, Limits, Pack, PartId, Pattern, PatternKind, Rule, Severity,
+    Stream, UnknownName,
 };
 
 use random::Random;
@@ -78,6 +78,7 @@ struct RuleText {
     #[serde(default)]
     any: Vec<PatternText>,
     unknown_name: Option<UnknownName>,
+    limit: Option<Bound>,
 }
 
 #[derive(Deserialize)]
@@ -234,6 +235,7 @@ fn rule(id: &str, text: &RuleText) -> Rule {
     rule.args = text.args.clone();
     rule.paths = text.paths.clone();
     rule.condition.unknown_name = text.unknown_name.clone();
+    rule.condition.limit = text.limit;
     rule
 }
 

@@ -1,7 +1,7 @@
 //! Too much, or too slow: bytes, lines, deltas, tokens, and time, which is passed in.
 //!
 //! A part may have as much as the limit; what is found is the first byte beyond it. Bytes, lines and
-//! estimated tokens depend on the text alone. Memory: a few numbers.
+//! estimated tokens depend on the text alone, deltas on how it is cut. Memory: a few numbers.
 
 use std::time::Duration;
 
@@ -99,6 +99,17 @@ impl Limit {
         }
     }
 
+    /// Another text of the same part begins: the next byte begins a line and a token.
+    pub(crate) fn begin_text(&mut self) {
+        self.at_line_start = true;
+        self.tokens.iter_mut().for_each(Tokens::begin_text);
+    }
+
+    /// That many bytes of the part are delivered, those that are not [read](Self::push) among them.
+    pub(crate) fn delivered(&mut self, end: u64) {
+        self.end = end;
+    }
+
     /// The host has counted that many tokens up to here; from here on nothing is estimated.
     pub(crate) fn counted(&mut self, tokens: u64, passed: &mut dyn FnMut(Bound, Found)) {
         self.tokens = None;
@@ -171,6 +182,14 @@ enum Kind {
 }
 
 impl Tokens {
+    /// The next byte belongs to another text.
+    fn begin_text(&mut self) {
+        *self = Tokens {
+            count: self.count,
+            ..Tokens::default()
+        };
+    }
+
     /// Takes a byte; returns the tokens so far.
     #[inline]
     pub(crate) fn step(&mut self, byte: u8) -> u64 {

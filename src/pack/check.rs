@@ -15,6 +15,7 @@ use super::escape::{self, quote};
 use super::header::{self as pack_header, PackHeader};
 use super::lint;
 use super::lock::Lock;
+use super::tools::KnownTools;
 use crate::limits::Limits;
 use crate::rule::{Action, Rule};
 
@@ -31,6 +32,8 @@ mod rule;
 pub(super) mod scope;
 mod sense;
 mod syntax;
+#[cfg(test)]
+mod tests;
 
 use draft::{Draft, Layer, PatternText, Place};
 use fault::Fault;
@@ -70,6 +73,7 @@ pub(super) struct Facts {
     pub(super) extends: Vec<String>,
     pub(super) grants: Option<Vec<Action>>,
     pub(super) lists: BTreeMap<String, Vec<String>>,
+    pub(super) tools: Vec<String>,
 }
 
 /// What the host says about a load.
@@ -141,7 +145,14 @@ impl<'l> Check<'l> {
         self.read_by_hand(terms);
         rules.append(&mut self.by_hand);
         rules.sort_by(|a, b| a.id.cmp(&b.id));
-        let (allows, faults) = compose::resolve(take(&mut self.allows), &rules, terms, self.limits);
+        let written = take(&mut self.allows);
+        if let Some(known) = self.known_tools(terms) {
+            for Written { allow, at, .. } in &written {
+                let faults = known.misspelt_tools(&allow.tools).into_iter();
+                late.extend(faults.map(|fault| (at.clone(), None, fault)));
+            }
+        }
+        let (allows, faults) = compose::resolve(written, &rules, terms, self.limits);
         late.extend(faults.into_iter().map(|(at, fault)| (at, None, fault)));
         self.late_places(&sources, late);
         let lock = self.locked(&sources, terms.lock.as_ref());
@@ -264,6 +275,7 @@ impl<'l> Check<'l> {
         for draft in &mut self.drafts {
             draft.complete();
         }
+        let known = self.known_tools(terms);
         for draft in self.drafts.iter().filter(|draft| !draft.is_broken) {
             let asked = |place: &Place| self.facts[place.file].grants.clone();
             let mut faults = judged(draft, self.limits);
@@ -271,7 +283,7 @@ impl<'l> Check<'l> {
                 faults = compose::ungranted(draft, asked, terms.grants.as_deref());
             }
             if terms.lints && faults.is_empty() {
-                faults = lint::of_rule(draft, self.limits);
+                faults = lint::of_rule(draft, self.limits, known.as_ref());
             }
             let id = Some(draft.rule.id.clone());
             late.extend(
@@ -284,6 +296,12 @@ impl<'l> Check<'l> {
             late.extend(lint::of_all(&self.drafts));
         }
         late
+    }
+
+    /// The tools that scopes are compared with, where lints are asked for.
+    fn known_tools(&self, terms: &Terms) -> Option<KnownTools> {
+        let own = self.facts.iter().flat_map(|facts| &facts.tools);
+        terms.lints.then(|| KnownTools::new(own))
     }
 
     fn read_by_hand(&mut self, terms: &Terms) {

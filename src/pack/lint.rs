@@ -12,6 +12,7 @@ use super::check::fault::Fault;
 use super::diagnostic::code;
 use super::escape::quote;
 use super::message::{self, MessageValues};
+use super::tools::KnownTools;
 use crate::limits::Limits;
 use crate::matcher::pattern;
 use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
@@ -24,7 +25,11 @@ mod held;
 const STATES: usize = 1000;
 
 /// What is odd in one rule.
-pub(super) fn of_rule(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
+pub(super) fn of_rule(
+    draft: &Draft,
+    limits: &Limits,
+    known: Option<&KnownTools>,
+) -> Vec<(Place, Fault)> {
     let rule = &draft.rule;
     let found = [
         no_negative(rule),
@@ -35,8 +40,12 @@ pub(super) fn of_rule(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
         held_text(rule, limits),
         no_literal(rule, limits),
         boundary(rule),
+        counts_deltas(rule),
     ];
-    let found = found.into_iter().flatten();
+    let tools = known.map(|known| known.warnings(rule));
+    let tools = tools.into_iter().flatten();
+    let tools = tools.map(|(key, fault)| (About::Key(key), fault));
+    let found = found.into_iter().flatten().chain(tools);
     found
         .map(|(about, fault)| (about.place(draft, &fault), fault))
         .collect()
@@ -232,6 +241,15 @@ fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
             .within(Some(0..written.text.len()));
         (About::Text(&written.text), fault)
     })
+}
+
+/// The one condition besides time that is not decided by the bytes of the reply.
+fn counts_deltas(rule: &Rule) -> Found<'_> {
+    rule.condition.limit?.deltas?;
+    let message = "`deltas` counts the pieces in which the reply arrives: cut another way, the same reply may pass it or not";
+    let fault = Fault::new(&code::DEPENDS_ON_CUTS, message)
+        .with_help("bound `tokens` or `bytes` where the same reply is to come to the same");
+    Some((About::Key("match.limit.deltas"), fault))
 }
 
 /// `\\b` beside a sign: what it asks for is seldom there.

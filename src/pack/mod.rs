@@ -26,6 +26,7 @@ mod nearest;
 mod retained;
 mod schema;
 mod source;
+mod tools;
 
 pub use builder::PackBuilder;
 pub(crate) use compose::Allow;

@@ -203,7 +203,7 @@ pub(super) const TOP: Keys = &[
     Key::new(
         "lists",
         Shape::NamedTexts,
-        "Lists that scopes name as `@list`.",
+        "Lists of texts, which keys that take several texts name as `@list`.",
     ),
     Key::new("rule", Shape::Named(RULE), "The rules, by their ids."),
     Key::new(
@@ -248,6 +248,11 @@ pub(super) const PACK: Keys = &[
         "grants",
         Shape::ListOf(granted),
         "Every action above `warn` that its rules may take.",
+    ),
+    Key::new(
+        "tools",
+        Shape::Texts,
+        "Globs on tools of your own, or `@list`, so that `check` does not take them for misspelt ones.",
     ),
 ];
 
@@ -362,7 +367,7 @@ const MESSAGE: Key = Key::new(
     "The text that steers: a template. Default: id, description and `instead`.",
 );
 const DOCS: Key = Key::new("docs", Shape::Text, "Where to read more.");
-const TAGS: Key = Key::new("tags", Shape::Texts, "Words to find it by.");
+const TAGS: Key = Key::new("tags", Shape::Texts, "Words to find it by, or `@list`.");
 const STATUS: Key = Key::new("status", Shape::OneOf(statuses), "How far it is.").or("\"stable\"");
 const DESCRIPTION: Key = Key::new(
     "description",
@@ -651,7 +656,7 @@ const CAPTURE: Keys = &[
     Key::new(
         "match.capture.not-in",
         Shape::Texts,
-        "Texts that do not count; `*` and `?` are wildcards, case does not matter.",
+        "Texts that do not count, or `@list`; `*` and `?` are wildcards, case does not matter.",
     ),
 ];
 
@@ -685,22 +690,22 @@ const LIMIT: Keys = &[
     Key::new(
         "match.limit.bytes",
         Shape::Whole(1, i64::MAX),
-        "Most bytes of a part.",
+        "Most bytes of a part; of tool input, of the arguments that `args` names, decoded.",
     ),
     Key::new(
         "match.limit.lines",
         Shape::Whole(1, i64::MAX),
-        "Most lines of a part.",
+        "Most lines of a part; of tool input, of the arguments that `args` names, decoded.",
     ),
     Key::new(
         "match.limit.deltas",
         Shape::Whole(1, i64::MAX),
-        "Most deltas of a part.",
+        "Most deltas of a part: depends on how the reply is cut.",
     ),
     Key::new(
         "match.limit.tokens",
         Shape::Whole(1, i64::MAX),
-        "Most tokens of a part, estimated unless the host counts them.",
+        "Most tokens of a part, estimated unless the host counts them; of tool input, of the arguments that `args` names, decoded.",
     ),
     Key::new(
         "match.limit.seconds",
@@ -901,7 +906,11 @@ pub(super) const CASE: Keys = &[
 
 /// `[[allow]]`.
 pub(super) const ALLOW: Keys = &[
-    Key::new("allow.rules", Shape::Texts, "Globs on full ids of rules."),
+    Key::new(
+        "allow.rules",
+        Shape::Texts,
+        "Globs on full ids of rules, or `@list`.",
+    ),
     Key::new(
         "allow.paths",
         Shape::Texts,
@@ -915,7 +924,7 @@ pub(super) const ALLOW: Keys = &[
     Key::new(
         "allow.text",
         Shape::Texts,
-        "Texts of matches; `*` and `?` are wildcards, case does not matter.",
+        "Texts of matches, or `@list`; `*` and `?` are wildcards, case does not matter.",
     ),
     Key::new("allow.reason", Shape::Text, "Why."),
     Key::new(

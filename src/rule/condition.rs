@@ -414,6 +414,10 @@ pub struct Repetition {
 
 /// A bound on the reply itself. Bounds that are not given do not bind.
 ///
+/// `bytes`, `lines` and `tokens` count what the rule reads: the text of a part, and of tool input the decoded text
+/// of the arguments in [`Rule::args`](crate::Rule::args), all of them together, each of which begins a line. They do
+/// not depend on how the reply was cut. `deltas`, `millis` and `stall_millis` are about the part as a whole.
+///
 /// # Example: the first byte too many
 /// ```
 /// use ttsr::{Bound, Pack, PartId, Rule};
@@ -424,15 +428,33 @@ pub struct Repetition {
 /// assert_eq!(stream.push(PartId(0), b"0").len(), 1);
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
+///
+/// # Example: lines of an argument
+/// ```
+/// use ttsr::{Bound, Channel, Pack, PartId, Rule};
+/// let mut rule = Rule::new("demo/short-files", Vec::new());
+/// (rule.on, rule.args) = (vec![Channel::ToolInput], vec!["content".into()]);
+/// rule.condition.limit = Some(Bound { lines: Some(2), ..Bound::default() });
+/// let pack = Pack::builder().rule(rule).build()?;
+/// let hits = |input: &[u8]| {
+///     let mut stream = pack.stream();
+///     stream.open(PartId(0), Channel::ToolInput);
+///     stream.push(PartId(0), input).len()
+/// };
+/// assert_eq!(hits(br#"{"path": "a", "content": "one\ntwo\n"}"#), 0);
+/// assert_eq!(hits(br#"{"path": "a", "content": "one\ntwo\nthree"}"#), 1);
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bound {
-    /// Most bytes of a part.
+    /// Most bytes.
     pub bytes: Option<u64>,
-    /// Most lines of a part that have a byte, the last one included.
+    /// Most lines that have a byte, the last one included.
     pub lines: Option<u64>,
-    /// Most deltas of a part. Depends on how the reply was cut.
+    /// Most deltas of a part. Depends on how the reply was cut, so the same reply may hit or not.
     pub deltas: Option<u64>,
-    /// Most tokens of a part, estimated unless the host counts them.
+    /// Most tokens, estimated unless the host counts them. The host counts a whole part, so its count does not
+    /// apply to rules with `args`.
     pub tokens: Option<u64>,
     /// Longest time from the opening of a part, in milliseconds. Depends on arrival.
     pub millis: Option<u64>,

@@ -266,7 +266,7 @@ impl Part {
             View::Unwatched => {}
             View::Text(haystack) => haystack.run(&mut judge, None, bytes, at),
             View::Whole(whole) => whole.push(&mut judge, bytes, at),
-            View::Json(json) => json.push(&mut judge, bytes),
+            View::Json(json) => json.push(&mut judge, self.bounds.as_deref_mut(), bytes),
             View::Closed => judge.found.counters.unscanned_bytes += bytes.len() as u64,
         }
     }
@@ -276,14 +276,15 @@ impl Part {
         let mut view = std::mem::replace(&mut self.view, View::Closed);
         if let Some(rules) = pack.channel(self.channel) {
             let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
-            if let Some(mut bounds) = self.bounds.take() {
-                bounds.finish(&mut judge, at);
-            }
+            let mut bounds = self.bounds.take();
             match &mut view {
                 View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
                 View::Whole(whole) => whole.finish(&mut judge, at),
-                View::Json(json) => json.finish(&mut judge, at),
+                View::Json(json) => json.finish(&mut judge, bounds.as_deref_mut(), at),
                 View::Unwatched | View::Closed => {}
+            }
+            if let Some(bounds) = &mut bounds {
+                bounds.finish(&mut judge, at);
             }
         }
         match view {

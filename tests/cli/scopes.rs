@@ -209,3 +209,24 @@ fn absolute_paths_are_relative_to_the_workspace_in_every_command() {
         );
     }
 }
+
+/// `ttsr test` and `explain --text` put an example on `tool-output` into a tool of the rule.
+#[test]
+fn an_example_of_tool_output_is_the_output_of_a_tool_of_the_rule() {
+    let folder = Folder::new("output");
+    let rules = "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\naction = 'append'\n\
+                 on = ['tool-output']\ntools = ['!tool', '!x']\nmatch.any = [{ literal = 'xx' }]\n\
+                 examples.match = ['xx']\nexamples.no-match = ['x']\n\
+                 [rule.s]\ndescription = 'd'\naction = 'append'\non = ['tool-output']\n\
+                 tools = ['read', 'bash']\nmatch.any = [{ literal = 'xx' }]\n\
+                 examples.match = ['xx']\nexamples.no-match = ['x']\n";
+    let pack = folder.write("pack.toml", rules);
+    let output = ttsr(["test", &pack]).output().unwrap();
+    assert!(output.status.success(), "{}", stdout(&output));
+    for (tool, hits) in [("bash", true), ("edit", false)] {
+        let place = ["--channel", "tool-output", "--tool", tool, "--text", "xx"];
+        let explain = ["explain", "p/s", "--pack", &pack, "--format", "json"];
+        let shown = run(&[&explain[..], &place].concat());
+        assert_eq!(shown.contains("\"hits\":true"), hits, "{tool} {shown}");
+    }
+}

@@ -410,6 +410,24 @@ fn time_and_tokens_that_the_host_tells_are_judged_like_text() {
     );
 }
 
+/// Tokens that the host counts are those of a whole call, not those of the arguments that a rule names.
+#[test]
+fn tokens_that_the_host_counts_are_not_those_of_an_argument() {
+    for (args, hits) in [("", 1), ("args = ['content']", 0)] {
+        let text = format!(
+            "schema = 1\n[pack]\nname = 'p'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\n{args}\n\
+             match.limit = {{ tokens = 2 }}\n"
+        );
+        let mut stream = Pack::from_toml(&text).unwrap().stream();
+        stream.open(TEXT, Channel::ToolInput);
+        let input = br#"{"path":"a","content":"b"#;
+        assert_eq!(stream.push(TEXT, input).len(), 0, "{args}");
+        assert_eq!(stream.count_tokens(TEXT, 9).len(), hits, "{args}");
+        let more = stream.push(TEXT, b" c d e\"}");
+        assert_eq!(more.len(), 1 - hits, "{args}");
+    }
+}
+
 #[test]
 fn a_consultation_is_asked_what_its_prompt_says_of_the_call() {
     let rules = [

@@ -125,6 +125,7 @@ fn condition(random: &mut Random) -> String {
                 ("leak", "true"),
                 ("limit", "{ bytes = 90 }"),
                 ("limit", "{ lines = 4 }"),
+                ("limit", "{ tokens = 30 }"),
                 ("script", "{ expect = ['latin'] }"),
                 ("script", "{ expect = ['en'] }"),
                 ("unknown-name", "{ known = ['foo'] }"),

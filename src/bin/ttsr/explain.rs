@@ -427,8 +427,8 @@ fn first_hit(
     let mut stream = pack.stream();
     stream.open(PART, part.channel);
     let mut hits = Vec::new();
-    if let Some(call) = &part.call {
-        hits.extend_from_slice(&stream.tool(PART, &call.tool, "call"));
+    if let Some(tool) = &part.tool {
+        hits.extend_from_slice(&stream.tool(PART, tool, "call"));
     }
     hits.extend_from_slice(&stream.push(PART, &part.bytes));
     hits.extend_from_slice(&stream.finish());

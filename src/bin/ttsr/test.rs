@@ -259,8 +259,8 @@ fn follows_retries(rule: &Rule, part: &Part, expected: Action) -> Result<bool, S
         let mut stream = session.stream();
         let mut actions = Vec::new();
         let _ = session.open(&mut stream, PART, part.channel);
-        if let Some(call) = &part.call {
-            let _ = session.tool(&mut stream, PART, &call.tool, "call");
+        if let Some(tool) = &part.tool {
+            let _ = session.tool(&mut stream, PART, tool, "call");
             actions.extend(session.decisions().iter().map(|it| it.action));
         }
         let _ = session.push(&mut stream, PART, &part.bytes);
@@ -372,8 +372,8 @@ fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Opti
         found = found.or_else(|| own.next().map(|hit| (hit.end, hit.decided)));
     };
     stream.open(PART, part.channel);
-    if let Some(call) = &part.call {
-        add(stream.tool(PART, &call.tool, "call"));
+    if let Some(tool) = &part.tool {
+        add(stream.tool(PART, tool, "call"));
     }
     match split {
         Split::Chunk(chunk) => {

@@ -36,13 +36,13 @@ impl Walk<'_> {
         condition.line = self.flag(table, "line").unwrap_or_default();
         condition.leak = self.flag(table, "leak").unwrap_or_default();
         condition.count = self.times(table);
-        condition.capture = self.capture(table);
+        condition.capture = self.capture(table, header);
         condition.repetition = self.repetition(table);
         condition.limit = self.limit(table);
         condition.script = self.script(table);
         condition.unknown_name = self.unknown_name(table, header);
         condition.doom_loop = self.doom_loop(table);
-        condition.ast = self.ast(table);
+        condition.ast = self.ast(table, header);
     }
 
     fn within(&mut self, table: &DeTable<'_>) -> Option<Within> {
@@ -87,18 +87,14 @@ impl Walk<'_> {
         })
     }
 
-    fn capture(&mut self, table: &DeTable<'_>) -> Option<Capture> {
+    fn capture(&mut self, table: &DeTable<'_>, header: &Header<'_>) -> Option<Capture> {
         let capture = self.table(table, "capture")?;
-        let not_in = self.filled_strings(capture, "not-in");
-        if let Some(texts) = &not_in {
-            self.blanks(texts, "not-in");
-        }
-        let not_in = not_in.into_iter().flat_map(|texts| texts.items);
+        let not_in = self.listed(capture, "not-in", header).unwrap_or_default();
         Some(Capture {
             group: self.group(capture),
             entropy: self.decimal(capture, "match.capture.entropy"),
             random: self.flag(capture, "random").unwrap_or_default(),
-            not_in: not_in.map(|text| text.value.to_owned()).collect(),
+            not_in: not_in.into_iter().map(|(text, _)| text).collect(),
         })
     }
 
@@ -174,7 +170,7 @@ impl Walk<'_> {
         })
     }
 
-    fn ast(&mut self, table: &DeTable<'_>) -> Option<Ast> {
+    fn ast(&mut self, table: &DeTable<'_>, header: &Header<'_>) -> Option<Ast> {
         let ast = self.table(table, "ast")?;
         let languages = self.filled_strings(ast, "languages").and_then(|texts| {
             let names = Ast::LANGUAGES.map(str::to_owned);
@@ -184,6 +180,7 @@ impl Walk<'_> {
         let languages = languages.unwrap_or_default();
         let mut patterns = |key| -> Vec<String> {
             let texts = self.filled_strings(ast, key);
+            self.no_lists(texts.iter().flat_map(|texts| &texts.items), key, header);
             let items = texts.into_iter().flat_map(|texts| texts.items);
             items
                 .map(|text| {

@@ -52,6 +52,7 @@ impl Walk<'_> {
                 .lists
                 .insert((*name).to_owned(), entries.collect());
         }
+        self.facts.tools = self.own_tools(root, &header);
         self.defaults(root, &mut header);
         self.rules(root, &header);
         self.overrides(root, &header);
@@ -117,6 +118,15 @@ impl Walk<'_> {
             self.missing("name", "`[pack]`", help, value.span());
         }
         self.pack_name(pack).unwrap_or_default()
+    }
+
+    /// The tools that the pack names as its own.
+    fn own_tools(&mut self, root: &DeTable<'_>, header: &Header<'_>) -> Vec<String> {
+        let pack = root.get("pack").and_then(|pack| pack.get_ref().as_table());
+        let Some(pack) = pack else {
+            return Vec::new();
+        };
+        self.scope(pack, "tools", header).unwrap_or_default()
     }
 
     fn pack_name<'v>(&mut self, pack: &'v DeTable<'_>) -> Option<&'v str> {
@@ -223,25 +233,19 @@ impl Walk<'_> {
                 self.missing(key, "`allow`", help, span.clone());
             }
         }
-        let rules = self.filled_strings(table, "rules");
-        let rules = rules.into_iter().flat_map(|texts| texts.items);
-        let rules: Vec<Text<'_>> = rules.collect();
-        for text in &rules {
-            if compose::id_glob(text.value).is_none() || text.value.is_empty() {
-                let message = format!("glob {} cannot be read", quote(text.value));
-                self.fault(Fault::new(&code::GLOB, message), text.span.clone());
+        let rules = self.listed(table, "rules", header).unwrap_or_default();
+        for (text, span) in &rules {
+            if !text.trim().is_empty() && compose::id_glob(text).is_none() {
+                let message = format!("glob {} cannot be read", quote(text));
+                self.fault(Fault::new(&code::GLOB, message), span.clone());
             }
         }
-        let text = self.filled_strings(table, "text");
-        if let Some(texts) = &text {
-            self.blanks(texts, "text");
-        }
-        let text = text.into_iter().flat_map(|texts| texts.items);
+        let text = self.listed(table, "text", header).unwrap_or_default();
         let allow = Allow {
             rules: Vec::new(),
             tools: self.scope(table, "tools", header).unwrap_or_default(),
             paths: self.scope(table, "paths", header).unwrap_or_default(),
-            text: text.map(|text| text.value.to_owned()).collect(),
+            text: text.into_iter().map(|(text, _)| text).collect(),
             reason: self.optional(table, "reason").unwrap_or_default(),
             until: self.date(table, "until"),
         };
@@ -257,7 +261,7 @@ impl Walk<'_> {
             self.fault(fault, span.clone());
         }
         let rules = rules.into_iter();
-        let rules = rules.map(|text| (text.value.to_owned(), self.place(text.span)));
+        let rules = rules.map(|(text, span)| (text, self.place(span)));
         Some(Written {
             allow,
             rules: rules.collect(),

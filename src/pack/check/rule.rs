@@ -96,7 +96,7 @@ impl Walk<'_> {
         let mut draft = Draft::new(String::new(), Place { file, span });
         self.given(table, kind.place(), kind.keys(), &mut draft.given);
         let rule = &mut draft.rule;
-        self.words(table, rule);
+        self.words(table, header, rule);
         if let Some(severity) = self.severity(table) {
             rule.severity = severity;
         }
@@ -105,7 +105,7 @@ impl Walk<'_> {
         }
         self.scopes(table, header, rule);
         self.options(table, header, rule);
-        rule.examples = self.examples(table);
+        rule.examples = self.examples(table, header);
         rule.cases = self.cases(table);
         self.condition(table, header, &mut draft);
         draft
@@ -126,15 +126,14 @@ impl Walk<'_> {
     }
 
     /// The texts of a rule.
-    fn words(&mut self, table: &DeTable<'_>, rule: &mut Rule) {
+    fn words(&mut self, table: &DeTable<'_>, header: &Header<'_>, rule: &mut Rule) {
         rule.description = self.optional(table, "description").unwrap_or_default();
         rule.why = self.optional(table, "why");
         rule.docs = self.optional(table, "docs");
         rule.instead = self.optional(table, "instead");
         rule.message = self.template(table, "message");
-        if let Some(tags) = self.filled_strings(table, "tags") {
-            self.blanks(&tags, "tags");
-            rule.tags = tags.items.iter().map(|tag| tag.value.to_owned()).collect();
+        if let Some(tags) = self.listed(table, "tags", header) {
+            rule.tags = tags.into_iter().map(|(tag, _)| tag).collect();
         }
         if let Some(text) = self.string(table, "replaced-by") {
             let fault = by_hand::id_fault(text.value);
@@ -203,12 +202,16 @@ impl Walk<'_> {
         Some(text.value.to_owned())
     }
 
-    fn examples(&mut self, table: &DeTable<'_>) -> Examples {
+    fn examples(&mut self, table: &DeTable<'_>, header: &Header<'_>) -> Examples {
         let Some(written) = self.table(table, "examples") else {
             return Examples::default();
         };
         let matching = self.strings(written, "match");
         let not_matching = self.strings(written, "no-match");
+        let all = [(&matching, "match"), (&not_matching, "no-match")];
+        for (texts, key) in all {
+            self.no_lists(texts.iter().flat_map(|texts| &texts.items), key, header);
+        }
         self.repeated(matching.as_ref(), not_matching.as_ref());
         Examples {
             matching: owned(matching),

@@ -4,10 +4,10 @@
 use globset::Error;
 use toml::de::DeTable;
 
-use super::Walk;
 use super::fault::Fault;
 use super::header::Header;
 use super::keys::Text;
+use super::{Span, Walk};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::nearest;
@@ -28,6 +28,9 @@ const ENTRIES_PER_FILE: usize = 1 << 20;
 
 /// Work of an entry, in steps of [`Limits::load_steps`](crate::Limits::load_steps): its glob is compiled.
 const ENTRY_STEPS: usize = 1024;
+
+/// Work of an entry of a list of texts, in the same steps, besides its bytes: it is copied.
+const LISTED_STEPS: usize = 16;
 
 /// Whether `glob` can be a whole scope of that kind, as streams build it.
 type Build = fn(&[String]) -> Result<(), Error>;
@@ -84,6 +87,50 @@ impl Walk<'_> {
         }
         self.entries += entries.len();
         Some(entries)
+    }
+
+    /// The strings at `key` with lists filled in: at least one, none of them blank.
+    pub(super) fn listed<'v>(
+        &mut self,
+        table: &'v DeTable<'_>,
+        key: &str,
+        header: &'v Header<'_>,
+    ) -> Option<Vec<(String, Span)>> {
+        let texts = self.filled_strings(table, key)?;
+        self.blanks(&texts, key);
+        let mut entries = Vec::new();
+        for text in &texts.items {
+            for entry in self.entries_of(text, header) {
+                self.spend(entry.value.len() + LISTED_STEPS);
+                entries.push((entry.value.to_owned(), entry.span));
+            }
+        }
+        Some(entries)
+    }
+
+    /// Reports the texts that name a list where lists are not filled in. A text such as `@Override` that is no
+    /// list's name is a text like any other.
+    pub(super) fn no_lists<'v>(
+        &mut self,
+        texts: impl IntoIterator<Item = &'v Text<'v>>,
+        key: &str,
+        header: &Header<'_>,
+    ) {
+        for text in texts {
+            let list = text.value.strip_prefix('@').filter(|name| {
+                header.lists.contains_key(name) || header.imported.contains_key(*name)
+            });
+            if list.is_some() {
+                let message = format!(
+                    "{} names a list, and lists are not filled in in `{key}`",
+                    quote(text.value)
+                );
+                let fault = Fault::new(&code::BAD_VALUE, message).with_help(
+                    "write out the entries; if the text is meant, give the list another name",
+                );
+                self.fault(fault, text.span.clone());
+            }
+        }
     }
 
     /// `text` itself, or the entries of the list it names.

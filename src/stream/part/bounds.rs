@@ -10,19 +10,35 @@ use crate::detect::turns::{Reply, TurnLimits};
 use crate::pack::{ChannelRules, What};
 use crate::rule::Channel;
 use crate::verdict::RuleId;
+use crate::view::json::ArgPath;
 use crate::view::piece::Piece;
 
 /// The bounds of one part.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    limits: Vec<(RuleId, Limit)>,
+    limits: Vec<Limited>,
+    /// Whether the text that is counted is that of the arguments, each by itself, instead of the whole part.
+    is_tool_input: bool,
     loops: Vec<(RuleId, LoopLimits)>,
     /// The input of a tool, where calls are compared; none once it is too long.
     input: Option<Vec<u8>>,
+    /// The part as delivered, and how much of it.
     trail: Trail,
+    delivered: u64,
+    /// The argument that is being read.
+    arg: Trail,
     /// Where replies are compared: the channel, for whom, and what is kept of this one.
     turns: Vec<(RuleId, TurnLimits)>,
     reply: Option<(Channel, Box<Reply>)>,
+}
+
+/// The limit of one rule.
+#[derive(Debug)]
+struct Limited {
+    rule: RuleId,
+    limit: Limit,
+    /// Whether the text that comes next counts: in tool input that of the arguments in the scope of the rule.
+    reads: bool,
 }
 
 impl Bounds {
@@ -34,16 +50,24 @@ impl Bounds {
     ) -> Option<Box<Bounds>> {
         let mut bounds = Bounds {
             limits: Vec::new(),
+            is_tool_input: channel == Channel::ToolInput,
             loops: Vec::new(),
             input: None,
             trail: Trail::default(),
+            delivered: 0,
+            arg: Trail::default(),
             turns: Vec::new(),
             reply: None,
         };
         for watched in &rules.watches {
             match &watched.what {
                 What::Limit(limit) => {
-                    bounds.limits.push((watched.rule, Limit::new(*limit, now)));
+                    let limit = Limit::new(*limit, now);
+                    bounds.limits.push(Limited {
+                        rule: watched.rule,
+                        limit,
+                        reads: false,
+                    });
                 }
                 What::Turns(limits) if channel != Channel::ToolInput => {
                     bounds.turns.push((watched.rule, *limits));
@@ -61,18 +85,22 @@ impl Bounds {
         (!is_idle).then(|| Box::new(bounds))
     }
 
-    /// A delta has come.
+    /// A delta has come, which is `piece`.
     pub(super) fn push(&mut self, judge: &mut Judge<'_>, piece: Piece<'_>) {
         let now = judge.found.now;
         self.trail.begin(&piece);
-        for (rule, limit) in &mut self.limits {
+        for Limited { rule, limit, .. } in &mut self.limits {
             let mut on = |_, found: Found| {
                 let near = self.trail.near(found, piece.bytes);
                 judge.found_by_detector(*rule, None, found, Some(near));
             };
+            limit.delivered(self.delivered);
             limit.delta(now, &mut on);
-            limit.push(piece, &mut on);
+            if !self.is_tool_input {
+                limit.push(piece, &mut on);
+            }
         }
+        self.delivered += piece.bytes.len() as u64;
         self.trail.end(&piece);
         if let Some((_, reply)) = &mut self.reply {
             reply.push(piece);
@@ -89,10 +117,39 @@ impl Bounds {
         }
     }
 
+    /// The argument at that path begins.
+    pub(super) fn open_arg(&mut self, judge: &Judge<'_>, path: &ArgPath) {
+        self.arg.clear();
+        for Limited { rule, limit, reads } in &mut self.limits {
+            let args = judge.pack.scope(*rule).args.as_ref();
+            *reads = args.is_none_or(|args| args.applies(path));
+            limit.begin_text();
+        }
+    }
+
+    /// Reads decoded text of the argument at that path.
+    pub(super) fn push_arg(&mut self, judge: &mut Judge<'_>, path: &ArgPath, piece: Piece<'_>) {
+        if self.limits.is_empty() {
+            return;
+        }
+        let arg = &mut self.arg;
+        arg.begin(&piece);
+        for Limited { rule, limit, reads } in &mut self.limits {
+            if *reads {
+                limit.push(piece, &mut |_, found: Found| {
+                    let near = arg.near(found, piece.bytes);
+                    judge.found_by_detector(*rule, Some(path), found, Some(near));
+                });
+            }
+        }
+        arg.end(&piece);
+    }
+
     /// Time has passed.
     pub(super) fn tick(&mut self, judge: &mut Judge<'_>) {
         let now = judge.found.now;
-        for (rule, limit) in &mut self.limits {
+        for Limited { rule, limit, .. } in &mut self.limits {
+            limit.delivered(self.delivered);
             limit.time(now, &mut |_, found| {
                 let near = self.trail.near(found, &[]);
                 judge.found_by_detector(*rule, None, found, Some(near));
@@ -100,9 +157,13 @@ impl Bounds {
         }
     }
 
-    /// The host has counted that many tokens.
+    /// The host has counted that many tokens of the whole part: none of the arguments of a rule.
     pub(super) fn tokens(&mut self, judge: &mut Judge<'_>, tokens: u64) {
-        for (rule, limit) in &mut self.limits {
+        for Limited { rule, limit, .. } in &mut self.limits {
+            if self.is_tool_input && judge.pack.scope(*rule).args.is_some() {
+                continue;
+            }
+            limit.delivered(self.delivered);
             limit.counted(tokens, &mut |_, found| {
                 let near = self.trail.near(found, &[]);
                 judge.found_by_detector(*rule, None, found, Some(near));

@@ -1,5 +1,6 @@
 //! Tool input: its values, each a haystack of its own.
 
+use super::bounds::Bounds;
 use super::judge::Judge;
 use super::reader::Reader;
 use super::views::Views;
@@ -60,12 +61,19 @@ impl Json {
         is_done
     }
 
-    pub(super) fn push(&mut self, judge: &mut Judge<'_>, bytes: &[u8]) {
+    /// Reads a delta; `bounds` counts the text of its arguments.
+    pub(super) fn push(
+        &mut self,
+        judge: &mut Judge<'_>,
+        bounds: Option<&mut Bounds>,
+        bytes: &[u8],
+    ) {
         let was_deep = self.decoder.counters().too_deep;
         let mut values = Values {
             judge,
             value: &mut self.value,
             views: self.views.as_deref_mut(),
+            bounds,
         };
         self.decoder.push(bytes, &mut values);
         values.judge.settle();
@@ -83,11 +91,17 @@ impl Json {
     }
 
     /// Ends the input, of which `decided` bytes were delivered.
-    pub(super) fn finish(&mut self, judge: &mut Judge<'_>, decided: u64) {
+    pub(super) fn finish(
+        &mut self,
+        judge: &mut Judge<'_>,
+        bounds: Option<&mut Bounds>,
+        decided: u64,
+    ) {
         let mut values = Values {
             judge,
             value: &mut self.value,
             views: self.views.as_deref_mut(),
+            bounds,
         };
         self.decoder.finish(&mut values);
         if let Some(views) = &mut values.views {
@@ -123,6 +137,7 @@ struct Values<'a, 'b> {
     judge: &'b mut Judge<'a>,
     value: &'b mut Value,
     views: Option<&'b mut Views>,
+    bounds: Option<&'b mut Bounds>,
 }
 
 impl Sink for Values<'_, '_> {
@@ -135,6 +150,9 @@ impl Sink for Values<'_, '_> {
         value.file = names_file.then(Vec::new);
         if let Some(views) = &mut self.views {
             views.open(path);
+        }
+        if let Some(bounds) = &mut self.bounds {
+            bounds.open_arg(judge, path);
         }
     }
 
@@ -172,6 +190,9 @@ impl Values<'_, '_> {
         reader.take(self.judge, Some(arg), piece);
         if let Some(views) = &mut self.views {
             views.take(self.judge, Some(arg), &piece);
+        }
+        if let Some(bounds) = &mut self.bounds {
+            bounds.push_arg(self.judge, arg, piece);
         }
     }
 

@@ -11,6 +11,8 @@ use crate::output::Escaped;
 /// A part of a reply.
 pub(crate) struct Part {
     pub(crate) channel: Channel,
+    /// The tool that is called, or whose output it is.
+    pub(crate) tool: Option<String>,
     pub(crate) call: Option<Call>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -19,12 +21,14 @@ impl Part {
     /// That text on that channel, in the scope of the rule.
     pub(crate) fn new(rule: &Rule, channel: Channel, text: &str) -> Part {
         let call = (channel == Channel::ToolInput).then(|| Call::new(rule));
+        let has_tool = matches!(channel, Channel::ToolInput | Channel::ToolOutput);
         let bytes = match &call {
             Some(call) => call.input(text).into_bytes(),
             None => fenced(rule, text).into_bytes(),
         };
         Part {
             channel,
+            tool: has_tool.then(|| tool(rule)),
             call,
             bytes,
         }
@@ -38,6 +42,9 @@ impl Part {
         (tool, file): (Option<&str>, Option<&str>),
     ) -> Part {
         let mut part = Part::new(rule, channel, text);
+        if let (Some(name), Some(tool)) = (&mut part.tool, tool) {
+            tool.clone_into(name);
+        }
         if let Some(call) = &mut part.call {
             call.tool = tool.map_or_else(|| call.tool.clone(), str::to_owned);
             call.file = file.map(str::to_owned).or(call.file.take());
@@ -49,6 +56,7 @@ impl Part {
     /// The case as its author wrote it.
     pub(crate) fn of_case(rule: &Rule, case: &Case) -> Part {
         let tool = || case.tool.clone().unwrap_or_else(|| Call::new(rule).tool);
+        let has_tool = matches!(case.channel, Channel::ToolInput | Channel::ToolOutput);
         let call = (case.channel == Channel::ToolInput).then(|| Call {
             tool: tool(),
             arg: None,
@@ -56,6 +64,7 @@ impl Part {
         });
         Part {
             channel: case.channel,
+            tool: has_tool.then(tool),
             call,
             bytes: case.text.clone().into_bytes(),
         }

@@ -146,6 +146,13 @@ fn bound(limit: &Bound, rule: &Rule, found: &mut Vec<Found>) {
     if all.contains(&Some(0)) {
         found.push(zero("match.limit"));
     }
+    if !rule.args.is_empty() && bytes.or(lines).or(tokens).is_none() {
+        found.push(no_effect(
+            "args",
+            "`deltas`, `seconds` and `stall` are about the call as a whole",
+            "remove it, or bound `bytes`, `lines` or `tokens`",
+        ));
+    }
     let needs_stream = deltas.or(millis).or(stall_millis).is_some();
     if needs_stream && !reads_stream(rule) {
         let why = "no channel in `on` arrives in deltas";
