@@ -607,7 +607,9 @@ fn the_loop_takes_what_a_hook_on_a_thread_of_its_own_says() {
 #[test]
 fn c1_the_event_point_is_called_by_the_loop_itself() {
     use std::sync::mpsc;
+    use ttsr::Pack;
     use ttsr::harness::fallback::SessionEvent;
+    use ttsr::harness::{Request, Scripted};
     struct Hears(mpsc::Sender<&'static str>);
     impl Hook for Hears {
         fn points(&self) -> &[Point] {
@@ -653,7 +655,7 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
             &mut provider,
             request,
             "msg",
-            ttsr::harness::Cancel::default(),
+            Cancel::default(),
             |_| {},
         );
         let runtime = tokio::runtime::Builder::new_current_thread()
