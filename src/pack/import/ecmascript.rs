@@ -22,6 +22,10 @@ use std::fmt;
 
 /// The flags of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each flag is one letter of the pattern's"
+)]
 pub(super) struct Flags {
     /// `i`
     pub(super) ignore_case: bool,

@@ -58,6 +58,9 @@ fn captures(rule: &Rule, found: &mut Vec<Found>) {
         found.push(contradiction(key, why, help));
         return;
     }
+    if names.is_empty() {
+        return;
+    }
     let mut known = Vec::new();
     for regex in rule
         .condition

@@ -76,7 +76,7 @@ fn finish(
         is_widened: kinds.is_empty() && !flags.by_code_point(),
         kinds,
         captures: parsed.refers_back,
-        has_some: surrogates == Surrogates::Some,
+        surrogates,
         is_too_large: false,
         notes: Vec::new(),
     };
@@ -296,8 +296,8 @@ struct Lowering {
     captures: bool,
     /// Whether a set with all surrogates has the characters beyond U+FFFF instead.
     is_widened: bool,
-    /// Whether a set has some surrogates and not all: then no count of halves is one of characters.
-    has_some: bool,
+    /// With some surrogates in a set, and not all, no count of halves is one of characters.
+    surrogates: Surrogates,
     /// Whether the translation was given up.
     is_too_large: bool,
     notes: Vec<String>,
@@ -397,7 +397,7 @@ impl Lowering {
         {
             return unrolled;
         }
-        if self.has_some {
+        if self.surrogates == Surrogates::Some {
             self.is_too_large = true;
             return Square::empty(self.count());
         }
