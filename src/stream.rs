@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::detect::unknown_name::KnownNames;
 use crate::limits::OnLimit;
 use crate::matcher::Cursor;
-use crate::pack::{MessageValues, Pack, render_message};
+use crate::pack::{Captured, MessageValues, Pack, render_message};
 use crate::rule::{Channel, Per, Rule};
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
 use closed::{ClosedPart, ClosedParts};
@@ -166,6 +166,8 @@ struct Found {
     /// Conditions that are decided on the whole reply. None of them waits for its end.
     book: Book,
     redactions: Vec<Redaction>,
+    /// Captures of rules that hit a text which came whole.
+    captures: Vec<(RuleId, Captured)>,
     /// What earlier replies left.
     pasts: Pasts,
     /// The time told last.
@@ -714,8 +716,23 @@ impl Stream {
                 .or(self.path(hit.part)),
             tool: self.tool_name(hit.part),
             arg: self.arg(&hit),
+            captures: self.captures(hit.rule),
         };
         render_message(rule, &values)
+    }
+
+    /// Keeps what the groups of a rule captured in a text that came whole, for its message.
+    pub(crate) fn capture(&mut self, text: &[u8], hit: &Hit) {
+        if let Some(captures) = self.pack.captures(hit.rule) {
+            let captured = captures.at(text, hit.end);
+            self.found.captures.push((hit.rule, captured));
+        }
+    }
+
+    fn captures(&self, rule: RuleId) -> &[(String, String)] {
+        let mut known = self.found.captures.iter();
+        let captured = known.find(|(of, _)| *of == rule);
+        captured.map_or(&[], |(_, captured)| captured)
     }
 
     /// The rule that a decision of this stream rests on: how it retries, what it keeps, whom it asks. None

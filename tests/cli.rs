@@ -662,6 +662,25 @@ fn gitleaks_is_imported_whole() {
     assert!(ids.contains(&"imported/github-pat"), "{ids:?}");
 }
 
+#[test]
+fn an_import_overwrites_only_with_force_and_only_with_something() {
+    let out = scratch("force").join("pack.toml");
+    fs::write(&out, "mine").unwrap();
+    let import = |args: &[&str]| {
+        let mut import = ttsr(["import", "foreign/settings.json", "--out"]);
+        import.arg(&out).args(args).output().unwrap()
+    };
+    let refused = import(&[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert_eq!(fs::read_to_string(&out).unwrap(), "mine");
+    assert_eq!(import(&["--force"]).status.code(), Some(1));
+    assert_eq!(ttsr::Pack::load(&out).unwrap().rules().len(), 7);
+    let before = fs::read_to_string(&out).unwrap();
+    let mut nothing = ttsr(["import", "foreign/nowhere.json", "--force", "--out"]);
+    assert_eq!(nothing.arg(&out).output().unwrap().status.code(), Some(2));
+    assert_eq!(fs::read_to_string(&out).unwrap(), before);
+}
+
 /// What breaks each of the 22 rules of these shapes that have a condition on text.
 const BREAKS: [(&str, &str); 22] = [
     ("go-add-cleanup", "runtime.SetFinalizer(a, b)"),
@@ -725,12 +744,21 @@ fn every_shape_of_oh_my_pis_rules_is_imported() {
     let output = import.arg(&out).args(&shapes).output().unwrap();
     let left = events(&output, "left-out");
     let mut breaks = BREAKS.to_vec();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    // One condition counts up to 300 UTF-16 units, which are characters here: that is told.
+    let (counts, left): (Vec<_>, Vec<_>) = left
+        .into_iter()
+        .partition(|line| line.contains("a count is of characters here"));
+    assert!(
+        counts
+            .iter()
+            .all(|line| line.contains("ts-no-local-is-record")),
+        "{counts:?}"
+    );
     if cfg!(feature = "ast") {
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         assert!(left.is_empty(), "{left:?}");
         breaks.extend(BREAKS_SHAPES);
     } else {
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
         assert_eq!(left.len(), BREAKS_SHAPES.len(), "{left:?}");
         assert!(left.iter().all(|line| line.contains("feature `ast`")));
     }

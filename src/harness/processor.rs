@@ -743,6 +743,7 @@ impl Processor {
 
     fn finish_with(&mut self, end: End, out: &mut Vec<Step>) {
         self.state = State::Idle;
+        self.tell_end(&end, out);
         out.push(Step::Finish(Box::new(Outcome {
             end,
             reply: std::mem::take(&mut self.reply),

@@ -6,8 +6,12 @@
 
 mod claude;
 mod draft;
+mod ecmascript;
+mod front;
 mod gitleaks;
+mod hookify;
 mod markdown;
+mod python;
 mod wildcard;
 
 use std::fmt;
@@ -39,17 +43,20 @@ pub enum Format {
     Cline,
     /// The settings of Claude Code, JSON: what its permissions deny.
     ClaudeCode,
+    /// Rules of hookify, a plugin of Claude Code: Markdown with an `event` and a `pattern` or `conditions`.
+    Hookify,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 6] = [
+    pub const ALL: [Format; 7] = [
         Format::Gitleaks,
         Format::OhMyPi,
         Format::Cursor,
         Format::Windsurf,
         Format::Cline,
         Format::ClaudeCode,
+        Format::Hookify,
     ];
 
     /// The name it is called by on the command line.
@@ -62,6 +69,7 @@ impl Format {
             Format::Windsurf => "windsurf",
             Format::Cline => "cline",
             Format::ClaudeCode => "claude-code",
+            Format::Hookify => "hookify",
         }
     }
 
@@ -69,6 +77,41 @@ impl Format {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// The format of a file, by its name where that says it, else by its text.
+    ///
+    /// # Example: a file without a heading
+    /// ```
+    /// use ttsr::import::Format;
+    /// assert_eq!(Format::of_file("my/.clinerules", "Be brief."), Some(Format::Cline));
+    /// assert_eq!(Format::of_file(".windsurfrules", "Be brief."), Some(Format::Windsurf));
+    /// assert_eq!(Format::of_file("notes.txt", "Be brief."), None);
+    /// ```
+    #[must_use]
+    pub fn of_file(name: &str, text: &str) -> Option<Format> {
+        let mut parts = name.rsplit(['/', '\\']);
+        let file = parts.next().unwrap_or(name);
+        let folders: Vec<&str> = parts.collect();
+        let of_text = Format::of_text(text);
+        // A condition is a condition wherever it stands.
+        if matches!(
+            of_text,
+            Some(Format::Hookify | Format::Gitleaks | Format::ClaudeCode)
+        ) {
+            return of_text;
+        }
+        match file {
+            ".clinerules" => Some(Format::Cline),
+            ".windsurfrules" => Some(Format::Windsurf),
+            ".cursorrules" => Some(Format::Cursor),
+            _ if file.starts_with("hookify.") && file.ends_with(".md") => Some(Format::Hookify),
+            _ if file.ends_with(".mdc") => Some(Format::Cursor),
+            _ if folders.contains(&".clinerules") => Some(Format::Cline),
+            _ if folders.contains(&".windsurf") => Some(Format::Windsurf),
+            _ if folders.contains(&".cursor") => Some(Format::Cursor),
+            _ => of_text,
+        }
     }
 
     /// What a text looks like: JSON is Claude Code's, a table of rules is gitleaks', Markdown is one of
@@ -89,7 +132,10 @@ impl Format {
             return Some(Format::ClaudeCode);
         }
         if text.starts_with("---") {
-            return Some(Format::OhMyPi);
+            return Some(match hookify::is_one(text) {
+                true => Format::Hookify,
+                false => Format::OhMyPi,
+            });
         }
         let has = |header: &str| text.lines().any(|line| line.trim() == header);
         match has("[[rules]]") || has("[extend]") {
@@ -120,6 +166,8 @@ pub struct Imported {
     pub rules: usize,
     /// What is not in it as it was, and why.
     pub left_out: Vec<LeftOut>,
+    /// The texts of which nothing is in it, for they cannot be read in their format, and why.
+    pub unread: Vec<LeftOut>,
 }
 
 /// Something that could not be carried over, or not exactly.
@@ -140,8 +188,10 @@ impl fmt::Display for LeftOut {
 
 /// One rule file, the pack `pack`, from texts of other formats.
 ///
+/// A text that cannot be read in its format is in [`Imported::unread`]; the others are read.
+///
 /// # Errors
-/// The name of a text that cannot be read in its format at all, and why; or why `pack` is no name.
+/// Why `pack` is no name.
 ///
 /// # Example: a deny list becomes rules
 /// ```
@@ -159,9 +209,14 @@ pub fn import(pack: &str, texts: &[Foreign<'_>]) -> Result<Imported, String> {
         let read = match text.format {
             Format::Gitleaks => gitleaks::read(text, &mut sheet),
             Format::ClaudeCode => claude::read(text, &mut sheet),
-            _ => markdown::read(text, &mut sheet),
+            Format::Hookify => hookify::read(text, &mut sheet),
+            Format::OhMyPi | Format::Cursor | Format::Windsurf | Format::Cline => {
+                markdown::read(text, &mut sheet)
+            }
         };
-        read.map_err(|error| format!("{}: {error}", text.name))?;
+        if let Err(why) = read {
+            sheet.unread(text.name, why);
+        }
     }
     Ok(sheet.finish())
 }
@@ -196,10 +251,38 @@ mod tests {
             ("title = 't'\n  [[rules]]\nid = 'a'", Some(Format::Gitleaks)),
             ("[extend]\nuseDefault = true", Some(Format::Gitleaks)),
             ("# Rules\nBe brief.", Some(Format::Cline)),
+            ("---\nevent: bash\npattern: a\n---\n", Some(Format::Hookify)),
+            ("---\nevent: x\ncondition: a\n---\n", Some(Format::OhMyPi)),
             ("[rules]\n", None),
             ("", None),
         ] {
             assert_eq!(Format::of_text(text), format, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_format_is_told_by_the_name_of_its_file() {
+        for (name, text, format) in [
+            (".clinerules", "Be brief.", Some(Format::Cline)),
+            ("a/.clinerules/style.md", "Be brief.", Some(Format::Cline)),
+            (".windsurfrules", "Be brief.", Some(Format::Windsurf)),
+            (".windsurf/rules/a.md", "Be brief.", Some(Format::Windsurf)),
+            (".cursorrules", "", Some(Format::Cursor)),
+            ("a.mdc", "Be brief.", Some(Format::Cursor)),
+            (
+                ".claude/hookify.a.local.md",
+                "---\n---\n",
+                Some(Format::Hookify),
+            ),
+            (
+                ".clinerules",
+                "---\nevent: bash\npattern: a\n---\n",
+                Some(Format::Hookify),
+            ),
+            ("clinerules.md", "Be brief.", None),
+            ("a.json", "{}", Some(Format::ClaudeCode)),
+        ] {
+            assert_eq!(Format::of_file(name, text), format, "{name}");
         }
     }
 
@@ -309,6 +392,14 @@ paths = ["vendor/"]
                 &*long,
                 "its front matter cannot be read: 70007 bytes, limit is 65536",
             ),
+        ] {
+            let (name, format) = ("its-name", Format::OhMyPi);
+            let imported = import("team/it", &[Foreign { name, format, text }]).unwrap();
+            assert_eq!(imported.rules, 0);
+            assert_eq!(imported.unread[0].to_string(), format!("its-name: {why}"));
+            assert!(imported.toml.contains("# NOT READ: its-name: "));
+        }
+        for (text, why) in [
             (
                 "---",
                 "guidance for a prompt, without a condition that could be matched",
@@ -334,20 +425,157 @@ paths = ["vendor/"]
     }
 
     #[test]
-    fn what_is_no_text_of_its_format_is_an_error_with_its_name() {
+    fn a_text_that_is_none_of_its_format_is_unread_and_the_others_are_read() {
+        let good = Foreign {
+            name: "good",
+            format: Format::ClaudeCode,
+            text: r#"{"permissions": {"deny": ["Bash(rm:*)"]}}"#,
+        };
         for (format, text, why) in [
             (Format::Gitleaks, "[[rules]", "its-name: "),
             (Format::ClaudeCode, "{", "its-name: "),
+            (Format::ClaudeCode, "[]", "its-name: it is no object"),
             (
                 Format::ClaudeCode,
                 r#"{"permissions": []}"#,
-                "its-name: there are no `permissions`",
+                "its-name: `permissions` is no object",
+            ),
+            (
+                Format::Hookify,
+                "event: bash",
+                "its-name: it has no front matter",
             ),
         ] {
-            let name = "its-name";
-            let error = import("team/it", &[Foreign { name, format, text }]).unwrap_err();
-            assert!(error.starts_with(why), "{error}");
+            let bad = Foreign {
+                name: "its-name",
+                format,
+                text,
+            };
+            let imported = import("team/it", &[bad, good]).unwrap();
+            let unread: Vec<String> = imported.unread.iter().map(ToString::to_string).collect();
+            assert_eq!(unread.len(), 1);
+            assert!(unread[0].starts_with(why), "{unread:?}");
+            assert_eq!(imported.rules, 1);
+            assert!(Pack::from_toml(&imported.toml).is_ok());
         }
         assert!(import("No Name", &[]).is_err());
+    }
+
+    /// What a rule says of a tool call, or of a prompt where there is no tool.
+    fn acts(pack: &Pack, tool: &str, input: &str) -> bool {
+        let mut session = pack.session();
+        let (channel, tool) = match tool {
+            "" => (crate::Channel::UserInput, None),
+            tool => (crate::Channel::ToolInput, Some(tool)),
+        };
+        let checked = session.check(channel, tool, input.as_bytes());
+        !checked.decisions().is_empty()
+    }
+
+    #[test]
+    fn hookify_rules_hold_of_what_they_hold_there() {
+        let bash = "---\nname: x\nevent: bash\npattern: rm\\s+-rf|foo$\naction: block\n---\nNo.";
+        let file = "---\nname: x\nevent: file\nconditions:\n  - field: file_path\n    operator: ends_with\n    \
+                    pattern: .env\n  - field: new_text\n    operator: contains\n    pattern: KEY\n  - field: new_text\n    \
+                    operator: not_contains\n    pattern: TEST\n---\nNo.";
+        let inline = "---\nevent: prompt\nconditions:\n- field: user_prompt, operator: starts_with, pattern: deploy\n---\n";
+        let quoted = "---\nevent: bash\npattern: \"a\\.b\"\n---\n";
+        let negative = "---\nevent: bash\nconditions:\n  - field: command\n    operator: not_contains\n    pattern: sudo\n---\n";
+        for (text, tool, input, expected) in [
+            (bash, "Bash", r#"{"command":"RM  -rf x"}"#, true),
+            (bash, "Bash", r#"{"command":"a foo\n"}"#, true),
+            (bash, "Bash", r#"{"command":"foo b"}"#, false),
+            (bash, "Bash", r#"{"description":"rm -rf x"}"#, false),
+            (bash, "Write", r#"{"command":"rm -rf x"}"#, false),
+            (
+                file,
+                "Write",
+                r#"{"file_path":"a/.env","content":"KEY=1"}"#,
+                true,
+            ),
+            (
+                file,
+                "Edit",
+                r#"{"new_string":"KEY=1","file_path":"a/.env"}"#,
+                true,
+            ),
+            (
+                file,
+                "Write",
+                r#"{"file_path":"a/.env","content":"key=1"}"#,
+                false,
+            ),
+            (
+                file,
+                "Write",
+                r#"{"file_path":"a/.env.x","content":"KEY=1"}"#,
+                false,
+            ),
+            (
+                file,
+                "Write",
+                r#"{"file_path":"a/.env","content":"KEY=TEST"}"#,
+                false,
+            ),
+            (inline, "", "deploy it", true),
+            (inline, "", "please deploy it", false),
+            (quoted, "bash", r#"{"command":"a.b"}"#, true),
+            (quoted, "bash", r#"{"command":"axb"}"#, false),
+            (negative, "bash", r#"{"command":"ls"}"#, true),
+            (negative, "bash", r#"{"command":"sudo ls"}"#, false),
+        ] {
+            let (pack, left_out) = imported(Format::Hookify, text);
+            assert_eq!(left_out, [""; 0]);
+            assert_eq!(acts(&pack, tool, input), expected, "{text}\n{tool} {input}");
+        }
+        let (pack, _) = imported(Format::Hookify, bash);
+        let rule = &pack.rules()[0];
+        assert_eq!(rule.action, crate::Action::Retry);
+        assert_eq!(rule.severity, crate::Severity::Critical);
+    }
+
+    #[test]
+    fn a_hookify_rule_with_a_condition_that_is_not_known_is_left_out_whole() {
+        for (front, why) in [
+            ("event: stop\npattern: a", "event `stop`"),
+            ("event: later\npattern: a", "event `later`"),
+            (
+                "enabled: false\nevent: bash\npattern: a",
+                "`enabled` is false",
+            ),
+            ("event: bash", "neither a pattern nor conditions"),
+            ("event: bash\npattern: a(", "does not load"),
+            (
+                "event: bash\nconditions:\n  - field: reason\n    pattern: a",
+                "a condition on `reason`",
+            ),
+            (
+                "event: bash\nconditions:\n  - field: command\n    operator: sounds_like\n    pattern: a",
+                "operator `sounds_like`",
+            ),
+        ] {
+            let text = format!("---\n{front}\n---\nNo.");
+            let (pack, left_out) = imported(Format::Hookify, &text);
+            assert_eq!(
+                pack.rules()[0].id,
+                "team/it/r",
+                "{front}: no rule came of it"
+            );
+            assert!(left_out.iter().any(|it| it.contains(why)), "{left_out:?}");
+        }
+    }
+
+    #[test]
+    fn every_key_of_the_settings_that_is_not_carried_over_is_named() {
+        let text = r#"{"permissions": {"deny": [], "defaultMode": "plan", "x": 1}, "hooks": {}, "env": {}, "y": null}"#;
+        let (_, left_out) = imported(Format::ClaudeCode, text);
+        for key in ["defaultMode", "x", "hooks", "env", "y"] {
+            assert!(
+                left_out.iter().any(|it| it.contains(&format!("`{key}`"))),
+                "{key}: {left_out:?}"
+            );
+        }
+        let (_, left_out) = imported(Format::ClaudeCode, r#"{"env": {}}"#);
+        assert_eq!(left_out.len(), 2, "{left_out:?}");
     }
 }

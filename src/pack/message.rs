@@ -22,6 +22,12 @@ const MESSAGE_BYTES: usize = 64 << 10;
 /// Longest inserted value, in bytes.
 const VALUE_BYTES: usize = 200;
 
+/// Longest inserted capture, in bytes: of a text that comes whole there is no excerpt to stay in.
+const CAPTURE_BYTES: usize = 4 << 10;
+
+/// What stands before the name of a capture.
+const CAPTURE: &str = "capture.";
+
 /// Longest tag of a template and most `{% … %}` of one: the template parser follows chains of `not`,
 /// `and` and `elif` by recursion, and some hundreds of them are too deep for the stack.
 const TAG_BYTES: usize = 256;
@@ -56,6 +62,8 @@ pub(crate) struct MessageValues<'a> {
     pub(crate) tool: Option<&'a str>,
     /// `arg`: the path of the argument the match is in.
     pub(crate) arg: Option<&'a str>,
+    /// `capture.NAME`: what named groups of the rule's patterns captured.
+    pub(crate) captures: &'a [(String, String)],
 }
 
 /// The message of `rule` for one hit: its template filled in, or `id: description instead`.
@@ -112,8 +120,12 @@ fn context(rule: &Rule, values: &MessageValues<'_>) -> Value {
     );
     about_rule.extend(rule.why.as_deref().map(|text| ("why", author(text))));
     let about_match = [("text", data(values.match_text))];
+    let captured = |text: &str| Value::from(escape::capped(text, CAPTURE_BYTES));
+    let captures = values.captures.iter();
+    let captures = captures.map(|(name, text)| (name.as_str(), captured(text)));
     let mut all = vec![
         ("rule", Value::from_pairs(about_rule)),
+        ("capture", Value::from_pairs(captures)),
         ("match", Value::from_pairs(about_match)),
     ];
     let optional = [
@@ -195,7 +207,7 @@ pub(super) fn faults(template: &str) -> Vec<Fault> {
     let mut unknown: Vec<String> = parsed
         .undeclared_variables(true)
         .into_iter()
-        .filter(|name| !VARIABLES.contains(&name.as_str()))
+        .filter(|name| !VARIABLES.contains(&name.as_str()) && capture(name).is_none())
         .collect();
     unknown.sort();
     if unknown.is_empty() {
@@ -203,6 +215,28 @@ pub(super) fn faults(template: &str) -> Vec<Fault> {
     } else {
         variables(template, &unknown)
     }
+}
+
+/// The name of the capture that a variable is.
+fn capture(variable: &str) -> Option<&str> {
+    let name = variable.strip_prefix(CAPTURE)?;
+    (!name.is_empty() && !name.contains('.')).then_some(name)
+}
+
+/// The captures that a template names, in the order of their names. None of a text that is no template.
+pub(super) fn captures(template: &str) -> Vec<String> {
+    if template.len() > MESSAGE_BYTES || forbidden(template).is_some() {
+        return Vec::new();
+    }
+    let environment = environment();
+    let Ok(parsed) = environment.template_from_str(template) else {
+        return Vec::new();
+    };
+    let variables = parsed.undeclared_variables(true);
+    let names = variables.iter().filter_map(|name| capture(name));
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.sort_unstable();
+    names
 }
 
 fn syntax(error: &minijinja::Error) -> Fault {
@@ -242,6 +276,7 @@ fn trial(template: &str) -> Vec<Fault> {
         path: Some("path"),
         tool: Some("tool"),
         arg: Some("arg"),
+        captures: &[],
     };
     let full = fill(template, &rule, &values);
     bare.and(full).err().iter().map(syntax).collect()
@@ -316,6 +351,7 @@ mod tests {
             path: Some("src/a.rs"),
             tool: None,
             arg: Some("content"),
+            captures: &[],
         }
     }
 
@@ -355,6 +391,35 @@ mod tests {
         );
         let long = render(&rule("{{ match.text }}"), &values(&"é".repeat(10 << 20)));
         assert_eq!(long, "é".repeat(100) + "…");
+    }
+
+    #[test]
+    fn a_capture_is_inserted_up_to_its_bound() {
+        let template = "{% if capture.list %}Take {{ capture.list }}.{% else %}Look.{% endif %}";
+        assert_eq!(faults(template), []);
+        assert_eq!(captures(template), ["list"]);
+        let told = |list: Option<String>| {
+            let captured: Vec<_> = list
+                .map(|list| ("list".to_owned(), list))
+                .into_iter()
+                .collect();
+            let values = MessageValues {
+                captures: &captured,
+                ..MessageValues::default()
+            };
+            render(&rule(template), &values)
+        };
+        assert_eq!(told(None), "Look.");
+        assert_eq!(
+            told(Some("a\u{1b} {{ b }}".to_owned())),
+            r"Take a\u{1b} {{ b }}."
+        );
+        let most = "x".repeat(CAPTURE_BYTES);
+        assert_eq!(told(Some(most.clone())), format!("Take {most}."));
+        assert_eq!(told(Some(most.clone() + "y")), format!("Take {most}…."));
+        for wrong in ["{{ capture }}", "{{ capture.a.b }}", "{{ captured.a }}"] {
+            assert_eq!(faults(wrong)[0].code.name, "unknown-variable", "{wrong}");
+        }
     }
 
     #[test]

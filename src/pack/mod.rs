@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 mod builder;
 mod builtin;
+mod captures;
 mod check;
 mod compile;
 mod compose;
@@ -41,6 +42,7 @@ use crate::rule::{Channel, Rule};
 use crate::session::Session;
 use crate::stream::Stream;
 use crate::verdict::RuleId;
+pub(crate) use captures::{Captured, Captures};
 use check::{Check, Loaded};
 #[cfg(feature = "lookaround")]
 pub(crate) use compile::Confirms;
@@ -86,6 +88,8 @@ struct Inner {
     limits: Limits,
     root: Option<String>,
     compiled: Compiled,
+    /// For each rule what its message takes captures from, if it does.
+    captures: Box<[Option<Captures>]>,
 }
 
 impl Pack {
@@ -322,6 +326,11 @@ impl Pack {
         &self.inner.compiled.scopes[rule.index()]
     }
 
+    /// What the message of a rule takes captures from, if it does.
+    pub(crate) fn captures(&self, rule: RuleId) -> Option<&Captures> {
+        self.inner.captures.get(rule.index())?.as_ref()
+    }
+
     /// By rule.
     pub(crate) fn scopes(&self) -> &[Scope] {
         &self.inner.compiled.scopes
@@ -398,6 +407,7 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
     let compiled = compile::compile(&rules, &allows, &limits)
         .map_err(|error| too_big(&error, &rules, &limits))?;
     let warnings = report.into_diagnostics();
+    let captures = rules.iter().map(Captures::of).collect();
     Ok(Pack {
         inner: Arc::new(Inner {
             rules,
@@ -408,6 +418,7 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
             limits,
             root,
             compiled,
+            captures,
         }),
     })
 }

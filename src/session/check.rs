@@ -86,6 +86,7 @@ impl Session {
         }
         hits.extend_from_slice(&stream.push(WHOLE, text));
         hits.extend_from_slice(&stream.close(WHOLE));
+        hits.iter().for_each(|hit| stream.capture(text, hit));
         self.decisions.clear();
         let verdict = self.judge_hits(&mut stream, hits);
         Checked {

@@ -177,7 +177,10 @@ fn c5_eight_kinds_of_refused_delegation_get_their_hint() {
             "agents",
         ),
         ("Skills not found: a. Available: c", "skills"),
-        ("Cannot call primary agent \"build\" via task", "sub-agent"),
+        (
+            "Agent \"oracle\" is not allowed. Allowed agents: explorer, fixer",
+            "explorer, fixer",
+        ),
     ];
     let mut processor = processor("opencode/delegate-task-retry", Origin::default(), None);
     assert_eq!(processor.pack().rules().len(), kinds.len());
@@ -192,11 +195,59 @@ fn c5_eight_kinds_of_refused_delegation_get_their_hint() {
             "{told}"
         );
     }
+    let primary = "Cannot call primary agent \"build\" via task";
+    assert!(told(&mut processor, "background_task", primary).len() > primary.len());
     assert_eq!(
         told(&mut processor, "task", "started: bg_1"),
         "started: bg_1"
     );
     assert_eq!(told(&mut processor, "bash", kinds[0].0), kinds[0].0);
+}
+
+#[test]
+fn c5_a_report_that_mentions_the_words_gets_no_hint() {
+    let mut processor = processor("opencode/delegate-task-retry", Origin::default(), None);
+    for report in [
+        "Done. The router now answers with \"Unknown category: x. Available: a, b\".",
+        "I made run_in_background a required parameter, and load_skills is required, too.",
+        "Summary:\n- `Unknown agent: foo` comes from src/a.ts\n- Must provide either category or subagent_type: same place",
+        "All tests pass.\n\nThe message `Skills not found: a` was reworded.",
+    ] {
+        assert_eq!(told(&mut processor, "task", report), report);
+    }
+}
+
+#[test]
+fn c5_the_hint_names_every_option_however_long_the_line() {
+    let mut processor = processor("opencode/delegate-task-retry", Origin::default(), None);
+    let agents: Vec<String> = (1..=19)
+        .map(|number| format!("agent-{number:04}"))
+        .collect();
+    let (long, agents) = ("x".repeat(200), agents.join(", "));
+    assert_eq!(agents.len(), 19 * 12 - 2);
+    for output in [
+        format!("[ERROR] Unknown agent: \"{long}\". Available agents: {agents}"),
+        format!("Unknown category: {long}\nAvailable categories: {agents}"),
+        format!("Agent \"{long}\" is not allowed. Allowed agents:\n{agents}"),
+        format!(
+            "[ERROR] Invalid arguments: Skills not found: {long}\n\nAvailable skills:\n{agents}"
+        ),
+    ] {
+        let told = told(&mut processor, "background_task", &output);
+        let hint = &told[output.len()..];
+        assert!(hint.contains(&format!("Available: {agents}")), "{told}");
+    }
+    let list = "Unknown category: x\nAvailable categories:\n- quick\n- deep\n\nMore.";
+    let told_list = told(&mut processor, "task", list);
+    assert!(
+        told_list.contains("Available: - quick - deep\n"),
+        "{told_list}"
+    );
+    // The bound is 4 KiB.
+    let many = format!("Unknown agent: x. Available: {}", "a, ".repeat(3_000));
+    let told = told(&mut processor, "task", &many);
+    let hint = told[many.len()..].len();
+    assert!((4_096..5_000).contains(&hint), "{hint}");
 }
 
 #[test]
@@ -435,7 +486,10 @@ fn c7_eight_json_errors_get_a_reminder() {
         "Bad control character in string literal in JSON",
     ];
     let mut processor = processor("opencode/json-error-recovery", Origin::default(), None);
-    assert_eq!(processor.pack().rules().len(), errors.len());
+    assert_eq!(
+        processor.pack().rules()[0].condition.any.len(),
+        errors.len()
+    );
     for error in errors {
         let told = told(&mut processor, "edit", error);
         assert!(told.starts_with(error), "{told}");
@@ -446,5 +500,84 @@ fn c7_eight_json_errors_get_a_reminder() {
     }
     for tool in ["bash", "read", "glob", "grep", "webfetch"] {
         assert_eq!(told(&mut processor, tool, errors[0]), errors[0], "{tool}");
+    }
+}
+
+#[test]
+fn c7_every_tool_but_those_of_somebody_elses_text_is_reminded_once() {
+    let mut processor = processor("opencode/json-error-recovery", Origin::default(), None);
+    for tool in [
+        "github_create_issue",
+        "my_custom_tool",
+        "Edit",
+        "lsp_rename",
+        "task",
+    ] {
+        for output in [
+            "Failed to parse JSON: Unexpected token } in JSON at position 4",
+            "JSON error: expected '}'",
+            "JSON: unexpected EOF",
+        ] {
+            let first = told(&mut processor, tool, output);
+            assert_eq!(first.matches("[JSON error]").count(), 1, "{tool}: {first}");
+            assert_eq!(told(&mut processor, tool, &first), first, "no second one");
+        }
+    }
+    for tool in ["Bash", "READ", "websearch", "gh_grep_searchGitHub"] {
+        let output = "Invalid JSON";
+        assert_eq!(told(&mut processor, tool, output), output, "{tool}");
+    }
+}
+
+#[test]
+fn c3_an_empty_or_failed_read_gets_no_nudge() {
+    let mut processor = processor("opencode/post-read-nudge", Origin::default(), None);
+    for output in [
+        "",
+        "\n",
+        "<file>\n\n(End of file - total 0 lines)\n</file>",
+        "<path>/a</path>\n<type>file</type>\n<content>\n(End of file - total 0 lines)\n</content>",
+        "File is empty",
+        "Error: File not found: /a/b.rs",
+        "File not found: /a/b.rs\n\nDid you mean one of these?\n/a/c.rs",
+        "ENOENT: no such file or directory, open '/a'",
+        "[ERROR] permission denied",
+        "Cannot read binary file: /a.png",
+    ] {
+        assert_eq!(told(&mut processor, "read", output), output);
+    }
+    let file = "00001| fn error() {}\n\n(End of file - total 1 lines)";
+    assert!(told(&mut processor, "read", file).len() > file.len());
+}
+
+#[test]
+fn c2_c4_a_marker_in_a_synthetic_message_counts() {
+    let synthetic = || {
+        vec![
+            Message::user("Fix it."),
+            Message::new(ttsr::harness::Role::Assistant, "Done."),
+            Message::steering(format!("A task ended.\n{MARKER}")),
+        ]
+    };
+    let orchestrator = Origin {
+        agent: Some("orchestrator".into()),
+        ..Origin::default()
+    };
+    let mut reminds = processor("opencode/phase-reminder", orchestrator, None);
+    let (request, _) = sent(&mut reminds, synthetic());
+    assert_eq!(request.messages, synthetic(), "the system has written last");
+    let copilot = |provider: &str| Origin {
+        provider: Some(provider.into()),
+        ..Origin::default()
+    };
+    for (provider, marked) in [
+        ("github-copilot", true),
+        ("github-copilot-enterprise", true),
+        ("my-copilot-proxy", false),
+        ("copilot4all", false),
+    ] {
+        let mut headers = processor("opencode/chat-headers", copilot(provider), None);
+        let (request, _) = sent(&mut headers, synthetic());
+        assert_eq!(initiator(&request).is_some(), marked, "{provider}");
     }
 }

@@ -602,3 +602,67 @@ fn the_loop_takes_what_a_hook_on_a_thread_of_its_own_says() {
     assert_eq!(played.published(), "ABC");
     assert_eq!(played.outcome.reply.text(Channel::Text), "ABC!");
 }
+
+#[test]
+fn c1_the_event_point_is_called_by_the_loop_itself() {
+    use std::sync::mpsc;
+    use ttsr::Pack;
+    use ttsr::harness::fallback::SessionEvent;
+    use ttsr::harness::{Request, Scripted};
+    struct Hears(mpsc::Sender<&'static str>);
+    impl Hook for Hears {
+        fn points(&self) -> &[Point] {
+            &[Point::Event]
+        }
+        fn event(&mut self, event: &SessionEvent) {
+            assert_eq!(event.session(), "ses_1");
+            let name = match event {
+                SessionEvent::MessageUpdated { error: None, .. } => "updated",
+                SessionEvent::MessageUpdated { .. } => "updated with an error",
+                SessionEvent::Error { .. } => "error",
+                SessionEvent::Idle { .. } => "idle",
+                _ => "another",
+            };
+            self.0.send(name).unwrap();
+        }
+    }
+    let answer = Script::default().text("Done.").finish("stop");
+    let calls = Script::default()
+        .tool("read", "call_1", "{}")
+        .finish("tool_use");
+    let broken = Script::default()
+        .text("Do")
+        .fail(ttsr::harness::Failure::new("reset", "reset"));
+    for (script, expected) in [
+        (answer, &["updated", "idle"][..]),
+        (calls, &["updated"]),
+        (broken, &["updated with an error", "error", "idle"]),
+    ] {
+        let (sender, heard) = mpsc::channel();
+        let mut hooks = Hooks::default();
+        hooks.register("hears", Hears(sender));
+        let settings = Settings {
+            session: "ses_1".into(),
+            ..Settings::default()
+        };
+        let session = Pack::builder().build().unwrap().session();
+        let mut processor = Processor::new(session, hooks, settings);
+        let mut provider = Scripted::new([script]);
+        let request = Request::new("m", Vec::new());
+        let running = ttsr::harness::run(
+            &mut processor,
+            &mut provider,
+            request,
+            "msg",
+            Cancel::default(),
+            |_| {},
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(running);
+        let heard: Vec<&str> = heard.try_iter().collect();
+        assert_eq!(heard, expected);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -14,10 +14,10 @@ use crate::output::{Escaped, Out, Record, tell};
 use crate::tally::Count;
 use crate::{Outcome, Stop};
 
-/// Turn rules of other tools into a pack: gitleaks, oh-my-pi, Cursor, Windsurf, Cline, Claude Code
+/// Turn rules of other tools into a pack: gitleaks, oh-my-pi, Cursor, Windsurf, Cline, Claude Code, hookify
 ///
-/// What cannot be carried over is told, and stands as a comment in the file; then the exit code is 1. The
-/// file loads as it is.
+/// What cannot be carried over is told, and stands as a comment in the file; then the exit code is 1. A file that
+/// cannot be read is told, the others are imported, and the exit code is 2. The pack loads as it is.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The format [default: found by looking at each file]
@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Where the pack is written [default: the standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Overwrite the file of `--out`
+    #[arg(long, requires = "out")]
+    force: bool,
     #[command(flatten)]
     output: FormatArg,
     /// A format, if it is named here, and the files
@@ -43,18 +46,33 @@ fn formats() -> impl TypedValueParser<Value = Format> {
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let (format, files) = split(options);
-    let texts: Vec<(String, String)> = files.iter().map(read).collect::<Result<_, _>>()?;
-    let foreign = texts.iter().map(|(name, text)| {
-        let format = format.or_else(|| Format::of_text(text));
-        let format = format
-            .ok_or_else(|| Stop::Because(format!("{}: no format that is known", Escaped(name))))?;
-        Ok(Foreign { name, format, text })
-    });
-    let foreign: Vec<Foreign<'_>> = foreign.collect::<Result<_, Stop>>()?;
+    let mut unread = Vec::new();
+    let mut texts = Vec::new();
+    for path in files {
+        match read(path, format) {
+            Ok(text) => texts.push(text),
+            Err(file) => unread.push(file),
+        }
+    }
+    let foreign: Vec<Foreign<'_>> = texts
+        .iter()
+        .map(|(name, format, text)| Foreign {
+            name,
+            format: *format,
+            text,
+        })
+        .collect();
     let imported = import(&options.name, &foreign)
         .map_err(|error| Stop::Because(Escaped(&error).to_string()))?;
-    if let Some(path) = &options.out {
-        crate::new::write(path, &imported.toml)?;
+    let is_whole = unread.is_empty() && imported.unread.is_empty();
+    let none = unread.len() + imported.unread.len() == files.len();
+    if let Some(path) = &options.out
+        && !none
+    {
+        match options.force {
+            true => crate::new::overwrite(path, &imported.toml)?,
+            false => crate::new::write(path, &imported.toml)?,
+        }
     }
     let mut out = Out::new(options.output.format);
     let shown = options.out.as_ref().map(|path| path.display().to_string());
@@ -64,17 +82,28 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
             what: &left_out.what,
         })?;
     }
+    let unread = unread.iter().map(|file| (&file.place, &file.what));
+    let refused = imported.unread.iter().map(|file| (&file.place, &file.what));
+    for (place, why) in unread.chain(refused) {
+        out.write(&Unread { place, why })?;
+    }
+    if none {
+        out.flush()?;
+        return Ok(Outcome::Incomplete);
+    }
     out.write(&Pack {
         pack: &options.name,
         file: shown.as_deref(),
         toml: shown.is_none().then_some(&imported.toml),
         rules: imported.rules as u64,
         left_out: imported.left_out.len() as u64,
+        unread: (files.len() - foreign.len() + imported.unread.len()) as u64,
     })?;
     out.flush()?;
-    Ok(match imported.left_out.is_empty() {
-        true => Outcome::Clean,
-        false => Outcome::Findings,
+    Ok(match (is_whole, imported.left_out.is_empty()) {
+        (false, _) => Outcome::Incomplete,
+        (true, true) => Outcome::Clean,
+        (true, false) => Outcome::Findings,
     })
 }
 
@@ -94,6 +123,22 @@ impl Record for Left<'_> {
     }
 }
 
+/// A file of which nothing was imported.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "unread")]
+struct Unread<'a> {
+    place: &'a str,
+    why: &'a str,
+}
+
+impl Record for Unread<'_> {
+    fn show(&self, _: &mut dyn Write) -> io::Result<()> {
+        let Unread { place, why } = self;
+        tell(&Escaped(&format!("{place}: {why}")));
+        Ok(())
+    }
+}
+
 /// The pack that came of it.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "imported")]
@@ -105,6 +150,7 @@ struct Pack<'a> {
     toml: Option<&'a String>,
     rules: u64,
     left_out: u64,
+    unread: u64,
 }
 
 impl Record for Pack<'_> {
@@ -112,11 +158,14 @@ impl Record for Pack<'_> {
         if let Some(toml) = self.toml {
             out.write_all(toml.as_bytes())?;
         }
-        tell(&format_args!(
-            "{}, {} left out or changed",
-            Count(self.rules, "rule"),
-            Count(self.left_out, "thing")
-        ));
+        let (rules, left_out) = (Count(self.rules, "rule"), Count(self.left_out, "thing"));
+        match self.unread {
+            0 => tell(&format_args!("{rules}, {left_out} left out or changed")),
+            unread => tell(&format_args!(
+                "{rules}, {left_out} left out or changed, {} not read",
+                Count(unread, "file")
+            )),
+        }
         Ok(())
     }
 }
@@ -130,10 +179,21 @@ fn split(options: &Options) -> (Option<Format>, &[PathBuf]) {
     }
 }
 
-fn read(path: &PathBuf) -> Result<(String, String), Stop> {
-    let name = path.to_string_lossy().into_owned();
-    match fs::read_to_string(path) {
-        Ok(text) => Ok((name, text)),
-        Err(error) => Err(Stop::Because(format!("{}: {error}", Escaped(&name)))),
-    }
+/// A file that is not imported.
+struct Refused {
+    place: String,
+    what: String,
+}
+
+/// The name of a file, its format and its text.
+fn read(path: &Path, format: Option<Format>) -> Result<(String, Format, String), Refused> {
+    let place = path.to_string_lossy().into_owned();
+    let refused = |what: String| Refused {
+        place: place.clone(),
+        what,
+    };
+    let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    let format = format.or_else(|| Format::of_file(&place, &text));
+    let format = format.ok_or_else(|| refused("no format that is known".to_owned()))?;
+    Ok((place, format, text))
 }

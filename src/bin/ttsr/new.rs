@@ -101,6 +101,13 @@ pub(crate) fn write(path: &Path, content: &str) -> Result<(), Stop> {
         })
 }
 
+/// Writes a file, over what is there.
+pub(crate) fn overwrite(path: &Path, content: &str) -> Result<(), Stop> {
+    std::fs::write(path, content).map_err(|error| {
+        Stop::Because(format!("{}: {error}", Escaped(&path.display().to_string())))
+    })
+}
+
 fn of_sentence(pack: &str, sentence: &str) -> Result<String, Stop> {
     let sentence = sentence.trim();
     let sought = sought(sentence);

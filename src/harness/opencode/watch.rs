@@ -926,7 +926,7 @@ impl Watched {
                 return;
             }
             Event::Restart => {
-                let message = std::mem::take(&mut reply.message);
+                let message = mem::take(&mut reply.message);
                 *reply = Reply {
                     unscanned: reply.unscanned,
                     ..Reply::new(message, session.stream())

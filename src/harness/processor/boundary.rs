@@ -19,6 +19,10 @@ use crate::{Action, Channel, Checked, Decision, Header};
 /// Most messages of the user of which the processor remembers what rules said.
 pub(super) const CHECKED_MESSAGES: usize = 1000;
 
+/// What stands in a message with which the system itself starts a request. Rules read such a message in place of the
+/// user's last words, also where all of it is synthetic; what steers the model stays unread.
+pub(super) const INTERNAL_INITIATOR: &str = "<!-- SLIM_INTERNAL_INITIATOR -->";
+
 /// Headers that packages set themselves, by the package's name: no rule sets them there.
 const OWN_HEADERS: [(&str, &str); 1] = [("@ai-sdk/github-copilot", "x-initiator")];
 
@@ -394,6 +398,10 @@ impl Processor {
 
     /// Something happened to a session: tells the hooks.
     ///
+    /// The loop calls it itself for its own session: when a reply is over (`message.updated`), when it was aborted by an
+    /// error or a timeout (`session.error`), and when nothing is left to do (`session.idle`): after an abort, and after
+    /// an answer that calls no tool. What happens elsewhere, on a server or to other sessions, is the host's to tell.
+    ///
     /// # Example: a hook that hears of it
     /// ```
     /// use std::sync::mpsc;
@@ -423,6 +431,40 @@ impl Processor {
         if !self.hooks.is_empty(Point::Event) {
             let faults = self.hooks.event(event);
             self.note_faults(faults, out);
+        }
+    }
+
+    /// Tells the hooks how a reply of this session ended.
+    pub(super) fn tell_end(&mut self, end: &End, out: &mut Vec<Step>) {
+        if self.hooks.is_empty(Point::Event) {
+            return;
+        }
+        let session = self.settings.session.clone();
+        let origin = self.session.origin();
+        let error = match end {
+            End::Complete { .. } => None,
+            End::Aborted { reason, detail, .. } => match reason {
+                Reason::Error | Reason::Timeout => Some(detail.clone()),
+                _ => None,
+            },
+        };
+        let is_idle = match end {
+            End::Complete { .. } => self.reply.tool_calls().next().is_none(),
+            End::Aborted { .. } => true,
+        };
+        let updated = SessionEvent::MessageUpdated {
+            session: session.clone(),
+            agent: origin.agent.clone(),
+            model: origin.model.clone(),
+            error: error.clone(),
+        };
+        let failed = error.map(|error| SessionEvent::Error {
+            session: session.clone(),
+            error,
+        });
+        let idle = is_idle.then_some(SessionEvent::Idle { session });
+        for event in [Some(updated), failed, idle].into_iter().flatten() {
+            self.session_event(&event, out);
         }
     }
 
@@ -525,7 +567,8 @@ impl Processor {
             return Ok(());
         }
         let messages = prepared.request.messages.iter_mut().rev();
-        let Some(message) = messages.into_iter().find(|message| is_written(message)) else {
+        let is_prompt = |message: &&mut Message| is_written(message) || is_initiated(message);
+        let Some(message) = messages.into_iter().find(is_prompt) else {
             return Ok(());
         };
         let text = message.text();
@@ -677,6 +720,11 @@ fn is_written(message: &Message) -> bool {
         )
     };
     message.role == Role::User && content.any(is_own)
+}
+
+/// Whether the system itself has written it to start a request, and says so.
+fn is_initiated(message: &Message) -> bool {
+    message.role == Role::User && message.text().contains(INTERNAL_INITIATOR)
 }
 
 fn sets_itself(target: &Target, header: &str) -> bool {

@@ -1,9 +1,9 @@
 //! Claude Code: what the permissions of a settings file deny.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Foreign;
-use super::draft::{Draft, Sheet, quoted};
+use super::draft::{Draft, Sheet, quoted, text};
 
 /// What may stand before a command: the beginning, the end of another, `sudo`, variables.
 const BEFORE: &str =
@@ -11,10 +11,29 @@ const BEFORE: &str =
 
 pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> {
     let settings: Value = serde_json::from_str(from.text).map_err(|error| error.to_string())?;
-    let permissions = settings.get("permissions").unwrap_or(&settings);
-    let permissions = permissions
-        .as_object()
-        .ok_or("there are no `permissions`")?;
+    let settings = settings.as_object().ok_or("it is no object")?;
+    let is_bare = ["deny", "ask", "allow"]
+        .iter()
+        .any(|key| settings.contains_key(*key));
+    let permissions = match settings.get("permissions") {
+        Some(permissions) => permissions
+            .as_object()
+            .ok_or("`permissions` is no object")?,
+        None if is_bare => settings,
+        None => {
+            sheet.leave_out(from.name, "there are no `permissions`".to_owned());
+            &Map::new()
+        }
+    };
+    if !is_bare || settings.contains_key("permissions") {
+        // `$schema` is for editors.
+        let others = settings
+            .keys()
+            .filter(|key| !["permissions", "$schema"].contains(&key.as_str()));
+        for key in others {
+            sheet.leave_out(from.name, format!("`{key}`: {}", why(key)));
+        }
+    }
     for (key, value) in permissions {
         let entries = value.as_array().map(Vec::as_slice).unwrap_or_default();
         for odd in entries.iter().filter(|entry| !entry.is_string()) {
@@ -35,10 +54,20 @@ pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> 
                 let what = format!("ask {}: nobody can be asked here", quoted(entry));
                 sheet.leave_out(from.name, what);
             }),
+            "$schema" => {}
             _ => sheet.leave_out(from.name, format!("`{key}`: there is nothing like it here")),
         }
     }
     Ok(())
+}
+
+/// Why a key of the settings is not carried over.
+fn why(key: &str) -> &'static str {
+    match key {
+        "hooks" => "a command that runs at an event is no rule",
+        "sandbox" => "what a sandbox keeps out is no text that could be matched",
+        _ => "there is nothing like it here",
+    }
 }
 
 fn deny(file: &str, entry: &str, sheet: &mut Sheet) {
@@ -54,7 +83,9 @@ fn deny(file: &str, entry: &str, sheet: &mut Sheet) {
         &format!("no-{entry}"),
         &format!("{entry} is denied"),
     );
-    draft.set("severity", "\"error\"".to_owned());
+    // A denied call never runs: the rule does not give in after some retries.
+    draft.set("severity", text("critical"));
+    draft.set("action", text("retry"));
     draft.set("on", "[\"tool-input\"]".to_owned());
     draft.set_texts("tools", &tools(tool));
     let done = match what.filter(|what| !matches!(*what, "" | "*")) {

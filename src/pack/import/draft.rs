@@ -23,6 +23,7 @@ pub(super) struct Sheet {
     allows: String,
     rules: usize,
     left_out: Vec<LeftOut>,
+    unread: Vec<LeftOut>,
 }
 
 /// A rule before it is written.
@@ -92,6 +93,7 @@ impl Sheet {
             allows: String::new(),
             rules: 0,
             left_out: Vec::new(),
+            unread: Vec::new(),
         };
         sheet.problem("").map_or(Ok(sheet), Err)
     }
@@ -109,6 +111,17 @@ impl Sheet {
             .push_str(&comment(&format!("LEFT OUT of {place}: {what}")));
         self.body.push('\n');
         self.lost(place, what);
+    }
+
+    /// Notes that a text cannot be read.
+    pub(super) fn unread(&mut self, place: &str, why: String) {
+        self.body
+            .push_str(&comment(&format!("NOT READ: {place}: {why}")));
+        self.body.push('\n');
+        self.unread.push(LeftOut {
+            place: place.to_owned(),
+            what: why,
+        });
     }
 
     /// Leaves out something that is worth keeping as a comment.
@@ -196,6 +209,7 @@ impl Sheet {
             toml: parts.join("\n\n") + "\n",
             rules: self.rules,
             left_out: self.left_out,
+            unread: self.unread,
         }
     }
 }

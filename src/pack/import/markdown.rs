@@ -7,102 +7,44 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::Foreign;
 use super::draft::{Draft, Sheet, quoted, text, texts};
+use super::ecmascript::{Flags, Translation, Untranslatable, translate};
+use super::{Foreign, front};
 use crate::pack::{Level, Pack};
 use crate::rule::{Ast, Condition, Pattern, Rule};
 
-/// Most bytes of a front matter.
-const FRONT: usize = 64 << 10;
+/// What `condition` was called before.
+const LEGACY: [&str; 2] = ["ttsr_trigger", "ttsrTrigger"];
 
 pub(super) fn read(from: &Foreign<'_>, sheet: &mut Sheet) -> Result<(), String> {
-    let (front, body) = split(from.text);
-    let front = match fields(front) {
-        Ok(front) => front,
-        Err(error) => {
-            sheet.leave_out(
-                from.name,
-                format!("its front matter cannot be read: {error}"),
-            );
-            return Ok(());
-        }
-    };
+    let (front, body) = front::split(from.text);
+    let front = front::fields(front)
+        .map_err(|error| format!("its front matter cannot be read: {error}"))?;
     let page = Page {
         from,
         front,
         body: body.trim(),
     };
-    let conditions = page.list("condition");
+    if page.is_off() {
+        page.keep_as_comment("`enabled` is false: the rule is off", sheet);
+        return Ok(());
+    }
+    let (conditions, globs) = page.conditions();
     let shapes = page.list("astCondition");
-    if conditions.is_empty() && shapes.is_empty() {
+    if conditions.is_empty() && globs.is_empty() && shapes.is_empty() {
         let why = "guidance for a prompt, without a condition that could be matched";
         page.keep_as_comment(why, sheet);
         return Ok(());
     }
-    let (places, mut lost) = page.places();
+    let (places, mut lost) = page.places(&globs);
     lost.extend(page.unknown());
-    if !conditions.is_empty() {
+    if !conditions.is_empty() || !globs.is_empty() {
         page.rules(&conditions, &places, &mut lost, sheet);
     }
     if !shapes.is_empty() {
         page.shapes(shapes, &places, &mut lost, sheet);
     }
     Ok(())
-}
-
-/// The front matter and the rest.
-fn split(text: &str) -> (&str, &str) {
-    let text = text.trim_start_matches('\u{feff}');
-    let Some(rest) = text.strip_prefix("---") else {
-        return ("", text);
-    };
-    let Some((_, rest)) = rest.split_once('\n') else {
-        return ("", text);
-    };
-    let mut length = 0;
-    for line in rest.split_inclusive('\n') {
-        if line.trim_end() == "---" {
-            return (&rest[..length], &rest[length + line.len()..]);
-        }
-        length += line.len();
-    }
-    ("", text)
-}
-
-fn fields(front: &str) -> Result<Map<String, Value>, String> {
-    if front.len() > FRONT {
-        return Err(format!("{} bytes, limit is {FRONT}", front.len()));
-    }
-    if front.trim().is_empty() {
-        return Ok(Map::new());
-    }
-    let front: String = front.split_inclusive('\n').map(quote_glob).collect();
-    match serde_saphyr::from_str(&front) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err("it is no table".to_owned()),
-        Err(error) => Err(error
-            .to_string()
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .to_owned()),
-    }
-}
-
-/// Puts quotes around a value that begins with `*`: YAML would look for an anchor, the tools read a glob.
-fn quote_glob(line: &str) -> String {
-    let (start, value) = match line
-        .find(": *")
-        .map(|at| at + 2)
-        .or_else(|| line.find("- *").map(|at| at + 2))
-    {
-        Some(at) => line.split_at(at),
-        None => return line.to_owned(),
-    };
-    match start.contains(['"', '\'', '[', '{', '|']) {
-        true => line.to_owned(),
-        false => format!("{start}'{}'\n", value.trim().replace('\'', "''")),
-    }
 }
 
 struct Page<'a> {
@@ -181,12 +123,32 @@ impl Page<'_> {
         lost: &mut Vec<String>,
         sheet: &mut Sheet,
     ) {
-        let conditions = conditions.iter().map(|regex| rust_regex(regex)).collect();
-        let (conditions, refused) = loading(conditions);
+        let (mut conditions, refused) = match conditions.is_empty() {
+            // A glob in place of a condition: every edit of such a file.
+            true => (vec![("(?s:.)".to_owned(), "(?s:.)".to_owned())], Vec::new()),
+            false => translated(conditions),
+        };
+        if conditions.is_empty() {
+            let why = match refused.is_empty() {
+                true => "it has no condition".to_owned(),
+                false => refused.join("; "),
+            };
+            self.keep_as_comment(&why, sheet);
+            return;
+        }
         lost.extend(refused);
+        let refused = loading(&mut conditions);
+        lost.extend(refused);
+        let rewritten: Vec<String> = conditions
+            .iter()
+            .filter(|(original, regex)| original != regex)
+            .map(|(original, _)| format!("As it was written: {original}"))
+            .collect();
+        let conditions: Vec<String> = conditions.into_iter().map(|(_, regex)| regex).collect();
         for (globs, place) in places {
             for (on, action) in self.actions(&place.on) {
                 let mut draft = self.draft(lost, sheet);
+                draft.notes.extend(rewritten.iter().cloned());
                 self.scope(&mut draft, &on, action, place, globs);
                 draft.set_regexes("match.any", &conditions);
                 self.finish(draft, action, sheet);
@@ -261,6 +223,18 @@ impl Page<'_> {
             draft.set_texts("tools", &place.tools);
         }
         draft.set_texts("paths", globs);
+        let agents = self.divided("agents");
+        let agents: Vec<String> = agents.iter().map(|agent| agent.to_lowercase()).collect();
+        draft.set_texts("agents", &agents);
+        if agents
+            .iter()
+            .any(|agent| ["main", "sub"].contains(&&**agent))
+        {
+            draft.notes.push(
+                "`main` and `sub` in `agents` are names of oh-my-pi: the host has to know its agents by them."
+                    .to_owned(),
+            );
+        }
     }
 
     fn finish(&self, mut draft: Draft, action: &str, sheet: &mut Sheet) {
@@ -271,11 +245,34 @@ impl Page<'_> {
         sheet.add(draft);
     }
 
+    /// Whether the rule is switched off.
+    fn is_off(&self) -> bool {
+        self.front.get("enabled").and_then(Value::as_bool) == Some(false)
+    }
+
+    /// The conditions on text, and the globs on files that stand among them: for edits and writes of such files.
+    fn conditions(&self) -> (Vec<String>, Vec<String>) {
+        let written = LEGACY.iter().map(|key| self.list(key));
+        let written = std::iter::once(self.list("condition")).chain(written);
+        let all = written.into_iter().find(|all| !all.is_empty());
+        let all = all.unwrap_or_default().into_iter();
+        let all = all.map(|text| text.trim().to_owned());
+        let (globs, conditions) = all
+            .filter(|text| !text.is_empty())
+            .partition(|text| is_file_glob(text));
+        (conditions, globs)
+    }
+
     /// Where it looks, by globs on files; and what of it cannot be said.
-    fn places(&self) -> (Places, Vec<String>) {
+    fn places(&self, shorthand: &[String]) -> (Places, Vec<String>) {
         let mut places = Places::new();
         let mut lost = Vec::new();
         let mut scopes = self.divided("scope");
+        let tools = ["edit", "write"];
+        let inferred = shorthand
+            .iter()
+            .flat_map(|glob| tools.map(|tool| format!("tool:{tool}({glob})")));
+        scopes.extend(inferred);
         if scopes.is_empty() {
             scopes = vec!["text".to_owned(), "tool".to_owned()];
         }
@@ -347,7 +344,11 @@ impl Page<'_> {
         let mut lost = Vec::new();
         for (key, value) in &self.front {
             let odd = match key.as_str() {
-                "condition" | "astCondition" | "scope" | "globs" => !is_texts(value),
+                "condition" | "astCondition" | "scope" | "globs" | "agents" => !is_texts(value),
+                key if LEGACY.contains(&key) => {
+                    !is_texts(value) || self.front.contains_key("condition")
+                }
+                "enabled" => !value.is_boolean(),
                 "name" | "description" | "repeatGap" => false,
                 "alwaysApply" => value.as_bool() == Some(true),
                 "interruptMode" => !["always", "never", "prose-only", "tool-only"]
@@ -373,20 +374,68 @@ fn is_texts(value: &Value) -> bool {
     }
 }
 
-/// The conditions that load, and why others do not. Where none does all stay, for the rule to be told as a whole.
-fn loading(conditions: Vec<String>) -> (Vec<String>, Vec<String>) {
-    let problem = |regex: &String| {
-        let why = problem(Condition::any(vec![Pattern::regex(regex)]))?;
-        Some(format!("condition {}: {why}", quoted(regex)))
-    };
-    let (good, bad): (Vec<String>, Vec<String>) = conditions
-        .into_iter()
-        .partition(|regex| problem(regex).is_none());
-    if good.is_empty() {
-        return (bad, Vec::new());
+/// Each condition as it was written and as it is here, and what is lost of those and of others.
+fn translated(conditions: &[String]) -> (Vec<(String, String)>, Vec<String>) {
+    let mut all = Vec::new();
+    let mut lost = Vec::new();
+    for condition in conditions {
+        match translate_condition(condition) {
+            Ok(translation) => {
+                let notes = translation.notes.iter();
+                lost.extend(notes.map(|note| format!("condition {}: {note}", quoted(condition))));
+                all.push((condition.clone(), translation.regex));
+            }
+            Err(why) => lost.push(format!("condition {}: {why}", quoted(condition))),
+        }
     }
-    let why = bad.iter().filter_map(problem).collect();
-    (good, why)
+    (all, lost)
+}
+
+/// A condition of oh-my-pi: a pattern of JavaScript, where `(?ims)` may stand before it for flags.
+fn translate_condition(condition: &str) -> Result<Translation, Untranslatable> {
+    let flags = condition
+        .strip_prefix("(?")
+        .and_then(|rest| rest.split_once(')'));
+    match flags {
+        Some((flags, pattern))
+            if !flags.is_empty() && flags.chars().all(|flag| "ims".contains(flag)) =>
+        {
+            let mut known = String::new();
+            for flag in flags.chars() {
+                if !known.contains(flag) {
+                    known.push(flag);
+                }
+            }
+            translate(pattern, Flags::of(&known)?)
+        }
+        _ => translate(condition, Flags::default()),
+    }
+}
+
+/// Whether a condition is meant as a glob on files, by the rules of oh-my-pi: it has a wildcard, nothing that only a
+/// pattern has, and either a `/` or the form `*.extension`.
+fn is_file_glob(condition: &str) -> bool {
+    let is_pattern = condition.contains(['\\', '^', '$', '+', '|', '(', ')']);
+    let has_wildcard = condition.contains(['?', '*', '[', ']', '{', '}']);
+    let is_extension = condition
+        .strip_prefix("*.")
+        .is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace));
+    !is_pattern && has_wildcard && (condition.contains('/') || is_extension)
+}
+
+/// Drops the conditions that do not load, and says why. Where none does all stay, for the rule to be told as a whole.
+fn loading(conditions: &mut Vec<(String, String)>) -> Vec<String> {
+    let problem = |(original, regex): &(String, String)| {
+        let why = problem(Condition::any(vec![Pattern::regex(regex)]))?;
+        Some(format!("condition {}: {why}", quoted(original)))
+    };
+    let why: Vec<Option<String>> = conditions.iter().map(problem).collect();
+    if why.iter().all(Option::is_some) {
+        return Vec::new();
+    }
+    let mut loads = why.iter().map(Option::is_none);
+    conditions.retain(|_| loads.next().unwrap_or_default());
+    why.into_iter().flatten().collect()
 }
 
 /// The patterns that are code, in the languages in which they are, and what is left of both and why. Where
@@ -498,66 +547,9 @@ fn divide(text: &str) -> Vec<String> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// A regular expression of JavaScript as one of ours: there `[` and `&&` are plain in a class.
-fn rust_regex(regex: &str) -> String {
-    let mut out = String::new();
-    let mut in_class = false;
-    let mut chars = regex.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => {
-                out.push(c);
-                out.extend(chars.next());
-                continue;
-            }
-            '[' if in_class => out.push('\\'),
-            '[' => {
-                in_class = true;
-                out.push(c);
-                // Negation and a `]` right behind it: `[^]` is any character there.
-                if chars.next_if_eq(&'^').is_some() {
-                    out.push('^');
-                }
-                continue;
-            }
-            ']' => in_class = false,
-            '&' | '~' if in_class && chars.peek() == Some(&c) => out.push('\\'),
-            _ => {}
-        }
-        out.push(c);
-    }
-    out.replace("[^]", r"[\s\S]")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_front_matter_ends_at_its_line() {
-        assert_eq!(split("---\na: 1\n---\nb"), ("a: 1\n", "b"));
-        assert_eq!(split("---\r\na: 1\r\n---\r\nb"), ("a: 1\r\n", "b"));
-        assert_eq!(split("---\na: 1\nb"), ("", "---\na: 1\nb"));
-        assert_eq!(split("b"), ("", "b"));
-    }
-
-    #[test]
-    fn globs_need_no_quotes() {
-        let found = fields("globs: *.ts,*.tsx\nalwaysApply: false\nlist:\n  - *.rs\n").unwrap();
-        assert_eq!(found["globs"], "*.ts,*.tsx");
-        assert_eq!(found["list"][0], "*.rs");
-        assert_eq!(found["alwaysApply"], false);
-    }
-
-    #[test]
-    fn hostile_front_matters_are_refused() {
-        let deep = format!("a: {}", "[".repeat(30_000));
-        let nested = "- ".repeat(30_000) + "x";
-        let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f]\n";
-        for text in [&deep[..], &nested, bomb, "a: b: c: [", "\0"] {
-            assert!(fields(text).is_err(), "{:.20}", text);
-        }
-    }
 
     #[test]
     fn commas_in_brackets_do_not_divide() {
@@ -599,15 +591,30 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_javascript_are_read() {
-        for (js, ours) in [
-            ("[[a]", r"[\[a]"),
-            ("[^]", r"[\s\S]"),
-            ("[a&&b]", r"[a\&&b]"),
-            (r"\[[^\]]", r"\[[^\]]"),
-        ] {
-            assert_eq!(rust_regex(js), ours);
-            assert!(regex_syntax::parse(ours).is_ok(), "{ours}");
+    fn globs_are_told_from_patterns() {
+        for glob in ["*.rs", "src/**/*.ts", "*.{ts,tsx}", "docs/[a-z]*"] {
+            assert!(is_file_glob(glob), "{glob}");
         }
+        for pattern in [
+            "a*",
+            "*.a b",
+            "a/b",
+            r"\.rs",
+            "(*.rs)",
+            "*.rs|*.ts",
+            "",
+            "console.log",
+        ] {
+            assert!(!is_file_glob(pattern), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn conditions_mean_what_they_mean_in_javascript() {
+        let regex = |condition| translate_condition(condition).unwrap().regex;
+        assert_eq!(regex("(?i)rm"), "[Rr][Mm]");
+        assert_eq!(regex("(?ims)^a"), r"(?:^|[\n\r\x{2028}\x{2029}])[Aa]");
+        assert_eq!(regex(r"\d"), "[0-9]");
+        assert!(translate_condition("(?x)a").is_err());
     }
 }

@@ -5,10 +5,13 @@ use crate::pack::check::condition::triggers;
 use crate::pack::check::fault::Fault;
 use crate::pack::check::{draft, option, scope};
 use crate::pack::diagnostic::code;
+use crate::pack::escape::quote;
+use crate::pack::message;
 use crate::rule::{Action, Allowance, Case, Channel, Partial, Repeat, Retry, Rule, Status};
 
 /// Everything that makes no sense in where the rule reads and in what it does.
 pub(super) fn faults(rule: &Rule, found: &mut Vec<Found>) {
+    captures(rule, found);
     scopes(rule, found);
     action(rule, found);
     options(rule, found);
@@ -25,6 +28,70 @@ fn scopes(rule: &Rule, found: &mut Vec<Found>) {
         if !entries.is_empty() && !scope::is_reachable(key, &rule.on) {
             found.push((key, scope::unreachable(key)));
         }
+    }
+}
+
+/// Captures of a message: of texts that come whole, and of groups that a pattern has.
+fn captures(rule: &Rule, found: &mut Vec<Found>) {
+    let prompt = rule.consult.iter().map(|consult| consult.prompt.as_str());
+    let asked = prompt.flat_map(message::captures).next();
+    let names = rule.message.as_deref().map(message::captures);
+    let names = names.unwrap_or_default();
+    let streamed = rule
+        .on
+        .iter()
+        .find(|channel| Channel::STREAMED.contains(channel));
+    let key = if asked.is_some() {
+        "consult.prompt"
+    } else {
+        "message"
+    };
+    if let Some(name) = asked.as_ref().or(names.first())
+        && let Some(channel) = streamed
+    {
+        let why = format!(
+            "`capture.{name}` needs a text that comes whole, and `{}` comes in pieces",
+            channel.name()
+        );
+        let help =
+            "write `match.text`, or name only `tool-output`, `user-input` or `error` in `on`";
+        found.push(contradiction(key, why, help));
+        return;
+    }
+    if names.is_empty() {
+        return;
+    }
+    let mut known = Vec::new();
+    for regex in rule
+        .condition
+        .any
+        .iter()
+        .filter_map(crate::pack::captures::regex)
+    {
+        match regex {
+            Ok(regex) => known.extend(crate::pack::captures::group_names(&regex)),
+            // What is no pattern at all is told elsewhere; look-around captures nothing.
+            Err(error) => {
+                if let Some(bytes) = error.size_limit() {
+                    let message = format!("a pattern with captures needs more than {bytes} bytes");
+                    let fault = Fault::new(&code::PATTERN_TOO_BIG, message);
+                    found.push(("match.any", fault.with_help("repeat less in it")));
+                }
+            }
+        }
+    }
+    for name in names.iter().filter(|name| !known.contains(name)) {
+        let message = format!("no pattern of `match.any` has a group {}", quote(name));
+        let help = match known.is_empty() {
+            true => format!(
+                "name one: `(?<{name}>…)`; patterns with `fold`, `region` or look-around capture nothing"
+            ),
+            false => format!("there is: {}", known.join(", ")),
+        };
+        found.push((
+            "message",
+            Fault::new(&code::CAPTURE_GROUP, message).with_help(help),
+        ));
     }
 }
 
