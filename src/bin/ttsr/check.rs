@@ -127,6 +127,7 @@ fn finding(diagnostic: &Diagnostic) -> Finding {
             line,
             column,
         }),
+        matched: None,
     }
 }
 

@@ -241,6 +241,7 @@ impl Run<'_> {
                 message: format!("{}: {wrong}", record.case),
             }),
             place: place.cloned(),
+            matched: None,
         })?;
         Ok(record.result == Kept::Ok)
     }

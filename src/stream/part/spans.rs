@@ -88,7 +88,7 @@ impl Spans {
     pub(super) fn push_short(&mut self, rules: &SpanRules, piece: Piece<'_>, limit: usize) -> bool {
         let len = piece.bytes.len();
         let has_room = self.held.bytes().len() + len < limit;
-        if !has_room || !self.has_nothing_to_settle() {
+        if rules.is_unbroken || !has_room || !self.has_nothing_to_settle() {
             return false;
         }
         let Some((padded, quiet)) = rules.matcher.push_marked(&mut self.cursor, piece.bytes) else {
@@ -113,6 +113,10 @@ impl Spans {
         piece: Piece<'_>,
     ) {
         let limit = judge.pack.limits().stretch_bytes;
+        if rules.is_unbroken {
+            self.keep_all(rules, judge, arg, piece, limit);
+            return;
+        }
         // Of the piece: where what is not behind us begins, and where the last place is that a stretch may
         // end. What is held stands before the piece, so it is behind us as soon as there is such a place.
         let (mut from, mut quiet) = (0, 0);
@@ -162,6 +166,29 @@ impl Spans {
         self.held.push(piece.slice(quiet..piece.bytes.len()));
     }
 
+    /// Keeps a piece for the search at the end of the haystack; beyond `limit` bytes it is searched in parts.
+    fn keep_all(
+        &mut self,
+        rules: &SpanRules,
+        judge: &mut Judge<'_>,
+        arg: Option<&ArgPath>,
+        piece: Piece<'_>,
+        limit: usize,
+    ) {
+        if self.held.bytes().len() + piece.bytes.len() > limit && !self.held.is_empty() {
+            let last = self.held.piece_at(self.held.bytes().len() - 1);
+            let last = last.expect("there is a last byte");
+            let here = Here {
+                end: last.end(0),
+                decided: last.decided(0),
+            };
+            self.reported = (0..rules.patterns.len() as u32).collect();
+            self.settle(rules, judge, arg, here);
+            judge.found.counters.cut_matches += 1;
+        }
+        self.held.push(piece);
+    }
+
     fn has_nothing_to_settle(&self) -> bool {
         self.reported.is_empty() && !self.book.is_waiting()
     }
@@ -200,6 +227,9 @@ impl Spans {
                 reported.insert(place, event.pattern);
             }
         });
+        if rules.is_unbroken {
+            self.reported = (0..rules.patterns.len() as u32).collect();
+        }
         let here = Here { end, decided };
         self.settle(rules, judge, arg, here);
         let book = std::mem::take(&mut self.book);
@@ -232,7 +262,8 @@ impl Spans {
     ) {
         let reported = std::mem::take(&mut self.reported);
         if !reported.is_empty() {
-            let mut found = self.search(rules, &reported, here);
+            let (mut found, given_up) = self.search(rules, &reported, here);
+            judge.found.counters.unconfirmed += given_up;
             found.sort_by_key(|known| (known.end.offset, known.start.offset, known.pattern));
             for known in &found {
                 self.note(rules, judge, arg, known);
@@ -247,19 +278,24 @@ impl Spans {
         self.book.pass(place, judge, here.decided);
     }
 
-    /// The matches of the stretch, of those patterns.
-    fn search(&self, rules: &SpanRules, reported: &[u32], here: Here) -> Vec<Match> {
+    /// The matches of the stretch, of those patterns, and the number of patterns whose search was given up.
+    fn search(&self, rules: &SpanRules, reported: &[u32], here: Here) -> (Vec<Match>, u64) {
         let (before, _) = self.before.last();
         let text = [before, self.held.bytes()].concat();
         let mut found = Vec::new();
+        let mut given_up = 0;
         for &pattern in reported {
             let written = &rules.patterns[pattern as usize];
-            for range in matches(written, &text, before.len()) {
+            let Some(ranges) = matches(written, &text, before.len()) else {
+                given_up += 1;
+                continue;
+            };
+            for range in ranges {
                 let range = range.start - before.len()..range.end - before.len();
                 found.push(self.place(pattern, range, here));
             }
         }
-        found
+        (found, given_up)
     }
 
     /// Where a match stands; `range` is in the stretch.
@@ -380,18 +416,25 @@ fn chars(bytes: &[u8]) -> u64 {
     starts.count() as u64
 }
 
-/// The matches of the pattern from `from` on, as `regex` finds them.
-fn matches(pattern: &SpanPattern, text: &[u8], from: usize) -> Vec<Range<usize>> {
+/// The matches of the pattern from `from` on, as `regex` finds them; `None` if the search took too long, which
+/// only one that looks around can.
+fn matches(pattern: &SpanPattern, text: &[u8], from: usize) -> Option<Vec<Range<usize>>> {
+    #[cfg(feature = "lookaround")]
+    if let Some(around) = &pattern.around {
+        let mut found = around.find_all(text).ok()?;
+        found.retain(|range| range.start >= from);
+        return Some(found);
+    }
     let input = Input::new(text).range(from..);
     let regex = pattern.regex();
     let Some(capture) = &pattern.capture else {
-        return regex.find_iter(input).map(|found| found.range()).collect();
+        return Some(regex.find_iter(input).map(|found| found.range()).collect());
     };
-    regex
+    let found = regex
         .captures_iter(input)
         .filter(|captures| capture.accepts(captures, text))
-        .filter_map(|captures| captures.get_match().map(|found| found.range()))
-        .collect()
+        .filter_map(|captures| captures.get_match().map(|found| found.range()));
+    Some(found.collect())
 }
 
 #[cfg(test)]
