@@ -166,8 +166,7 @@ pub(crate) struct Compound {
     pub(crate) redacts: bool,
     /// Whether some texts of a match are allowed.
     is_allowed_by_text: bool,
-    /// Whether each match is reported, not only the first of a part.
-    pub(crate) reports_every: bool,
+    mode: MatchMode,
 }
 
 /// What a condition is decided on.
@@ -248,7 +247,7 @@ pub(crate) fn compile(
         .map(|(index, rule)| match mode {
             MatchMode::First => Compound::of(rule, by_text(index)),
             MatchMode::Every => Some(Box::new(Compound {
-                reports_every: true,
+                mode: MatchMode::Every,
                 ..Compound::new(rule, by_text(index))
             })),
         })
@@ -662,7 +661,7 @@ impl Compound {
             count: condition.count,
             redacts: rule.action == Action::Redact,
             is_allowed_by_text,
-            reports_every: false,
+            mode: MatchMode::First,
         }
     }
 
@@ -675,9 +674,14 @@ impl Compound {
         }
     }
 
+    /// Returns whether each match is reported, not only the first of a part.
+    pub(crate) fn reports_every(&self) -> bool {
+        self.mode == MatchMode::Every
+    }
+
     /// Whether more than its first match in a part is wanted.
     pub(crate) fn wants_all(&self) -> bool {
-        self.redacts || self.count.is_some() || self.is_allowed_by_text || self.reports_every
+        self.redacts || self.count.is_some() || self.is_allowed_by_text || self.reports_every()
     }
 }
 

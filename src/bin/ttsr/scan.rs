@@ -58,6 +58,13 @@ pub(crate) struct Options {
     redact: bool,
     #[command(flatten)]
     format: ReportArg,
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// Which files are read.
+#[derive(Debug, Args)]
+struct Selection {
     /// Read also what `.gitignore`, `.ignore` and the like leave out
     #[arg(long)]
     no_ignore: bool,
@@ -109,7 +116,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
                     scanned.add_to(&mut tally);
                     scanned.write(input, &mut report, &mut helps)?;
                 }
-                Content::Binary(_) if options.skip_binary => binaries += 1,
+                Content::Binary(_) if options.selection.skip_binary => binaries += 1,
                 Content::Binary(bytes) => {
                     tally.unread(bytes, "binary");
                     problems.tell_bytes(&input.name, bytes, "binary");
@@ -135,7 +142,7 @@ const BATCH: usize = 64;
 /// The files that are named and those below folders, less what `.gitignore` and its like leave out.
 fn found(options: &Options, problems: &mut Problems) -> Vec<Input> {
     let mut found = Vec::new();
-    for path in &options.files {
+    for path in &options.selection.files {
         match path.as_os_str() != "-" && path.is_dir() {
             true => walk(options, path, &mut found, problems),
             false => found.append(&mut inputs(std::slice::from_ref(path), problems)),
@@ -146,7 +153,7 @@ fn found(options: &Options, problems: &mut Problems) -> Vec<Input> {
 
 fn walk(options: &Options, folder: &Path, found: &mut Vec<Input>, problems: &mut Problems) {
     let walk = WalkBuilder::new(folder)
-        .standard_filters(!options.no_ignore)
+        .standard_filters(!options.selection.no_ignore)
         .hidden(false)
         .require_git(false)
         .filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git")

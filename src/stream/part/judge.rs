@@ -397,7 +397,7 @@ impl Scoped {
             .iter_mut()
             .filter(|known| known.hit.rule == rule);
         if let Some(compound) = pack.compound(rule).filter(|rule| rule.wants_all()) {
-            if compound.reports_every || known.count() < WAITING {
+            if compound.reports_every() || known.count() < WAITING {
                 self.waiting.push(quote);
             }
         } else if let Some(known) = known.next() {
@@ -423,7 +423,7 @@ impl Scoped {
     /// Counts it, takes it out, or makes it the hit of its rule, as the rule wants.
     fn accept(&mut self, pack: &Pack, quote: Quote, found: &mut Found) {
         let compound = pack.compound(quote.hit.rule);
-        if compound.is_some_and(|it| it.reports_every && it.count.is_none()) {
+        if compound.is_some_and(|it| it.reports_every() && it.count.is_none()) {
             found.quotes.push(quote);
             return;
         }
@@ -515,7 +515,7 @@ impl Found {
                 _ => 0,
             };
             let seen = before + self.counted(rule, of);
-            if compound.reports_every {
+            if compound.reports_every() {
                 if seen >= u64::from(times) {
                     self.quotes.push(quote);
                 }

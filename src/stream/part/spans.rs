@@ -59,7 +59,7 @@ impl Spans {
             cursor: rules.matcher.start(),
             before: Behind::default(),
             held: Held::default(),
-            reported: Vec::new(),
+            reported: reported_at_start(rules).collect(),
             book: Book::default(),
         }
     }
@@ -69,6 +69,7 @@ impl Spans {
         self.before.clear();
         self.held.clear();
         self.reported.clear();
+        self.reported.extend(reported_at_start(rules));
         self.book = Book::default();
     }
 
@@ -88,7 +89,7 @@ impl Spans {
     pub(super) fn push_short(&mut self, rules: &SpanRules, piece: Piece<'_>, limit: usize) -> bool {
         let len = piece.bytes.len();
         let has_room = self.held.bytes().len() + len < limit;
-        if rules.is_unbroken || !has_room || !self.has_nothing_to_settle() {
+        if !has_room || !self.has_nothing_to_settle() {
             return false;
         }
         let Some((padded, quiet)) = rules.matcher.push_marked(&mut self.cursor, piece.bytes) else {
@@ -182,8 +183,8 @@ impl Spans {
                 end: last.end(0),
                 decided: last.decided(0),
             };
-            self.reported = (0..rules.patterns.len() as u32).collect();
             self.settle(rules, judge, arg, here);
+            self.reported.extend(reported_at_start(rules));
             judge.found.counters.cut_matches += 1;
         }
         self.held.push(piece);
@@ -227,9 +228,6 @@ impl Spans {
                 reported.insert(place, event.pattern);
             }
         });
-        if rules.is_unbroken {
-            self.reported = (0..rules.patterns.len() as u32).collect();
-        }
         let here = Here { end, decided };
         self.settle(rules, judge, arg, here);
         let book = std::mem::take(&mut self.book);
@@ -402,6 +400,15 @@ impl Behind {
         self.lines += lines(&kept.to_le_bytes());
         self.chars += len as u64;
         self.window.push_short(padded, len);
+    }
+}
+
+/// The patterns that count as reported before anything is read: all of those that are searched without the automaton,
+/// so that nothing of the haystack is let go.
+fn reported_at_start(rules: &SpanRules) -> Range<u32> {
+    match rules.is_unbroken {
+        true => 0..rules.patterns.len() as u32,
+        false => 0..0,
     }
 }
 
