@@ -137,9 +137,9 @@ impl fmt::Debug for ScanMatch {
 pub struct Scanned {
     /// The matches, ordered by start, end and rule.
     pub matches: Vec<ScanMatch>,
-    /// Rules of which only the first match is reported: a pattern is too large to be searched for whole matches, or
-    /// its search was given up.
-    pub first_only: Vec<RuleId>,
+    /// Rules of which not every match is reported: a pattern is too large to be searched for whole matches, or its
+    /// search was given up. At least the first match is.
+    pub incomplete: Vec<RuleId>,
     /// Matches that were longer than a scan keeps, and are reported in pieces.
     pub cut_matches: u64,
 }
@@ -147,15 +147,18 @@ pub struct Scanned {
 /// A pack, and what is compiled of it to find every match. One for all texts; threads may share it.
 pub struct Scanner {
     pack: Pack,
-    /// By rule; made when it hits for the first time. `None` if a pattern is too large.
-    every: Box<[OnceLock<Option<Pack>>]>,
+    /// By rule and channel; made when the rule hits there for the first time. `None` if a pattern is too large.
+    every: Box<[[OnceLock<Option<Pack>>; Channel::ALL.len()]]>,
 }
 
 impl Scanner {
     /// A scanner for the rules of `pack`.
     #[must_use]
     pub fn new(pack: Pack) -> Scanner {
-        let every = pack.rules().iter().map(|_| OnceLock::new()).collect();
+        let every = pack.rules().iter();
+        let every = every
+            .map(|_| Channel::ALL.map(|_| OnceLock::new()))
+            .collect();
         Scanner { pack, every }
     }
 
@@ -223,10 +226,13 @@ impl Scanner {
             found: Vec::new(),
         };
         for hit in hits {
-            let pack =
-                self.every[hit.rule.index()].get_or_init(|| self.pack.every_match_of(hit.rule));
-            let is_read = every.readers.iter().any(|(rule, _)| *rule == hit.rule);
-            let Some(pack) = pack.as_ref().filter(|_| !is_read) else {
+            if every.readers.iter().any(|(rule, _)| *rule == hit.rule) {
+                continue;
+            }
+            let channel = target.channel;
+            let pack = self.every[hit.rule.index()][channel as usize]
+                .get_or_init(|| self.pack.every_match_of(hit.rule, channel));
+            let Some(pack) = pack else {
                 continue;
             };
             let mut stream = pack.stream();
@@ -280,7 +286,7 @@ impl EveryMatch {
             } = stream.counters();
             scanned.cut_matches += cut_matches;
             if unconfirmed > 0 {
-                scanned.first_only.push(*rule);
+                scanned.incomplete.push(*rule);
             }
         }
         let key = |found: &ScanMatch| (found.start, found.end, found.rule);
@@ -296,12 +302,12 @@ impl EveryMatch {
             }
             found.extend(ScanMatch::of(first, hit));
             if !self.readers.iter().any(|(rule, _)| *rule == hit.rule) {
-                scanned.first_only.push(hit.rule);
+                scanned.incomplete.push(hit.rule);
             }
         }
         found.sort_by_key(key);
-        scanned.first_only.sort_unstable();
-        scanned.first_only.dedup();
+        scanned.incomplete.sort_unstable();
+        scanned.incomplete.dedup();
         scanned.matches = found;
         scanned
     }

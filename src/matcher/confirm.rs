@@ -169,10 +169,6 @@ pub(crate) struct AroundSearch {
     regex: Regex,
 }
 
-/// A search that took more steps than it may.
-#[derive(Debug)]
-pub(crate) struct OutOfSteps;
-
 impl AroundSearch {
     /// Steps of backtracking that one match may take. A search for the next match takes at least one for each
     /// character that it passes.
@@ -192,13 +188,20 @@ impl AroundSearch {
         Some(AroundSearch { regex })
     }
 
-    /// The matches that `fancy_regex::Regex::find_iter` gives, less those that hold bytes of no character.
-    pub(crate) fn find_all(&self, haystack: &[u8]) -> Result<Vec<Range<usize>>, OutOfSteps> {
+    /// The matches that `fancy_regex::Regex::find_iter` gives, less those that hold bytes of no character, and whether
+    /// these are all: if not, the search for the next one took too many steps.
+    pub(crate) fn find_all(&self, haystack: &[u8]) -> (Vec<Range<usize>>, bool) {
         let text = text(haystack);
         let mut found = Vec::new();
+        let mut are_all = true;
         for matched in self.regex.find_iter(&*text) {
-            let matched = matched.map_err(|_| OutOfSteps)?;
-            found.push(matched.range());
+            match matched {
+                Ok(matched) => found.push(matched.range()),
+                Err(_) => {
+                    are_all = false;
+                    break;
+                }
+            }
         }
         if let Cow::Owned(_) = text {
             // U+FFFD takes three bytes where the haystack has one.
@@ -221,7 +224,7 @@ impl AroundSearch {
                 })
                 .collect();
         }
-        Ok(found)
+        (found, are_all)
     }
 }
 

@@ -296,12 +296,13 @@ impl Pack {
             .flat_map(Matcher::sizes)
     }
 
-    /// One rule of this pack, compiled so that a stream finds every match of it; see [`crate::scan`]. `None` if
-    /// one of its patterns is too large to be searched for whole matches.
-    pub(crate) fn every_match_of(&self, rule: RuleId) -> Option<Pack> {
+    /// One rule of this pack, compiled so that a stream finds every match of it on that channel; see [`crate::scan`].
+    /// `None` if one of its patterns is too large to be searched for whole matches.
+    pub(crate) fn every_match_of(&self, rule: RuleId, channel: Channel) -> Option<Pack> {
         /// Bytes that the search of one pattern may take.
         const SEARCH_BYTES: usize = 256 << 20;
-        let rules = vec![self.rule(rule).clone()];
+        let mut rules = vec![self.rule(rule).clone()];
+        rules[0].on = vec![channel];
         let allows = self.allows().iter();
         let allows = allows.filter(|allow| allow.rules.contains(&rule));
         let allows: Vec<Allow> = allows
@@ -312,7 +313,7 @@ impl Pack {
             .collect();
         let limits = Limits {
             // The table of one rule is small, and there may be one for each rule.
-            table_bytes: self.limits().table_bytes.min(4 << 20),
+            table_bytes: self.limits().table_bytes.min(2 << 20),
             stretch_bytes: self.limits().stretch_bytes.max(crate::scan::STRETCH_BYTES),
             ..self.limits().clone()
         };

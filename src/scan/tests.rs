@@ -39,7 +39,7 @@ fn places(pack: &Pack, scanned: &Scanned) -> Vec<(String, u64, u64)> {
 
 fn spans(pack: &Pack, target: &Target<'_>, text: &str) -> Vec<(u64, u64)> {
     let scanned = Scanner::new(pack.clone()).scan(target, text.as_bytes());
-    assert_eq!((scanned.first_only.len(), scanned.cut_matches), (0, 0));
+    assert_eq!((scanned.incomplete.len(), scanned.cut_matches), (0, 0));
     scanned
         .matches
         .iter()
@@ -115,7 +115,7 @@ fn a_scan_reports_what_find_iter_gives_for_each_pattern() {
                 "{patterns:?} on {:?}",
                 text.escape_ascii().to_string()
             );
-            assert!(scanned.first_only.is_empty());
+            assert!(scanned.incomplete.is_empty());
             assert!(
                 scanned
                     .matches
@@ -370,4 +370,23 @@ fn what_is_reported_of_a_rule_does_not_depend_on_other_rules() {
         .collect();
     assert_eq!(of_short.len(), 3);
     assert_eq!(of_short, alone.matches);
+}
+
+#[cfg(feature = "lookaround")]
+#[test]
+fn a_search_that_is_given_up_is_told_and_the_first_match_reported() {
+    let pack = pack_of([Rule::new("t/r", vec![Pattern::regex(r"(?:a|aa)+b(?!c)")])]).unwrap();
+    let text = format!("ab {}", "a".repeat(60));
+    let scanned = Scanner::new(pack.clone()).scan(&TEXT, text.as_bytes());
+    assert_eq!(places(&pack, &scanned), [("t/r".to_owned(), 0, 2)]);
+    assert_eq!(scanned.incomplete, [RuleId(0)]);
+}
+
+#[test]
+fn a_match_longer_than_a_scan_keeps_is_counted() {
+    let pack = toml("match.any = [{ regex = '(?s)BEGIN.*END' }]\nexamples.match = []");
+    let text = format!("BEGIN END{}END", "x".repeat(STRETCH_BYTES));
+    let scanned = Scanner::new(pack).scan(&TEXT, text.as_bytes());
+    assert_eq!(scanned.matches.len(), 1, "the part before the cut");
+    assert!(scanned.cut_matches > 0);
 }

@@ -414,7 +414,7 @@ impl<'a> FileScan<'a> {
             true
         });
         let scanned = every.finish(stream);
-        for rule in scanned.first_only {
+        for rule in scanned.incomplete {
             let rule = &self.scanner.pack().rule(rule).id;
             let what = format!(
                 "rule {rule}: not every match is reported, its patterns are too large or search too long"

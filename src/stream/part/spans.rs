@@ -284,10 +284,8 @@ impl Spans {
         let mut given_up = 0;
         for &pattern in reported {
             let written = &rules.patterns[pattern as usize];
-            let Some(ranges) = matches(written, &text, before.len()) else {
-                given_up += 1;
-                continue;
-            };
+            let (ranges, are_all) = matches(written, &text, before.len());
+            given_up += u64::from(!are_all);
             for range in ranges {
                 let range = range.start - before.len()..range.end - before.len();
                 found.push(self.place(pattern, range, here));
@@ -423,25 +421,26 @@ fn chars(bytes: &[u8]) -> u64 {
     starts.count() as u64
 }
 
-/// The matches of the pattern from `from` on, as `regex` finds them; `None` if the search took too long, which
-/// only one that looks around can.
-fn matches(pattern: &SpanPattern, text: &[u8], from: usize) -> Option<Vec<Range<usize>>> {
+/// The matches of the pattern from `from` on, as `regex` finds them, and whether these are all: the search of a pattern
+/// that looks around may take too long.
+fn matches(pattern: &SpanPattern, text: &[u8], from: usize) -> (Vec<Range<usize>>, bool) {
     #[cfg(feature = "lookaround")]
     if let Some(around) = &pattern.around {
-        let mut found = around.find_all(text).ok()?;
+        let (mut found, are_all) = around.find_all(text);
         found.retain(|range| range.start >= from);
-        return Some(found);
+        return (found, are_all);
     }
     let input = Input::new(text).range(from..);
     let regex = pattern.regex();
     let Some(capture) = &pattern.capture else {
-        return Some(regex.find_iter(input).map(|found| found.range()).collect());
+        let found = regex.find_iter(input).map(|found| found.range());
+        return (found.collect(), true);
     };
     let found = regex
         .captures_iter(input)
         .filter(|captures| capture.accepts(captures, text))
         .filter_map(|captures| captures.get_match().map(|found| found.range()));
-    Some(found.collect())
+    (found.collect(), true)
 }
 
 #[cfg(test)]

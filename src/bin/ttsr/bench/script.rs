@@ -69,7 +69,7 @@ impl Script {
                 reader.push(block, &mut |name, event| script.take(name, event));
             }
             reader.finish(&mut |name, event| script.take(name, event));
-            if reader.format().is_none() && input.is_named {
+            if reader.format().is_none() {
                 problems.tell(&input.name, &"not a recorded stream of a known format");
             }
         }
