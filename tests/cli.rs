@@ -1594,7 +1594,7 @@ fn growth(args: &[&str], block: &[u8], (few, many): (usize, usize)) -> u64 {
     let after = peak(child.id());
     drop(stdin);
     child.wait().unwrap();
-    after - before
+    after.saturating_sub(before)
 }
 
 #[cfg(target_os = "linux")]
