@@ -96,7 +96,7 @@
 //! - `opencode`: rules over a running OpenCode server, and a client of it.
 //! - `tools`: tools for the loop that work in one folder (read, write, edit, bash); Unix only.
 //! - `tracing`: events of `tracing` for what happens in a conversation.
-//! - `cli`: the `ttsr` command; implies `providers`, `opencode` and `tools`.
+//! - `cli`: the `ttsr` command; implies `providers`, `opencode`, `tools`, `lookaround`, `unicode` and `ast`.
 //! - `futures`: guards any `futures_core::Stream` of events.
 //! - `lookaround`: look-around and back-references in patterns, on a bounded window.
 //! - `unicode`: folding by `nfkc` and `confusables`.
@@ -124,6 +124,7 @@ mod limits;
 mod matcher;
 mod pack;
 mod rule;
+pub mod scan;
 mod session;
 mod stream;
 #[cfg(test)]
@@ -150,6 +151,7 @@ pub use rule::{
     Examples, Fold, Header, Mode, Named, Partial, Pattern, PatternKind, Per, Region, Repeat,
     Repetition, Retry, Rule, Script, Severity, Status, UnknownName, Within,
 };
+pub use scan::scan;
 pub use session::{Checked, Lost, Origin, Session, Snapshot};
 pub use stream::{Counters, Hits, Redaction, Stream};
 pub use verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict};

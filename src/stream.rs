@@ -17,6 +17,7 @@ use crate::limits::OnLimit;
 use crate::matcher::Cursor;
 use crate::pack::{Captured, MessageValues, Pack, render_message};
 use crate::rule::{Channel, Per, Rule};
+use crate::scan::ScanMatch;
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
 use closed::{ClosedPart, ClosedParts};
 use part::Part;
@@ -383,6 +384,36 @@ impl Stream {
             self.parts[index].name_tool(&self.pack, name, call, &mut self.found);
         }
         self.hits()
+    }
+
+    /// Sets the file that a part is about, before its first delta: rules with `paths` and allows with `paths` look
+    /// at it on every channel, and not at the paths that the text of the part names. A relative path counts from
+    /// the pack's [root](Pack::root).
+    ///
+    /// A part without this has a file only where it is a tool call that names one; `paths` mean nothing in other
+    /// parts. An unknown part opens as text.
+    ///
+    /// # Example: text of a file
+    /// ```
+    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
+    /// let mut rule = Rule::new("demo/todo", vec![Pattern::word("TODO")]);
+    /// rule.paths = vec!["src/**".into()];
+    /// let pack = Pack::builder().rule(rule).build()?;
+    /// for (path, hits) in [("src/a.rs", 1), ("docs/a.md", 0)] {
+    ///     let mut stream = pack.stream();
+    ///     stream.open(PartId(0), Channel::Text);
+    ///     stream.set_path(PartId(0), path);
+    ///     assert_eq!(stream.push(PartId(0), b"TODO: this").len(), hits);
+    ///     assert_eq!(stream.path(PartId(0)), Some(path));
+    /// }
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    pub fn set_path(&mut self, part: PartId, path: &str) {
+        self.begin();
+        if let Some(index) = self.index_or_open(part) {
+            let path = crate::view::path::normalise(path, self.pack.root());
+            self.parts[index].set_path(path);
+        }
     }
 
     /// Reads a delta; gives the hits that became certain with it.
@@ -868,6 +899,33 @@ impl Stream {
             .push(Part::new(&self.pack, part, channel, order, now));
         self.latest = (self.parts.len() - 1) as u32;
         Some(self.latest as usize)
+    }
+
+    /// Takes the matches found so far out of a stream that reports every match.
+    pub(crate) fn take_matches(&mut self) -> Vec<ScanMatch> {
+        let quotes = std::mem::take(&mut self.found.quotes);
+        let matches = quotes.into_iter().map(|quote| self.scan_match(quote));
+        matches.collect()
+    }
+
+    /// A hit of this stream as a scan reports it.
+    pub(crate) fn match_of(&self, hit: &Hit) -> Option<ScanMatch> {
+        Some(self.scan_match(self.quote(hit)?.clone()))
+    }
+
+    fn scan_match(&self, quote: Quote) -> ScanMatch {
+        let Hit {
+            rule, end, decided, ..
+        } = quote.hit;
+        ScanMatch {
+            rule,
+            start: quote.start.unwrap_or(end).min(end),
+            end,
+            decided,
+            arg: self.arg(&quote.hit).map(Box::from),
+            excerpt: quote.text,
+            matched: quote.matched,
+        }
     }
 
     fn quote(&self, hit: &Hit) -> Option<&Quote> {

@@ -267,6 +267,553 @@ fn a_match_over_the_edge_of_a_block_has_its_place() {
     }
 }
 
+/// A pack for scans: one rule of two patterns, one that redacts, one for some files.
+const SCANNED: &str = r##"schema = 1
+pack.name = "s"
+[rule.mark]
+description = "Marks"
+why = "They stay."
+instead = "Write an issue."
+docs = "https://example.org/marks"
+tags = ["style", "notes"]
+severity = "warning"
+match.any = [{ word = "TODO" }, { regex = 'FIX(?:ME)+' }]
+examples.match = ["TODO"]
+[rule.token]
+description = "A token"
+severity = "critical"
+action = "redact"
+replacement = "<token>"
+match.any = [{ regex = 'tok-[a-z0-9]{8,}' }]
+examples.match = ["tok-abcdefgh1"]
+[rule.rust]
+description = "Rust only"
+paths = ["*.rs"]
+match.any = [{ word = "unsafe" }]
+examples.match = ["unsafe"]
+"##;
+
+/// A folder of its own with that pack and these files.
+fn scanned(name: &str, files: &[(&str, &[u8])]) -> PathBuf {
+    let root = scratch(name);
+    fs::write(root.join("pack.toml"), SCANNED).unwrap();
+    fs::create_dir_all(root.join("tree/sub")).unwrap();
+    for (path, content) in files {
+        fs::write(root.join("tree").join(path), content).unwrap();
+    }
+    root
+}
+
+fn scan_in(root: &Path, args: &[&str]) -> Output {
+    let args = ["scan", "--pack", "pack.toml"]
+        .into_iter()
+        .chain(args.iter().copied());
+    ttsr(args).current_dir(root).output().unwrap()
+}
+
+fn parsed(lines: &[String]) -> Vec<serde_json::Value> {
+    lines
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn every_match_is_reported_in_every_format_and_the_first_of_each_rule_on_demand() {
+    let text = "TODO a\nb TODO\nFIXMEME TODO\n".as_bytes();
+    let root = scanned(
+        "every",
+        &[
+            ("a.txt", text),
+            ("sub/b.txt", b"TODO TODO"),
+            ("clean.txt", b"fine"),
+        ],
+    );
+    let json = scan_in(&root, &["--format", "json", "tree"]);
+    assert_eq!(json.status.code(), Some(1));
+    let places: Vec<(String, u64, u64, u64, u64)> = parsed(&events(&json, "hit"))
+        .iter()
+        .map(|hit| {
+            let number = |key: &str| hit[key].as_u64().unwrap();
+            let file = hit["stream"].as_str().unwrap().to_owned();
+            (
+                file,
+                number("start"),
+                number("end"),
+                number("line"),
+                number("column"),
+            )
+        })
+        .collect();
+    let expected = [
+        ("tree/a.txt", 0, 4, 1, 1),
+        ("tree/a.txt", 9, 13, 2, 3),
+        ("tree/a.txt", 14, 21, 3, 1),
+        ("tree/a.txt", 22, 26, 3, 9),
+        ("tree/sub/b.txt", 0, 4, 1, 1),
+        ("tree/sub/b.txt", 5, 9, 1, 6),
+    ];
+    assert_eq!(
+        places,
+        expected.map(|(file, a, b, c, d)| (file.to_owned(), a, b, c, d))
+    );
+    let summary = parsed(&events(&json, "summary"));
+    assert_eq!(summary[0]["hits"], 6);
+    for (format, mark, all, first) in [
+        ("human", ": s/mark: ", 6, 2),
+        ("github", "::warning ", 6, 2),
+        ("junit", "<testcase ", 6, 2),
+        ("sarif", "\"ruleId\"", 6, 2),
+        ("json", "\"event\":\"hit\"", 6, 2),
+    ] {
+        let found = scan_in(&root, &["--format", format, "tree"]);
+        assert_eq!(stdout(&found).matches(mark).count(), all, "{format}");
+        let found = scan_in(&root, &["--format", format, "--first", "tree"]);
+        assert_eq!(
+            stdout(&found).matches(mark).count(),
+            first,
+            "{format} --first"
+        );
+    }
+}
+
+#[test]
+fn hits_carry_what_reports_ask_for() {
+    let text = "é😀 TODO\r\nsecond FIXME\n".as_bytes();
+    let root = scanned("carried", &[("a.txt", text)]);
+    let hits = parsed(&events(
+        &scan_in(&root, &["--format", "json", "tree"]),
+        "hit",
+    ));
+    let expected = serde_json::json!({
+        "event": "hit", "rule": "s/mark", "stream": "tree/a.txt", "part": "0", "channel": "text", "tool": null,
+        "arg": null, "start": 7, "end": 11, "decided": 12, "line": 1, "column": 4, "end_line": 1, "end_column": 8,
+        "action": "inject", "severity": "warning", "description": "Marks", "tags": ["style", "notes"],
+        "fingerprint": hits[0]["fingerprint"], "excerpt": hits[0]["excerpt"],
+    });
+    assert_eq!(hits[0], expected);
+    assert_eq!(
+        (&hits[1]["line"], &hits[1]["column"]),
+        (&2.into(), &8.into())
+    );
+}
+
+#[test]
+fn a_fingerprint_stays_when_lines_move_and_tells_occurrences_apart() {
+    let prints = |text: &str| -> Vec<String> {
+        let root = scanned("prints", &[("a.txt", text.as_bytes())]);
+        let hits = parsed(&events(
+            &scan_in(&root, &["--format", "json", "tree"]),
+            "hit",
+        ));
+        hits.iter()
+            .map(|hit| hit["fingerprint"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let before = prints("TODO a\nFIXME TODO tok-abcdefgh1 tok-abcdefgh2\n");
+    let after = prints("new\n\n  TODO a moved\nFIXME, TODO\ntok-abcdefgh3\n tok-abcdefgh4");
+    assert_eq!(before, after, "also of secrets, whose text is not told");
+    let mut distinct = before.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 5);
+}
+
+#[test]
+fn each_file_of_a_folder_is_the_file_that_paths_look_at() {
+    let files: &[(&str, &[u8])] = &[
+        ("a.rs", b"unsafe unsafe"),
+        ("a.md", b"unsafe"),
+        ("sub/b.rs", b"unsafe"),
+    ];
+    let root = scanned("paths", files);
+    let streams = |args: &[&str]| -> Vec<String> {
+        let mut all = vec!["--format", "json"];
+        all.extend(args);
+        let hits = parsed(&events(&scan_in(&root, &all), "hit"));
+        hits.iter()
+            .map(|hit| hit["stream"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        streams(&["tree"]),
+        ["tree/a.rs", "tree/a.rs", "tree/sub/b.rs"]
+    );
+    assert_eq!(
+        streams(&["--channel", "tool-input", "tree"]),
+        ["tree/a.rs", "tree/a.rs", "tree/sub/b.rs"]
+    );
+    assert_eq!(streams(&["--path", "x.rs", "tree/a.md"]), ["tree/a.md"]);
+    assert_eq!(streams(&["--path", "x.md", "tree"]), [""; 0]);
+    // A call says itself what it is about.
+    let call = br#"{"path": "src/x.rs", "content": "unsafe"}"#;
+    fs::write(root.join("tree/call.json"), call).unwrap();
+    assert_eq!(
+        streams(&["--channel", "tool-input", "tree/call.json"]),
+        ["tree/call.json"]
+    );
+    fs::write(
+        root.join("tree/call.rs"),
+        call.map(|byte| if byte == b'x' { b'y' } else { byte }),
+    )
+    .unwrap();
+    assert_eq!(streams(&["--channel", "text", "tree/call.json"]), [""; 0]);
+}
+
+#[test]
+fn secrets_are_masked_in_every_output() {
+    let text = "key tok-abcdefgh1 TODO tok-zzzzzzzz9\nFIXME far away from any of the tokens: "
+        .to_owned()
+        + &"x".repeat(2000)
+        + "\nTODO and nothing else\n";
+    let root = scanned("masked", &[("a.txt", text.as_bytes())]);
+    for format in ["human", "json", "sarif", "github", "junit"] {
+        for first in [
+            &["--format", format, "tree"][..],
+            &["--format", format, "--first", "tree"],
+        ] {
+            let output = scan_in(&root, first);
+            let all = [text_of(&output.stdout), text_of(&output.stderr)].concat();
+            assert!(
+                !all.contains("abcdefgh1") && !all.contains("zzzzzzzz9"),
+                "{format}: {all}"
+            );
+            assert!(!all.contains("tok-"), "{format}: {all}");
+        }
+    }
+    let json = scan_in(&root, &["--format", "json", "tree"]);
+    assert!(stdout(&json).contains("<token>"));
+    assert!(
+        stdout(&json).contains(r"x\nTODO"),
+        "what is far from a secret is shown"
+    );
+    let all = scan_in(&root, &["--redact", "tree"]);
+    let excerpts = stdout(&all).lines().filter(|line| line.starts_with("    "));
+    assert!(excerpts.clone().count() > 3);
+    excerpts.for_each(|line| assert!(!line.contains("TODO") && !line.contains("FIXME"), "{line}"));
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    text(bytes).to_owned()
+}
+
+#[test]
+fn secrets_of_a_recording_are_masked() {
+    let delta = |text: &str| {
+        let text = serde_json::to_string(text).unwrap();
+        format!("{{\"t\":1,\"ch\":\"text\",\"part\":\"0\",\"tool\":null,\"d\":{text}}}\n")
+    };
+    let recording = delta("TODO: tok-abc") + &delta("defgh1 and tok-zzzzzzzz9 later") + &delta("!");
+    let root = scanned("recorded", &[("a.ndjson", recording.as_bytes())]);
+    for format in ["human", "json"] {
+        for more in [&[][..], &["--redact"]] {
+            let args = [
+                "replay",
+                "--pack",
+                "pack.toml",
+                "--format",
+                format,
+                "tree/a.ndjson",
+            ];
+            let args = args.into_iter().chain(more.iter().copied());
+            let output = ttsr(args).current_dir(&root).output().unwrap();
+            assert_eq!(output.status.code(), Some(1));
+            let shown = stdout(&output);
+            assert!(
+                !shown.contains("tok-") && shown.contains("<token>"),
+                "{format}: {shown}"
+            );
+            let excerpts = shown
+                .lines()
+                .filter(|line| line.starts_with("    ") || line.contains("\"excerpt\""));
+            let shows = excerpts.filter(|line| line.contains("TODO")).count();
+            assert_eq!(shows > 0, more.is_empty(), "{format} {more:?}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn sarif_has_what_the_standard_and_code_scanning_require() {
+    let text = "é😀 TODO\nsecond tok-abcdefgh1\nFIXME\n".as_bytes();
+    let root = scanned("sarif", &[("a b.txt", text), ("bin", b"\0TODO")]);
+    let output = scan_in(&root, &["--format", "sarif", "tree"]);
+    let log: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(
+        (&log["version"], log["runs"].as_array().unwrap().len()),
+        (&"2.1.0".into(), 1)
+    );
+    assert!(log["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
+    let run = &log["runs"][0];
+    assert_eq!(run["columnKind"], "utf16CodeUnits");
+    let driver = &run["tool"]["driver"];
+    assert_eq!(driver["name"], "ttsr");
+    assert_eq!(driver["version"], env!("CARGO_PKG_VERSION"));
+    let rules = driver["rules"].as_array().unwrap();
+    let mut ids: Vec<&str> = rules
+        .iter()
+        .map(|rule| rule["id"].as_str().unwrap())
+        .collect();
+    ids.dedup();
+    assert_eq!(ids, ["s/mark", "s/token"]);
+    for rule in rules {
+        for key in ["shortDescription", "help"] {
+            assert!(!rule[key]["text"].as_str().unwrap().is_empty(), "{key}");
+        }
+        is_level(&rule["defaultConfiguration"]["level"]);
+    }
+    assert_eq!(rules[0]["help"]["text"], "They stay.\n\nWrite an issue.");
+    assert_eq!(rules[0]["helpUri"], "https://example.org/marks");
+    assert_eq!(
+        rules[0]["properties"]["tags"],
+        serde_json::json!(["style", "notes"])
+    );
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3);
+    for result in results {
+        is_level(&result["level"]);
+        assert!(!result["message"]["text"].as_str().unwrap().is_empty());
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(
+            result["ruleId"], ids[index],
+            "the index is that of the rule"
+        );
+        let prints = result["partialFingerprints"].as_object().unwrap();
+        assert!(
+            prints
+                .values()
+                .all(|print| print.as_str().is_some_and(|print| print.len() == 16))
+        );
+        let location = &result["locations"][0]["physicalLocation"];
+        assert_eq!(location["artifactLocation"]["uri"], "tree/a%20b.txt");
+        let region = &location["region"];
+        let number = |key: &str| region[key].as_u64().unwrap();
+        assert!(number("startLine") >= 1 && number("startColumn") >= 1);
+        assert!(
+            (number("endLine"), number("endColumn")) > (number("startLine"), number("startColumn"))
+        );
+        assert!(
+            number("byteLength") > 0
+                && number("byteOffset") + number("byteLength") <= text.len() as u64
+        );
+    }
+    let region = &results[0]["locations"][0]["physicalLocation"]["region"];
+    assert_eq!(
+        (&region["startColumn"], &region["endColumn"]),
+        (&5.into(), &9.into()),
+        "in UTF-16 code units"
+    );
+    let invocation = &run["invocations"][0];
+    assert_eq!(invocation["executionSuccessful"], false);
+    let notification = &invocation["toolExecutionNotifications"][0];
+    is_level(&notification["level"]);
+    assert!(
+        notification["message"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("not scanned")
+    );
+}
+
+/// One of the four values that SARIF has.
+fn is_level(level: &serde_json::Value) {
+    assert!(
+        ["none", "note", "warning", "error"].contains(&level.as_str().unwrap()),
+        "{level}"
+    );
+}
+
+#[test]
+fn what_was_not_read_is_named_and_ends_with_2() {
+    let not_a_recording = b"just text, and no recording";
+    let unknown = b"event: surprise\ndata: {\"type\":\"surprise\",\"text\":\"twelve bytes\"}\n\n";
+    let mut stream = fs::read(folder().join("recordings/anthropic.sse")).unwrap();
+    let start = stream
+        .windows(7)
+        .position(|bytes| bytes == b"event: ")
+        .unwrap();
+    let second = start
+        + 7
+        + stream[start + 7..]
+            .windows(7)
+            .position(|bytes| bytes == b"event: ")
+            .unwrap();
+    let rest = stream.split_off(second);
+    stream.extend_from_slice(unknown);
+    stream.extend(rest);
+    let root = scanned(
+        "unread",
+        &[("a.sse", &stream), ("sub/b.txt", not_a_recording)],
+    );
+    for (path, names) in [
+        ("tree/sub", &["tree/sub/b.txt"][..]),
+        ("tree/a.sse", &["tree/a.sse"]),
+        ("tree", &["tree/a.sse", "tree/sub/b.txt"]),
+        ("tree/missing", &["tree/missing"]),
+    ] {
+        let args = ["replay", "--pack", "pack.toml", "--format", "json", path];
+        let output = ttsr(args).current_dir(&root).output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{path}: {}",
+            text(&output.stderr)
+        );
+        let unread = parsed(&events(&output, "unread"));
+        let unread: Vec<&str> = unread
+            .iter()
+            .map(|unread| unread["stream"].as_str().unwrap())
+            .collect();
+        assert_eq!(unread, names, "{path}");
+        assert!(
+            names.iter().all(|name| text(&output.stderr).contains(name)),
+            "{path}"
+        );
+    }
+    for path in ["tree/missing", "missing"] {
+        let output = scan_in(&root, &["--format", "json", path]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(parsed(&events(&output, "unread"))[0]["stream"], path);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_read_ends_with_2() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = scanned("closed", &[("a.txt", b"fine")]);
+    let closed = root.join("tree/sub");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let is_root = fs::read_dir(&closed).is_ok();
+    let output = scan_in(&root, &["tree"]);
+    let replayed = ttsr(["replay", "--pack", "pack.toml", "tree"])
+        .current_dir(&root)
+        .output();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    if is_root {
+        return println!("skipped: this user may read every folder");
+    }
+    for output in [output, replayed.unwrap()] {
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("sub"));
+    }
+}
+
+#[test]
+fn a_pipe_of_any_length_is_searched_for_every_match() {
+    let mut input = b"TODO\n".to_vec();
+    input.extend(b"some text\n".repeat(300_000));
+    input.extend(b"TODO\n");
+    let output = feed(ttsr(["scan", "--pack", "packs/demo.toml", "-"]), input);
+    let lines: Vec<&str> = stdout(&output)
+        .lines()
+        .filter(|line| line.starts_with('-'))
+        .collect();
+    assert_eq!(lines.len(), 2);
+    assert!(
+        lines[0].starts_with("-:1:1: ") && lines[1].starts_with("-:300002:1: "),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn the_version_names_the_features_that_are_in() {
+    let output = ttsr(["--version"]).output().unwrap();
+    let mut lines = stdout(&output).lines();
+    assert_eq!(
+        lines.next(),
+        Some(concat!("ttsr ", env!("CARGO_PKG_VERSION")))
+    );
+    let features = lines.next().unwrap().strip_prefix("features: ").unwrap();
+    let features: Vec<&str> = features.split(' ').collect();
+    for feature in [
+        "ast",
+        "lookaround",
+        "unicode",
+        "providers",
+        "opencode",
+        "tools",
+    ] {
+        assert!(features.contains(&feature), "the command has {feature}");
+    }
+    for (feature, is_in) in [
+        ("futures", cfg!(feature = "futures")),
+        ("tracing", cfg!(feature = "tracing")),
+    ] {
+        assert_eq!(features.contains(&feature), is_in, "{feature}");
+    }
+}
+
+#[test]
+fn explain_shows_what_groups_captured_and_the_message() {
+    let root = scratch("captured");
+    let pack = r#"schema = 1
+pack.name = "s"
+[rule.push]
+description = "No push to main"
+on = ["tool-input"]
+tools = ["bash"]
+args = ["command"]
+match.any = [{ regex = 'git push (?P<remote>\w+) (main|master)( --force)?' }]
+message = "`{{ match.text }}` by {{ tool }}: open a pull request."
+examples.match = ["git push origin main"]
+"#;
+    fs::write(root.join("pack.toml"), pack).unwrap();
+    let explain = |more: &[&str]| {
+        let args = [
+            "explain",
+            "s/push",
+            "--pack",
+            "pack.toml",
+            "--tool",
+            "bash",
+            "--text",
+            "cd a && git push origin main",
+        ];
+        ttsr(args.into_iter().chain(more.iter().copied()))
+            .current_dir(&root)
+            .output()
+            .unwrap()
+    };
+    let human = explain(&[]);
+    for line in [
+        "group remote: \"origin\"",
+        "group 2: \"main\"",
+        "group 3: nothing",
+        "`git push origin main` by bash: open a pull request.",
+    ] {
+        assert!(stdout(&human).contains(line), "{line}: {}", stdout(&human));
+    }
+    let json = parsed(&events(&explain(&["--format", "json"]), "live"));
+    let tried = &json[0]["tried"];
+    assert_eq!(
+        tried["message"],
+        "`git push origin main` by bash: open a pull request."
+    );
+    assert_eq!(tried["captures"][0]["group"], "remote");
+    assert_eq!(tried["captures"][0]["value"], "origin");
+    assert_eq!(tried["captures"][2]["value"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_benchmark_names_what_it_measured_and_prints_no_negative_saving() {
+    let human = bench("human", &[]);
+    let first = stdout(&human).lines().next().unwrap();
+    for name in [
+        concat!("ttsr ", env!("CARGO_PKG_VERSION")),
+        "demo",
+        "recordings/reply.ndjson",
+    ] {
+        assert!(first.contains(name), "{first}");
+    }
+    let signed = [", -", ", +"].map(|sign| stdout(&human).contains(sign));
+    assert_eq!(signed, [false, false], "{}", stdout(&human));
+    let json: serde_json::Value = serde_json::from_str(stdout(&bench("json", &[]))).unwrap();
+    for rule in json["rules"].as_array().unwrap() {
+        let saved = &rule["ns_saved_per_delta"];
+        assert!(saved.is_null() || saved.as_f64().unwrap() > 0.0, "{saved}");
+    }
+}
+
 #[test]
 fn bytes_that_are_no_recording_are_counted_and_end_with_2() {
     for input in [
@@ -870,8 +1417,16 @@ fn a_tree_is_scanned_without_what_is_ignored() {
     assert!(streams.is_sorted(), "the order is that of the paths");
     let summary = parse(&events(&output, "summary").concat());
     assert_eq!(summary["counters"]["unread"]["binary"], 5);
-    assert!(text(&output.stderr).contains("1 binary file not scanned"));
+    assert_eq!(output.status.code(), Some(2), "a file was not scanned");
+    assert!(text(&output.stderr).contains("b.bin: 5 bytes not scanned: binary"));
+    assert_eq!(events(&output, "unread").len(), 1);
     assert_eq!(events(&scan(&["--no-ignore"]), "hit").len(), 151);
+    let without = scan(&["--skip-binary"]);
+    assert_eq!(without.status.code(), Some(1));
+    assert_eq!(events(&without, "unread").len(), 0);
+    let summary = parse(&events(&without, "summary").concat());
+    assert_eq!(summary["unscanned_bytes"], 0);
+    assert!(text(&without.stderr).contains("1 binary file left out"));
 }
 
 /// A document whose commands are run in a folder of their own: `toml` and `json` blocks with a name are files,
@@ -1073,7 +1628,7 @@ fn growth(args: &[&str], block: &[u8], (few, many): (usize, usize)) -> u64 {
     let after = peak(child.id());
     drop(stdin);
     child.wait().unwrap();
-    after - before
+    after.saturating_sub(before)
 }
 
 #[cfg(target_os = "linux")]

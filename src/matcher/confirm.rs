@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::OnceLock;
 
@@ -160,6 +161,76 @@ impl Confirm {
             // A comment at the end of the pattern swallows what follows it on the line.
             build(&format!("(?:{text}\n)(?=(?s:.){{{after}}}\\z)")).map_err(|_| error)
         })
+    }
+}
+
+/// Searches a whole haystack for a pattern that looks around or refers back.
+pub(crate) struct AroundSearch {
+    regex: Regex,
+}
+
+impl AroundSearch {
+    /// Steps of backtracking that one match may take. A search for the next match takes at least one for each
+    /// character that it passes.
+    const STEPS: usize = 10_000_000;
+
+    /// The search of a pattern that [`super::pattern::parse`] has accepted; `None` if it does not look around.
+    pub(crate) fn of(text: &str) -> Option<AroundSearch> {
+        if regex_syntax::ast::parse::Parser::new().parse(text).is_ok() {
+            return None;
+        }
+        let regex = RegexBuilder::new(text)
+            .backtrack_limit(AroundSearch::STEPS)
+            .delegate_size_limit(DELEGATE_BYTES)
+            .max_prog_size(PROGRAM)
+            .build()
+            .ok()?;
+        Some(AroundSearch { regex })
+    }
+
+    /// The matches that `fancy_regex::Regex::find_iter` gives, less those that hold bytes of no character, and whether
+    /// these are all: if not, the search for the next one took too many steps.
+    pub(crate) fn find_all(&self, haystack: &[u8]) -> (Vec<Range<usize>>, bool) {
+        let text = text(haystack);
+        let mut found = Vec::new();
+        let mut are_all = true;
+        for matched in self.regex.find_iter(&*text) {
+            match matched {
+                Ok(matched) => found.push(matched.range()),
+                Err(_) => {
+                    are_all = false;
+                    break;
+                }
+            }
+        }
+        if let Cow::Owned(_) = text {
+            // U+FFFD takes three bytes where the haystack has one.
+            let mut passed = (0, 0);
+            let mut chunks = haystack.utf8_chunks();
+            let mut origin = Vec::new();
+            for chunk in &mut chunks {
+                let valid = chunk.valid().len();
+                origin.push((passed, valid));
+                passed.0 += valid + 3 * chunk.invalid().len();
+                passed.1 += valid + chunk.invalid().len();
+            }
+            found = found
+                .into_iter()
+                .filter_map(|range| {
+                    let after = origin.partition_point(|((text, _), _)| *text <= range.start);
+                    let ((text, bytes), valid) = *origin.get(after.checked_sub(1)?)?;
+                    (range.end <= text + valid)
+                        .then(|| range.start - text + bytes..range.end - text + bytes)
+                })
+                .collect();
+        }
+        (found, are_all)
+    }
+}
+
+impl fmt::Debug for AroundSearch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AroundSearch").finish_non_exhaustive()
     }
 }
 

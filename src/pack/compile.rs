@@ -15,7 +15,7 @@ use crate::ast::{Grammar, Shapes, Sought};
 use crate::detect::entropy::{Entropy, EntropyLimits};
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
-use crate::matcher::confirm::Confirm;
+use crate::matcher::confirm::{AroundSearch, Confirm};
 use crate::matcher::pattern;
 use crate::matcher::{Matcher, Span, TooManyClasses};
 use crate::pack::Allow;
@@ -99,6 +99,8 @@ pub(crate) struct SpanRules {
     pub(crate) patterns: Box<[SpanPattern]>,
     /// Whether text waits for them.
     pub(crate) holds: bool,
+    /// Whether these patterns look around, so that the haystack is searched whole and not in stretches.
+    pub(crate) is_unbroken: bool,
 }
 
 /// A pattern of which every match is wanted whole.
@@ -113,6 +115,19 @@ pub(crate) struct SpanPattern {
     text: String,
     /// Built when a match is asked for the first time.
     regex: OnceLock<Regex>,
+    /// Searches instead of `regex` where the pattern looks around, which only [`MatchMode::Every`] allows.
+    #[cfg(feature = "lookaround")]
+    pub(crate) around: Option<Box<AroundSearch>>,
+}
+
+/// Which matches of a rule a stream reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MatchMode {
+    /// One hit per rule and part, as early as it is certain. Patterns are compiled for their first ends where
+    /// that is enough.
+    First,
+    /// Every match. All patterns are compiled for whole matches.
+    Every,
 }
 
 /// What a pattern is to its rule's condition.
@@ -151,6 +166,7 @@ pub(crate) struct Compound {
     pub(crate) redacts: bool,
     /// Whether some texts of a match are allowed.
     is_allowed_by_text: bool,
+    mode: MatchMode,
 }
 
 /// What a condition is decided on.
@@ -213,6 +229,7 @@ pub(crate) fn compile(
     rules: &[Rule],
     allows: &[Allow],
     limits: &Limits,
+    mode: MatchMode,
 ) -> Result<Compiled, TooBig> {
     let parsed = parsed(rules, limits)?;
     let scopes = rules.iter().enumerate().map(|(index, rule)| {
@@ -227,7 +244,13 @@ pub(crate) fn compile(
     let by_text = |index: usize| allowed[index].iter().any(|allow| allow.text.is_some());
     let rules_by_index = rules.iter().enumerate();
     let compounds: Vec<_> = rules_by_index
-        .map(|(index, rule)| Compound::of(rule, by_text(index)))
+        .map(|(index, rule)| match mode {
+            MatchMode::First => Compound::of(rule, by_text(index)),
+            MatchMode::Every => Some(Box::new(Compound {
+                mode: MatchMode::Every,
+                ..Compound::new(rule, by_text(index))
+            })),
+        })
         .collect();
     let mut channels = Channel::ALL.map(|_| None);
     for (rules_of, channel) in channels.iter_mut().zip(Channel::ALL) {
@@ -286,6 +309,17 @@ fn allowed(rules: &[Rule], allows: &[Allow]) -> Result<Vec<Vec<Allowed>>, TooBig
 
 fn parse(regex: &str, limits: &Limits) -> Hir {
     pattern::parse(regex, limits).expect("every pattern was parsed when it was checked")
+}
+
+impl Compiled {
+    /// Builds the search of every pattern that is wanted whole, each within `bytes`. Returns whether all of
+    /// them could be built.
+    pub(crate) fn prepare(&self, bytes: usize) -> bool {
+        let views = self.channels.iter().flatten().flat_map(ChannelRules::all);
+        let spans = views.flat_map(|view| &view.spans);
+        let mut patterns = spans.flat_map(|spans| &spans.patterns);
+        patterns.all(|pattern| pattern.prepare(bytes))
+    }
 }
 
 impl ChannelRules {
@@ -469,8 +503,8 @@ struct ViewBuilder {
     sight: Sight,
     hirs: Vec<Hir>,
     patterns: Vec<PatternOf>,
-    /// By whether text waits for them.
-    spans: [(Vec<Hir>, Vec<SpanPattern>); 2],
+    /// Patterns wanted whole: of rules that hold no text, of rules that do, and those that look around.
+    spans: [(Vec<Hir>, Vec<SpanPattern>); 3],
 }
 
 impl ViewBuilder {
@@ -500,8 +534,18 @@ impl ViewBuilder {
         pattern: &Pattern,
         limits: &Limits,
     ) {
-        let (hirs, patterns) = &mut self.spans[usize::from(rule.holds())];
         let text = whole(&rule.condition, pattern);
+        #[cfg(feature = "lookaround")]
+        let around = AroundSearch::of(&text).map(Box::new);
+        #[cfg(feature = "lookaround")]
+        let looks_around = around.is_some();
+        #[cfg(not(feature = "lookaround"))]
+        let looks_around = false;
+        let group = match looks_around {
+            true => 2,
+            false => usize::from(rule.holds()),
+        };
+        let (hirs, patterns) = &mut self.spans[group];
         let capture = rule.condition.capture.as_ref();
         hirs.push(parse(&text, limits));
         patterns.push(SpanPattern {
@@ -511,6 +555,8 @@ impl ViewBuilder {
             capture: capture.filter(|_| role == Role::Any).map(Captured::new),
             text,
             regex: OnceLock::new(),
+            #[cfg(feature = "lookaround")]
+            around,
         });
     }
 
@@ -519,19 +565,24 @@ impl ViewBuilder {
             sight,
             hirs,
             patterns,
-            spans: [others, held],
+            spans: [others, held, around],
         } = self;
-        let spans = [(held, true), (others, false)].into_iter();
-        let spans =
-            spans
-                .filter(|((hirs, _), _)| !hirs.is_empty())
-                .map(|((hirs, patterns), holds)| {
-                    Ok(SpanRules {
-                        matcher: Matcher::for_spans(&hirs, limits.table_bytes)?,
-                        patterns: patterns.into_boxed_slice(),
-                        holds,
-                    })
-                });
+        let spans = [
+            (held, true, false),
+            (others, false, false),
+            (around, false, true),
+        ];
+        let spans = spans
+            .into_iter()
+            .filter(|((hirs, _), _, _)| !hirs.is_empty())
+            .map(|((hirs, patterns), holds, is_unbroken)| {
+                Ok(SpanRules {
+                    matcher: Matcher::for_spans(&hirs, limits.table_bytes)?,
+                    patterns: patterns.into_boxed_slice(),
+                    holds,
+                    is_unbroken,
+                })
+            });
         let spans = spans.collect::<Result<_, TooManyClasses>>()?;
         #[cfg(not(feature = "lookaround"))]
         let _ = rules;
@@ -590,15 +641,17 @@ impl Compound {
             && condition.capture.is_none()
             && !is_allowed_by_text
             && !rule.holds();
-        if is_plain {
-            return None;
-        }
+        (!is_plain).then(|| Box::new(Compound::new(rule, is_allowed_by_text)))
+    }
+
+    fn new(rule: &Rule, is_allowed_by_text: bool) -> Compound {
+        let condition = &rule.condition;
         let is_spread = !condition.all.is_empty() || !condition.sequence.is_empty();
         let usual = match is_spread {
             true => Within::Part,
             false => Within::Lines(1),
         };
-        Some(Box::new(Compound {
+        Compound {
             all: condition.all.len(),
             sequence: condition.sequence.len(),
             has_none: !condition.none.is_empty(),
@@ -608,7 +661,8 @@ impl Compound {
             count: condition.count,
             redacts: rule.action == Action::Redact,
             is_allowed_by_text,
-        }))
+            mode: MatchMode::First,
+        }
     }
 
     /// What it is decided on.
@@ -620,9 +674,14 @@ impl Compound {
         }
     }
 
+    /// Returns whether each match is reported, not only the first of a part.
+    pub(crate) fn reports_every(&self) -> bool {
+        self.mode == MatchMode::Every
+    }
+
     /// Whether more than its first match in a part is wanted.
     pub(crate) fn wants_all(&self) -> bool {
-        self.redacts || self.count.is_some() || self.is_allowed_by_text
+        self.redacts || self.count.is_some() || self.is_allowed_by_text || self.reports_every()
     }
 }
 
@@ -655,6 +714,29 @@ impl Allowed {
 }
 
 impl SpanPattern {
+    /// Builds the search with room for up to `bytes`. Returns whether that was enough.
+    fn prepare(&self, bytes: usize) -> bool {
+        #[cfg(feature = "lookaround")]
+        if self.around.is_some() {
+            return true;
+        }
+        let built = Regex::builder()
+            .syntax(syntax::Config::new().utf8(false))
+            .configure(
+                Regex::config()
+                    .utf8_empty(false)
+                    .nfa_size_limit(Some(bytes)),
+            )
+            .build(&self.text);
+        match built {
+            Ok(regex) => {
+                self.regex.get_or_init(|| regex);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
     /// The pattern as `regex` reads it.
     pub(crate) fn regex(&self) -> &Regex {
         self.regex.get_or_init(|| {

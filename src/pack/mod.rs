@@ -50,7 +50,7 @@ pub(crate) use compile::{
     Allowed, ChannelRules, Compound, Extent, Role, Scope, Source, SpanPattern, SpanRules,
     ViewRules, Watched, What,
 };
-use compile::{Big, Compiled, TooBig};
+use compile::{Big, Compiled, MatchMode, TooBig};
 use diagnostic::code;
 pub(crate) use message::{MessageValues, render as render_message};
 
@@ -302,6 +302,43 @@ impl Pack {
             .flat_map(Matcher::sizes)
     }
 
+    /// One rule of this pack, compiled so that a stream finds every match of it on that channel; see [`crate::scan`].
+    /// `None` if one of its patterns is too large to be searched for whole matches.
+    pub(crate) fn every_match_of(&self, rule: RuleId, channel: Channel) -> Option<Pack> {
+        /// Bytes that the search of one pattern may take.
+        const SEARCH_BYTES: usize = 256 << 20;
+        let mut rules = vec![self.rule(rule).clone()];
+        rules[0].on = vec![channel];
+        let allows = self.allows().iter();
+        let allows = allows.filter(|allow| allow.rules.contains(&rule));
+        let allows: Vec<Allow> = allows
+            .map(|allow| Allow {
+                rules: vec![RuleId(0)],
+                ..allow.clone()
+            })
+            .collect();
+        let limits = Limits {
+            // The table of one rule is small, and there may be one for each rule.
+            table_bytes: self.limits().table_bytes.min(2 << 20),
+            stretch_bytes: self.limits().stretch_bytes.max(crate::scan::STRETCH_BYTES),
+            ..self.limits().clone()
+        };
+        let compiled = compile::compile(&rules, &allows, &limits, MatchMode::Every).ok()?;
+        compiled.prepare(SEARCH_BYTES).then(|| Pack {
+            inner: Arc::new(Inner {
+                rules,
+                allows,
+                headers: Vec::new(),
+                lock: Lock::default(),
+                warnings: Vec::new(),
+                limits,
+                root: self.inner.root.clone(),
+                captures: Box::default(),
+                compiled,
+            }),
+        })
+    }
+
     /// Places where hits of some rules do not count.
     pub(crate) fn allows(&self) -> &[Allow] {
         &self.inner.allows
@@ -404,7 +441,7 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
         return Err(LoadError::new(report.into_diagnostics()));
     }
     let root = root.map(|root| root.to_string_lossy().into_owned());
-    let compiled = compile::compile(&rules, &allows, &limits)
+    let compiled = compile::compile(&rules, &allows, &limits, MatchMode::First)
         .map_err(|error| too_big(&error, &rules, &limits))?;
     let warnings = report.into_diagnostics();
     let captures = rules.iter().map(Captures::of).collect();

@@ -132,7 +132,13 @@ impl Part {
     }
 
     pub(super) fn path(&self) -> Option<&str> {
-        self.scoped.paths.first().map(|path| &**path)
+        let given = self.scoped.given_path.as_deref();
+        given.or(self.scoped.paths.first().map(|path| &**path))
+    }
+
+    /// Sets the file that the part is about.
+    pub(super) fn set_path(&mut self, path: String) {
+        self.scoped.given_path = Some(path.into_boxed_str());
     }
 
     /// Adds what this part counted itself.

@@ -137,6 +137,7 @@ fn finding(diagnostic: &Diagnostic) -> Finding {
             line,
             column,
         }),
+        matched: None,
     }
 }
 

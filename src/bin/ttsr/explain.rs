@@ -6,7 +6,7 @@ use clap::Args;
 use regex_syntax::hir::literal::Extractor;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use ttsr::{Action, Channel, Condition, Origin, Pack, PartId, Pattern, Rule};
+use ttsr::{Action, Channel, Condition, Origin, Pack, PartId, Pattern, Rule, Session, Stream};
 
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, Out, Record, STRONG, tell};
@@ -361,8 +361,22 @@ struct Tried {
     end: Option<u64>,
     decided: Option<u64>,
     matched: Option<String>,
+    /// The message of the rule for this match.
+    message: Option<String>,
+    /// The groups of its patterns, with the text that each one captured in the first match of its pattern.
+    captures: Vec<Captured>,
     /// By pattern, in the order of the rule: whether it matches by itself.
     patterns: Vec<(String, bool)>,
+}
+
+/// The text of a group.
+#[derive(Serialize)]
+struct Captured {
+    pattern: String,
+    /// Its name, or its number.
+    group: String,
+    /// None if the match went past the group.
+    value: Option<String>,
 }
 
 impl Tried {
@@ -406,15 +420,73 @@ impl Tried {
             Some(_) => None,
             None => why::not(rule, root, &part),
         };
+        let message = match end {
+            Some(_) => message(rule, &part)?,
+            None => None,
+        };
         Ok(Tried {
             hits: end.is_some(),
             because,
+            message,
+            captures: captures(rule, text),
             end,
             decided,
             matched,
             patterns,
         })
     }
+}
+
+/// The message of the rule for its first hit, as a session renders it.
+fn message(rule: &Rule, part: &Part) -> Result<Option<String>, Stop> {
+    // Whose reply it is was settled before.
+    let mut rule = rule.clone();
+    for globs in [&mut rule.agents, &mut rule.models, &mut rule.providers] {
+        globs.clear();
+    }
+    let pack = packs::build([rule].into_iter())?;
+    let mut session = pack.session();
+    session.begin_turn();
+    let mut stream = session.stream();
+    let mut message = None;
+    let mut note = |session: &Session, stream: &Stream| {
+        let mut decisions = session.decisions().iter();
+        let decision = decisions.find(|decision| decision.hit().is_some());
+        let rendered = decision.map(|decision| stream.message(decision));
+        message = message.take().or(rendered);
+    };
+    let _ = session.open(&mut stream, PART, part.channel);
+    if let Some(call) = &part.call {
+        let _ = session.tool(&mut stream, PART, &call.tool, "call");
+        note(&session, &stream);
+    }
+    let _ = session.push(&mut stream, PART, &part.bytes);
+    note(&session, &stream);
+    let _ = session.close(&mut stream, PART);
+    note(&session, &stream);
+    Ok(message.filter(|message| !message.is_empty()))
+}
+
+/// The groups of every pattern that matches the text, in the order of the rule.
+fn captures(rule: &Rule, text: &str) -> Vec<Captured> {
+    let mut captured = Vec::new();
+    for pattern in rule.condition.patterns() {
+        // A pattern that loads is one that this engine takes, but for its own limits: then nothing is shown.
+        let Ok(regex) = fancy_regex::Regex::new(&pattern.to_regex()) else {
+            continue;
+        };
+        let Ok(Some(found)) = regex.captures(text) else {
+            continue;
+        };
+        for (number, name) in regex.capture_names().enumerate().skip(1) {
+            captured.push(Captured {
+                pattern: pattern.text.clone(),
+                group: name.map_or_else(|| number.to_string(), str::to_owned),
+                value: found.get(number).map(|group| group.as_str().to_owned()),
+            });
+        }
+    }
+    captured
 }
 
 /// End, place of certainty and text of the first hit.
@@ -458,6 +530,23 @@ impl Record for Live<'_> {
                 Some(because) => writeln!(out, "    it does not hit: {because}")?,
                 None => writeln!(out, "    it does not hit")?,
             },
+        }
+        for Captured { group, value, .. } in &tried.captures {
+            match value {
+                Some(value) => writeln!(
+                    out,
+                    "    group {}: {:?}",
+                    Escaped(group),
+                    Escaped(value).to_string()
+                )?,
+                None => writeln!(out, "    group {}: nothing", Escaped(group))?,
+            }
+        }
+        if let Some(message) = &tried.message {
+            writeln!(out, "    message:")?;
+            for line in message.lines() {
+                writeln!(out, "      {}", Escaped(line))?;
+            }
         }
         for (pattern, matches) in &tried.patterns {
             let matches = if *matches {

@@ -13,12 +13,14 @@ mod diff;
 mod docs;
 mod effective;
 mod explain;
+mod fingerprint;
 mod fix;
 mod fmt;
 mod import;
 mod input;
 mod list;
 mod log;
+mod mask;
 mod new;
 mod output;
 mod packs;
@@ -37,6 +39,7 @@ mod written;
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 
@@ -48,11 +51,34 @@ read all of its input.";
 
 /// Rules over a model's reply as it arrives, decided at the byte where they are broken.
 #[derive(Debug, Parser)]
-#[command(name = "ttsr", version, after_help = EXIT_CODES)]
+#[command(name = "ttsr", version = VERSION.as_str(), after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+/// The version, and on a line of its own the features that were compiled in.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let features = [
+        ("ast", cfg!(feature = "ast")),
+        ("futures", cfg!(feature = "futures")),
+        ("harness", cfg!(feature = "harness")),
+        ("lookaround", cfg!(feature = "lookaround")),
+        ("opencode", cfg!(feature = "opencode")),
+        ("providers", cfg!(feature = "providers")),
+        ("tools", cfg!(feature = "tools")),
+        ("tracing", cfg!(feature = "tracing")),
+        ("unicode", cfg!(feature = "unicode")),
+        ("wire", cfg!(feature = "wire")),
+    ];
+    let names = features.iter().filter(|(_, is_in)| *is_in);
+    let names: Vec<&str> = names.map(|(name, _)| *name).collect();
+    format!(
+        "{}\nfeatures: {}",
+        env!("CARGO_PKG_VERSION"),
+        names.join(" ")
+    )
+});
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -4,13 +4,16 @@
 
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-use ttsr::{Action, Channel, Decision, Diagnostic, Hit, Level, Pattern, Rule, Source, Stream};
+use ttsr::{Action, Channel, Decision, Diagnostic, Level, Pattern, Rule, Source, Stream};
 
 use crate::args::Format;
+use crate::mask::Excerpt;
+use crate::tally::Count;
 use crate::{effective, progress};
 
 pub(crate) const STRONG: Style = Style::new().bold();
@@ -76,7 +79,7 @@ impl Out {
     }
 }
 
-/// A rule was broken.
+/// A match of a rule.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "hit")]
 pub(crate) struct HitRecord<'a> {
@@ -86,61 +89,103 @@ pub(crate) struct HitRecord<'a> {
     channel: Option<Channel>,
     tool: Option<&'a str>,
     arg: Option<&'a str>,
+    /// Where that is known.
+    start: Option<u64>,
     end: u64,
     decided: u64,
+    /// For a part that is a file.
+    #[serde(flatten)]
+    region: Option<Region>,
     action: Action,
+    severity: &'a str,
+    description: &'a str,
+    tags: &'a [String],
+    fingerprint: &'a str,
     excerpt: &'a str,
     #[serde(skip)]
-    description: &'a str,
-    #[serde(skip)]
-    matched: &'a str,
-    /// Line and column, for a part that is a file.
-    #[serde(skip)]
-    place: Option<(u64, u64)>,
-    #[serde(skip)]
-    is_file: bool,
+    matched: Range<usize>,
+}
+
+/// Lines and columns, from 1, columns in characters; the end is behind the last character.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Region {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+    pub(crate) end_line: u64,
+    pub(crate) end_column: u64,
+}
+
+/// The part that a match is in.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    pub(crate) stream: &'a str,
+    pub(crate) part: &'a str,
+    pub(crate) channel: Option<Channel>,
+    pub(crate) tool: Option<&'a str>,
+}
+
+/// Where in the part a match is, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent<'a> {
+    pub(crate) arg: Option<&'a str>,
+    pub(crate) start: Option<u64>,
+    pub(crate) end: u64,
+    pub(crate) decided: u64,
 }
 
 impl<'a> HitRecord<'a> {
     pub(crate) fn new(
-        heard: &'a Stream,
-        hit: &Hit,
-        stream: &'a str,
-        part: &'a str,
+        rule: &'a Rule,
+        origin: Origin<'a>,
+        extent: Extent<'a>,
+        fingerprint: &'a str,
+        excerpt: &'a Excerpt,
     ) -> HitRecord<'a> {
-        let rule = heard.pack().rule(hit.rule);
+        let Origin {
+            stream,
+            part,
+            channel,
+            tool,
+        } = origin;
+        let Extent {
+            arg,
+            start,
+            end,
+            decided,
+        } = extent;
         HitRecord {
             rule: &rule.id,
             stream,
             part,
-            channel: heard.channel(hit.part),
-            tool: heard.tool_name(hit.part),
-            arg: heard.arg(hit),
-            end: hit.end,
-            decided: hit.decided,
+            channel,
+            tool,
+            arg,
+            start,
+            end,
+            decided,
+            region: None,
             action: rule.action,
-            excerpt: heard.excerpt(hit),
+            severity: rule.severity.name(),
             description: &rule.description,
-            matched: heard.matched(hit),
-            place: None,
-            is_file: false,
+            tags: &rule.tags,
+            fingerprint,
+            excerpt: &excerpt.text,
+            matched: excerpt.matched.clone(),
         }
     }
 
-    /// The same for a file that is one part, found at `place` if that is known.
-    pub(crate) fn in_file(self, place: Option<(u64, u64)>) -> HitRecord<'a> {
+    /// The same for a part that is a file.
+    pub(crate) fn in_file(self, region: Region) -> HitRecord<'a> {
         HitRecord {
-            place,
-            is_file: true,
+            region: Some(region),
             ..self
         }
     }
 
     fn show_place(&self, out: &mut dyn Write) -> io::Result<()> {
         write!(out, "{STRONG}{}{STRONG:#}:", Escaped(self.stream))?;
-        match self.place {
-            Some((line, column)) => write!(out, "{line}:{column}:"),
-            None if self.is_file => write!(out, "byte {}:", self.end),
+        match self.region {
+            Some(Region { line, column, .. }) => write!(out, "{line}:{column}:"),
             None => {
                 let channel = self.channel.map_or("", Channel::name);
                 write!(out, " part {}, {channel}", Escaped(self.part))?;
@@ -164,13 +209,8 @@ impl Record for HitRecord<'_> {
             Escaped(self.description),
             self.action.name()
         )?;
-        // The match stands at the end of the excerpt, but for what was needed to be certain.
-        let start = self
-            .excerpt
-            .rfind(self.matched)
-            .unwrap_or(self.excerpt.len());
-        let (before, rest) = self.excerpt.split_at(start);
-        let (matched, after) = rest.split_at(self.matched.len().min(rest.len()));
+        let (before, rest) = self.excerpt.split_at(self.matched.start);
+        let (matched, after) = rest.split_at(self.matched.len());
         writeln!(
             out,
             "    {}{style}{}{style:#}{}",
@@ -178,6 +218,34 @@ impl Record for HitRecord<'_> {
             Escaped(matched),
             Escaped(after)
         )
+    }
+}
+
+/// Input that was not read, or not all of it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "unread")]
+pub(crate) struct Unread {
+    pub(crate) stream: String,
+    pub(crate) reason: String,
+    /// Where the number is known.
+    pub(crate) bytes: Option<u64>,
+}
+
+impl Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", Escaped(&self.stream))?;
+        if let Some(bytes) = self.bytes {
+            write!(f, "{} not scanned: ", Count(bytes, "byte"))?;
+        }
+        // Not escaped: a reason may be a diagnostic of several lines.
+        f.write_str(&self.reason)
+    }
+}
+
+impl Record for Unread {
+    /// A reader was told when it was met.
+    fn show(&self, _out: &mut dyn Write) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -7,10 +7,10 @@ use clap::Args;
 use ttsr::wire::Reader;
 use ttsr::{Event, Pack};
 
-use crate::args::{FormatArg, WorkspaceArgs};
+use crate::args::{Format, FormatArg, WorkspaceArgs};
 use crate::chunk::Chunk;
 use crate::input::{Input, Problems, inputs};
-use crate::output::{Escaped, Out, tell};
+use crate::output::Out;
 use crate::reply::Reply;
 use crate::tally::{Count, Tally};
 use crate::{Outcome, Stop, packs};
@@ -20,6 +20,8 @@ use crate::{Outcome, Stop, packs};
 /// The format is found by looking: server-sent events of Anthropic or OpenAI (Chat, Responses), one JSON
 /// chunk a line, or our own recording. Each stream is a session of its own. Hits are those of the whole
 /// stream; verdicts end where one of them cuts, for a recording cannot be asked to try again.
+///
+/// A file that cannot be read, or not whole, is named, and the exit code is 2.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -27,6 +29,9 @@ pub(crate) struct Options {
     /// How parts are cut into deltas: `original`, `bytes`, `whole`, a number of bytes, or `random:SEED`
     #[arg(long, value_name = "CHUNK", default_value = "original")]
     chunk: Chunk,
+    /// Mask every match in the output, not only those of rules that redact
+    #[arg(long)]
+    redact: bool,
     #[command(flatten)]
     format: FormatArg,
     /// Recordings, folders of them, or `-` for the standard input
@@ -38,6 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let mut replay = Replay {
         pack: packs::load_in(&options.packs)?,
         chunk: options.chunk,
+        redacts_all: options.redact,
         begun: 0,
         open: HashMap::new(),
         ended: Vec::new(),
@@ -48,6 +54,12 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     for input in inputs(&options.files, &mut problems) {
         replay.read(&input, &mut problems, &mut out)?;
     }
+    if options.format.format == Format::Json {
+        problems
+            .unread
+            .iter()
+            .try_for_each(|unread| out.write(unread))?;
+    }
     out.end(&replay.tally)?;
     Ok(replay.tally.outcome(&problems))
 }
@@ -55,6 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
 struct Replay {
     pack: Pack,
     chunk: Chunk,
+    redacts_all: bool,
     /// Replies so far.
     begun: u64,
     /// Replies under way, by name.
@@ -69,6 +82,7 @@ impl Replay {
         let Some(mut blocks) = input.open(problems) else {
             return Ok(());
         };
+        let unread_before = self.tally.unread_kinds();
         let mut reader = Reader::new(&input.name);
         let mut is_empty = true;
         while let Some(block) = blocks.next(problems) {
@@ -78,9 +92,18 @@ impl Replay {
         }
         reader.finish(&mut |stream, event| self.take(stream, event));
         if reader.format().is_none() && !is_empty {
-            unrecognised(input, problems);
-        } else {
-            self.note_malformed(reader.malformed_events(), input, problems);
+            problems.tell(
+                &input.name,
+                &"not a recorded stream of a known format, not scanned",
+            );
+            return self.write(out);
+        }
+        self.note_malformed(reader.malformed_events(), input, problems);
+        for (kind, bytes) in self.tally.unread_kinds() {
+            let bytes = bytes - unread_before.get(&kind).copied().unwrap_or_default();
+            if bytes > 0 {
+                problems.tell_bytes(&input.name, bytes, &kind);
+            }
         }
         self.write(out)
     }
@@ -115,20 +138,8 @@ impl Replay {
 
     fn write(&mut self, out: &mut Out) -> Result<(), Stop> {
         for reply in self.ended.drain(..) {
-            reply.write(out)?;
+            reply.write(self.redacts_all, out)?;
         }
         Ok(out.flush()?)
-    }
-}
-
-/// A file that the caller named should have been a recording; in a folder others may lie about.
-fn unrecognised(input: &Input, problems: &mut Problems) {
-    const WHAT: &str = "not a recorded stream of a known format";
-    match input.is_named {
-        true => problems.tell(&input.name, &WHAT),
-        false => tell(&format_args!(
-            "{}: {WHAT}, not scanned",
-            Escaped(&input.name)
-        )),
     }
 }

@@ -7,12 +7,16 @@
 //! for one past [`Limits::parts`](ttsr::Limits::parts).
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
-use ttsr::{Channel, Decision, Event, Hit, Pack, PartId, Session, Source, Stream, Verdict};
+use ttsr::scan::ScanMatch;
+use ttsr::{Action, Channel, Decision, Event, Hit, Pack, PartId, Session, Source, Stream, Verdict};
 
 use crate::Stop;
 use crate::chunk::{Chunk, Cutter};
-use crate::output::{HitRecord, Out, VerdictRecord};
+use crate::fingerprint::Fingerprints;
+use crate::mask::{Excerpt, Mask};
+use crate::output::{Extent, HitRecord, Origin, Out, VerdictRecord};
 use crate::tally::Tally;
 
 pub(crate) struct Reply {
@@ -142,7 +146,8 @@ impl Reply {
         hits.chain(decided).collect()
     }
 
-    pub(crate) fn write(&self, out: &mut Out) -> Result<(), Stop> {
+    /// Writes hits and verdicts; all matches are masked if `redacts_all`, else those of rules that redact.
+    pub(crate) fn write(&self, redacts_all: bool, out: &mut Out) -> Result<(), Stop> {
         let Watch {
             stream,
             judged,
@@ -150,12 +155,41 @@ impl Reply {
             decisions,
             ..
         } = &self.watch;
+        let mut fingerprints = Fingerprints::default();
+        let mut masked = (None, Mask::default());
         for hit in hits {
+            let rule = stream.pack().rule(hit.rule);
+            let masks = redacts_all || rule.action == Action::Redact;
+            if masked.0 != Some(hit.part) {
+                masked = (Some(hit.part), self.mask(hit.part, redacts_all));
+            }
+            let mask = &masked.1;
+            let text = Some(stream.matched(hit));
+            let place = place_of(stream, hit);
+            let fingerprint = fingerprints.next(
+                &rule.id,
+                text.filter(|_| !masks && !mask.hides(place.clone())),
+            );
+            let part = self.name_of(hit.part);
+            let origin = Origin {
+                stream: &self.name,
+                part: &part,
+                channel: stream.channel(hit.part),
+                tool: stream.tool_name(hit.part),
+            };
+            let extent = Extent {
+                arg: stream.arg(hit),
+                start: stream.start(hit),
+                end: hit.end,
+                decided: hit.decided,
+            };
+            let excerpt = mask.apply(excerpt_of(stream, hit), place, rule);
             out.write(&HitRecord::new(
-                stream,
-                hit,
-                &self.name,
-                &self.name_of(hit.part),
+                rule,
+                origin,
+                extent,
+                &fingerprint,
+                &excerpt,
             ))?;
         }
         for decision in decisions {
@@ -163,6 +197,23 @@ impl Reply {
             out.write(&VerdictRecord::new(judged, decision, &self.name, &part))?;
         }
         Ok(())
+    }
+
+    /// The bytes of a part that are not shown.
+    fn mask(&self, part: PartId, redacts_all: bool) -> Mask {
+        let Watch { stream, hits, .. } = &self.watch;
+        let redactions = stream.redactions().iter();
+        let redacted = redactions
+            .filter(|redaction| redaction.part == part)
+            .map(|redaction| redaction.start..redaction.end);
+        let masked = hits.iter().filter(|hit| {
+            let is_redacted = stream.pack().rule(hit.rule).action == Action::Redact;
+            hit.part == part && (redacts_all || is_redacted)
+        });
+        Mask::new(
+            redacted.chain(masked.clone().map(|hit| place_of(stream, hit))),
+            masked.map(|hit| stream.matched(hit).to_owned()),
+        )
     }
 
     fn start(&mut self, id: PartId, name: String, tally: &mut Tally) {
@@ -260,6 +311,21 @@ impl Reply {
         let name = self.names.get(&id);
         name.cloned().unwrap_or_else(|| id.0.to_string())
     }
+}
+
+/// The bytes of a match in its part. Where its start is not known, as many before its end as its text could have taken.
+fn place_of(stream: &Stream, hit: &Hit) -> Range<u64> {
+    let longest = 12 * stream.matched(hit).len().max(1) as u64;
+    let start = stream.start(hit).unwrap_or(hit.end.saturating_sub(longest));
+    start..hit.end
+}
+
+fn excerpt_of(stream: &Stream, hit: &Hit) -> Excerpt {
+    let found = ScanMatch::of(stream, hit);
+    let (text, matched) = found.map_or_else(Default::default, |found| {
+        (found.excerpt().to_owned(), found.matched())
+    });
+    Excerpt { text, matched }
 }
 
 /// Two readers of the same deltas: one for hits, one for verdicts.

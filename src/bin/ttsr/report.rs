@@ -3,14 +3,18 @@
 //! Knows these formats and how their texts are escaped, not what is reported.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use ttsr::Level;
 
 use crate::args::{Format, ReportFormat};
-use crate::output::{Out, Record, tell};
+use crate::output::{Out, Record, Unread, tell};
+use crate::places::Position;
 
 /// The standard output of a command that reports on files.
 pub(crate) struct Report {
@@ -19,6 +23,8 @@ pub(crate) struct Report {
     out: Out,
     /// For the others.
     findings: Vec<Finding>,
+    /// What could not be read.
+    unread: Vec<Unread>,
 }
 
 /// Something that was looked at, and what is wrong with it.
@@ -31,6 +37,30 @@ pub(crate) struct Finding {
     /// None: nothing is wrong.
     pub(crate) wrong: Option<Wrong>,
     pub(crate) place: Option<Place>,
+    /// Of a match that a scan found.
+    pub(crate) matched: Option<Matched>,
+}
+
+/// More about a match, for the formats that have room for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Matched {
+    pub(crate) start: Position,
+    /// Behind its last character.
+    pub(crate) end: Position,
+    /// In bytes of the file.
+    pub(crate) bytes: Range<u64>,
+    pub(crate) fingerprint: String,
+    pub(crate) rule: Arc<RuleHelp>,
+}
+
+/// What a rule says of itself.
+#[derive(Debug)]
+pub(crate) struct RuleHelp {
+    pub(crate) description: String,
+    pub(crate) help: String,
+    pub(crate) docs: Option<String>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) level: Level,
 }
 
 /// What is wrong.
@@ -60,6 +90,7 @@ impl Report {
             format,
             out: Out::new(lines),
             findings: Vec::new(),
+            unread: Vec::new(),
         }
     }
 
@@ -98,6 +129,17 @@ impl Report {
         self.out.flush()
     }
 
+    /// Adds what could not be read, which a reader was told.
+    pub(crate) fn add_unread(&mut self, unread: Vec<Unread>) -> io::Result<()> {
+        if self.format == ReportFormat::Json {
+            unread
+                .iter()
+                .try_for_each(|unread| self.out.write(unread))?;
+        }
+        self.unread = unread;
+        Ok(())
+    }
+
     /// Ends the report with a record that is data for a script, and a remark for everybody else.
     pub(crate) fn end_with(mut self, summary: &(impl Record + Display)) -> io::Result<()> {
         if self.format == ReportFormat::Json {
@@ -114,9 +156,9 @@ impl Report {
         self.out.flush()?;
         let text = match self.format {
             ReportFormat::Human | ReportFormat::Json => return Ok(()),
-            ReportFormat::Junit => junit(&self.findings),
-            ReportFormat::Sarif => sarif(&self.findings),
-            ReportFormat::Github => github(&self.findings),
+            ReportFormat::Junit => junit(&self.findings, &self.unread),
+            ReportFormat::Sarif => sarif(&self.findings, &self.unread),
+            ReportFormat::Github => github(&self.findings, &self.unread),
         };
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())?;
@@ -125,11 +167,15 @@ impl Report {
 }
 
 /// One test suite a subject; only errors are failures.
-fn junit(findings: &[Finding]) -> String {
+fn junit(findings: &[Finding], unread: &[Unread]) -> String {
     let failures = findings.iter().filter(|finding| finding.fails()).count();
     let mut out = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites tests=\"{}\" failures=\"{failures}\">\n",
-        findings.len()
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites tests=\"{}\" failures=\"{failures}\"{}>\n",
+        findings.len() + unread.len(),
+        match unread.len() {
+            0 => String::new(),
+            errors => format!(" errors=\"{errors}\""),
+        }
     );
     for suite in findings.chunk_by(|a, b| a.subject == b.subject) {
         let failures = suite.iter().filter(|finding| finding.fails()).count();
@@ -143,6 +189,20 @@ fn junit(findings: &[Finding]) -> String {
             .for_each(|finding| junit_case(finding, &mut out));
         out.push_str("  </testsuite>\n");
     }
+    if !unread.is_empty() {
+        out.push_str(&format!(
+            "  <testsuite name=\"unread\" tests=\"{0}\" failures=\"0\" errors=\"{0}\">\n",
+            unread.len()
+        ));
+        for unread in unread {
+            let name = xml(&unread.stream);
+            out.push_str(&format!(
+                "    <testcase classname=\"unread\" name=\"{name}\"><error type=\"unread\" message=\"{}\"/></testcase>\n",
+                xml(&unread.to_string())
+            ));
+        }
+        out.push_str("  </testsuite>\n");
+    }
     out.push_str("</testsuites>\n");
     out
 }
@@ -153,6 +213,7 @@ fn junit_case(finding: &Finding, out: &mut String) {
         case,
         wrong,
         place,
+        ..
     } = finding;
     out.push_str(&format!(
         "    <testcase classname=\"{}\" name=\"{}\"",
@@ -199,53 +260,121 @@ fn xml(text: &str) -> String {
     out
 }
 
-fn sarif(findings: &[Finding]) -> String {
-    let results: Vec<Value> = findings.iter().filter_map(sarif_result).collect();
+fn sarif(findings: &[Finding], unread: &[Unread]) -> String {
+    let rules = sarif_rules(findings);
+    let results = findings.iter();
+    let results: Vec<Value> = results
+        .filter_map(|finding| sarif_result(finding, &rules))
+        .collect();
+    let is_scan = findings.iter().any(|finding| finding.matched.is_some());
+    let notifications: Vec<Value> = unread.iter().map(sarif_notification).collect();
+    let rules: Vec<Value> = rules.into_values().collect();
     let log = json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
             "tool": { "driver": {
                 "name": "ttsr",
+                "version": env!("CARGO_PKG_VERSION"),
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "informationUri": env!("CARGO_PKG_REPOSITORY"),
-                "rules": sarif_rules(findings),
+                "rules": rules,
             } },
-            "columnKind": "unicodeCodePoints",
+            "invocations": [{
+                "executionSuccessful": unread.is_empty(),
+                "toolExecutionNotifications": notifications,
+            }],
+            "columnKind": if is_scan { "utf16CodeUnits" } else { "unicodeCodePoints" },
             "results": results,
         }],
     });
     format!("{log:#}\n")
 }
 
-/// The kinds of problems, each once.
-fn sarif_rules(findings: &[Finding]) -> Vec<Value> {
-    let wrongs = findings.iter().filter_map(|finding| finding.wrong.as_ref());
-    let mut codes: Vec<&str> = wrongs.map(|wrong| &*wrong.code).collect();
-    codes.sort_unstable();
-    codes.dedup();
-    codes
-        .into_iter()
-        .map(|code| json!({ "id": code }))
-        .collect()
+/// The kinds of problems, each once, by their ids.
+fn sarif_rules(findings: &[Finding]) -> BTreeMap<&str, Value> {
+    let mut rules = BTreeMap::new();
+    for finding in findings {
+        let Some(wrong) = &finding.wrong else {
+            continue;
+        };
+        rules.entry(&*wrong.code).or_insert_with(|| {
+            let help = finding.matched.as_ref().map(|matched| &*matched.rule);
+            sarif_rule(&wrong.code, help)
+        });
+    }
+    rules
 }
 
-fn sarif_result(finding: &Finding) -> Option<Value> {
+fn sarif_rule(code: &str, help: Option<&RuleHelp>) -> Value {
+    let mut rule = json!({ "id": code });
+    let Some(help) = help else {
+        return rule;
+    };
+    rule["shortDescription"] = json!({ "text": help.description });
+    rule["help"] = json!({ "text": help.help });
+    rule["defaultConfiguration"] = json!({ "level": help.level.name() });
+    if let Some(docs) = &help.docs {
+        rule["helpUri"] = json!(docs);
+    }
+    if !help.tags.is_empty() {
+        rule["properties"] = json!({ "tags": help.tags });
+    }
+    rule
+}
+
+fn sarif_result(finding: &Finding, rules: &BTreeMap<&str, Value>) -> Option<Value> {
     let wrong = finding.wrong.as_ref()?;
+    let index = rules.keys().position(|code| *code == wrong.code);
     let text = format!("{}: {}", finding.subject, wrong.message);
-    let locations: Vec<Value> = finding.place.iter().map(sarif_location).collect();
-    Some(json!({
+    let locations = finding.place.iter();
+    let locations: Vec<Value> = locations
+        .map(|place| sarif_location(place, finding.matched.as_ref()))
+        .collect();
+    let mut result = json!({
         "ruleId": wrong.code,
+        "ruleIndex": index,
         "level": wrong.level.name(),
         "message": { "text": text },
         "locations": locations,
-    }))
+    });
+    if let Some(matched) = &finding.matched {
+        result["partialFingerprints"] = json!({ "ttsrMatch/v1": matched.fingerprint });
+    }
+    Some(result)
 }
 
-fn sarif_location(place: &Place) -> Value {
+fn sarif_location(place: &Place, matched: Option<&Matched>) -> Value {
+    let region = match matched {
+        None => json!({ "startLine": place.line, "startColumn": place.column }),
+        Some(Matched {
+            start, end, bytes, ..
+        }) => json!({
+            "startLine": start.line,
+            "startColumn": start.column_utf16,
+            "endLine": end.line,
+            "endColumn": end.column_utf16,
+            "byteOffset": bytes.start,
+            "byteLength": bytes.end - bytes.start,
+        }),
+    };
     json!({ "physicalLocation": {
         "artifactLocation": { "uri": uri(&place.file) },
-        "region": { "startLine": place.line, "startColumn": place.column },
+        "region": region,
     } })
+}
+
+fn sarif_notification(unread: &Unread) -> Value {
+    let mut notification = json!({
+        "level": "error",
+        "message": { "text": unread.to_string() },
+    });
+    if unread.stream != "-" {
+        notification["locations"] = json!([{ "physicalLocation": {
+            "artifactLocation": { "uri": uri(&unread.stream) },
+        } }]);
+    }
+    notification
 }
 
 /// A path as a relative or an absolute reference.
@@ -262,7 +391,7 @@ fn uri(path: &str) -> String {
     out
 }
 
-fn github(findings: &[Finding]) -> String {
+fn github(findings: &[Finding], unread: &[Unread]) -> String {
     let line = |finding: &Finding| {
         let wrong = finding.wrong.as_ref()?;
         let command = match wrong.level {
@@ -272,10 +401,20 @@ fn github(findings: &[Finding]) -> String {
         };
         let place = finding.place.as_ref().map_or_else(String::new, |place| {
             format!(
-                "file={},line={},col={},",
+                "file={},line={},{}col={},{}",
                 property(&place.file),
                 place.line,
-                place.column
+                match &finding.matched {
+                    Some(matched) if matched.end.line > matched.start.line =>
+                        format!("endLine={},", matched.end.line),
+                    _ => String::new(),
+                },
+                place.column,
+                match &finding.matched {
+                    Some(matched) if matched.end.line == matched.start.line =>
+                        format!("endColumn={},", matched.end.column),
+                    _ => String::new(),
+                },
             )
         });
         let title = match wrong.code == finding.subject {
@@ -285,7 +424,15 @@ fn github(findings: &[Finding]) -> String {
         let message = message(&wrong.message);
         Some(format!("::{command} {place}title={title}::{message}\n"))
     };
-    findings.iter().filter_map(line).collect()
+    let unread = unread.iter().map(|unread| {
+        let file = match unread.stream.as_str() {
+            "-" => String::new(),
+            file => format!("file={},", property(file)),
+        };
+        let message = message(&unread.to_string());
+        format!("::error {file}title=unread::{message}\n")
+    });
+    findings.iter().filter_map(line).chain(unread).collect()
 }
 
 fn message(text: &str) -> String {

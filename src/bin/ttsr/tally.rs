@@ -83,10 +83,23 @@ impl Tally {
     /// How a run that read this ends.
     pub(crate) fn outcome(&self, problems: &Problems) -> Outcome {
         match self.hits + self.counters.limits {
-            _ if problems.any => Outcome::Incomplete,
+            _ if problems.any || self.unscanned_bytes > 0 => Outcome::Incomplete,
             0 => Outcome::Clean,
             _ => Outcome::Findings,
         }
+    }
+
+    /// The bytes that were not scanned so far, by kind.
+    pub(crate) fn unread_kinds(&self) -> BTreeMap<String, u64> {
+        let mut kinds = self.counters.unread.clone();
+        let in_parts = self.unscanned_bytes - kinds.values().sum::<u64>();
+        if in_parts > 0 {
+            kinds.insert(
+                "after the end of their part, or past a limit".to_owned(),
+                in_parts,
+            );
+        }
+        kinds
     }
 
     /// Counts bytes that never reached a part.
@@ -119,6 +132,16 @@ impl Display for Tally {
 impl Record for Tally {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{self}")
+    }
+}
+
+impl Count {
+    /// The number of a thing with a plural of its own, `1 match` or `2 matches`.
+    pub(crate) fn plural(&self, things: &str) -> String {
+        match self.0 {
+            1 => self.to_string(),
+            number => format!("{number} {things}"),
+        }
     }
 }
 

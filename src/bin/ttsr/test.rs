@@ -239,6 +239,7 @@ impl Run<'_> {
                 message: format!("{}: {wrong}", record.case),
             }),
             place: place.cloned(),
+            matched: None,
         })?;
         Ok(record.result == Kept::Ok)
     }

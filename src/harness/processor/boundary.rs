@@ -442,14 +442,16 @@ impl Processor {
         let session = self.settings.session.clone();
         let origin = self.session.origin();
         let error = match end {
-            End::Complete { .. } => None,
+            End::Complete { .. } | End::Truncated { .. } => None,
             End::Aborted { reason, detail, .. } => match reason {
                 Reason::Error | Reason::Timeout => Some(detail.clone()),
                 _ => None,
             },
         };
         let is_idle = match end {
-            End::Complete { .. } => self.reply.tool_calls().next().is_none(),
+            End::Complete { .. } | End::Truncated { .. } => {
+                self.reply.tool_calls().next().is_none()
+            }
             End::Aborted { .. } => true,
         };
         let updated = SessionEvent::MessageUpdated {

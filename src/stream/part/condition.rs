@@ -308,7 +308,7 @@ impl Progress {
             let is_far = |from: Position| span.end.char - from.char > u64::from(last);
             self.waiting.retain(|waiting| !is_far(waiting.span.start));
         }
-        if self.waiting.len() < WAITING {
+        if compound.reports_every() || self.waiting.len() < WAITING {
             self.let_wait(Waiting { span, quote });
         } else {
             counters.unconfirmed += 1;

@@ -25,6 +25,8 @@ pub(super) struct Scoped {
     pub(super) call: Option<Box<str>>,
     /// Every file path that the part has named, in order.
     pub(super) paths: Vec<Box<str>>,
+    /// The file that the host says the part is about, whatever its text says.
+    pub(super) given_path: Option<Box<str>>,
     pub(super) is_closed: bool,
     /// Rules that have hit, sorted: one hit per rule and part.
     hit: Vec<RuleId>,
@@ -262,6 +264,7 @@ impl Scoped {
             tool: None,
             call: None,
             paths: Vec::new(),
+            given_path: None,
             is_closed: false,
             hit: Vec::new(),
             waiting: Vec::new(),
@@ -276,6 +279,13 @@ impl Scoped {
     /// Whether a rule with that scope applies to this part; `None` while that is not known.
     /// `file` is the one that the text is of, where that is known besides.
     pub(super) fn applies(&self, scope: &Scope, file: Option<&str>) -> Option<bool> {
+        let file = self.given_path.as_deref().or(file);
+        if self.given_path.is_some()
+            && let Some(paths) = &scope.paths
+            && paths.applies(file) != Some(true)
+        {
+            return Some(false);
+        }
         let tool = match &scope.tools {
             Some(tools) if self.has_tool() => {
                 self.is_of_tool(tools, || tools.applies(None).unwrap_or(scope.is_critical))
@@ -377,7 +387,8 @@ impl Scoped {
             Some(tools) if self.has_tool() => self.is_of_tool(tools, || false),
             Some(_) => Some(false),
         };
-        let path = match (&allowed.paths, quote.file.as_deref()) {
+        let file = self.given_path.as_deref().or(quote.file.as_deref());
+        let path = match (&allowed.paths, file) {
             (None, _) => Some(true),
             (Some(paths), Some(file)) => Some(paths.applies(Some(file)) == Some(true)),
             (Some(paths), None) if self.matches_path(paths) => Some(true),
@@ -397,8 +408,8 @@ impl Scoped {
             .waiting
             .iter_mut()
             .filter(|known| known.hit.rule == rule);
-        if pack.compound(rule).is_some_and(|rule| rule.wants_all()) {
-            if known.count() < WAITING {
+        if let Some(compound) = pack.compound(rule).filter(|rule| rule.wants_all()) {
+            if compound.reports_every() || known.count() < WAITING {
                 self.waiting.push(quote);
             }
         } else if let Some(known) = known.next() {
@@ -424,6 +435,10 @@ impl Scoped {
     /// Counts it, takes it out, or makes it the hit of its rule, as the rule wants.
     fn accept(&mut self, pack: &Pack, quote: Quote, found: &mut Found) {
         let compound = pack.compound(quote.hit.rule);
+        if compound.is_some_and(|it| it.reports_every() && it.count.is_none()) {
+            found.quotes.push(quote);
+            return;
+        }
         if compound.is_some_and(|compound| compound.count.is_some()) {
             found.counting.push(quote);
             return;
@@ -499,8 +514,10 @@ impl Found {
         counting.sort_by_key(|quote| (quote.hit.decided, quote.hit.end, quote.hit.rule));
         for quote in counting {
             let Hit { rule, part, .. } = quote.hit;
-            let Some(Count { times, per }) = pack.compound(rule).and_then(|known| known.count)
-            else {
+            let Some(compound) = pack.compound(rule) else {
+                continue;
+            };
+            let Some(Count { times, per }) = compound.count else {
                 continue;
             };
             let of = (per == Per::Part).then_some(part);
@@ -510,6 +527,12 @@ impl Found {
                 _ => 0,
             };
             let seen = before + self.counted(rule, of);
+            if compound.reports_every() {
+                if seen >= u64::from(times) {
+                    self.quotes.push(quote);
+                }
+                continue;
+            }
             if seen >= u64::from(times) && !self.has_hit(rule, part) {
                 self.hits.push(quote.hit);
                 self.quotes.push(quote);

@@ -59,7 +59,7 @@ impl Spans {
             cursor: rules.matcher.start(),
             before: Behind::default(),
             held: Held::default(),
-            reported: Vec::new(),
+            reported: reported_at_start(rules).collect(),
             book: Book::default(),
         }
     }
@@ -69,6 +69,7 @@ impl Spans {
         self.before.clear();
         self.held.clear();
         self.reported.clear();
+        self.reported.extend(reported_at_start(rules));
         self.book = Book::default();
     }
 
@@ -116,6 +117,10 @@ impl Spans {
         piece: Piece<'_>,
     ) {
         let limit = judge.pack.limits().stretch_bytes;
+        if rules.is_unbroken {
+            self.keep_all(rules, judge, arg, piece, limit);
+            return;
+        }
         // Of the piece: where what is not behind us begins, and where the last place is that a stretch may
         // end. What is held stands before the piece, so it is behind us as soon as there is such a place.
         let (mut from, mut idle_until) = (0, 0);
@@ -163,6 +168,29 @@ impl Spans {
         }
         self.pass(piece.slice(from..idle_until));
         self.held.push(piece.slice(idle_until..piece.bytes.len()));
+    }
+
+    /// Keeps a piece for the search at the end of the haystack; beyond `limit` bytes it is searched in parts.
+    fn keep_all(
+        &mut self,
+        rules: &SpanRules,
+        judge: &mut Judge<'_>,
+        arg: Option<&ArgPath>,
+        piece: Piece<'_>,
+        limit: usize,
+    ) {
+        if self.held.bytes().len() + piece.bytes.len() > limit && !self.held.is_empty() {
+            let last = self.held.piece_at(self.held.bytes().len() - 1);
+            let last = last.expect("there is a last byte");
+            let here = Here {
+                end: last.end(0),
+                decided: last.decided(0),
+            };
+            self.settle(rules, judge, arg, here);
+            self.reported.extend(reported_at_start(rules));
+            judge.found.counters.cut_matches += 1;
+        }
+        self.held.push(piece);
     }
 
     fn has_nothing_to_settle(&self) -> bool {
@@ -235,7 +263,8 @@ impl Spans {
     ) {
         let reported = std::mem::take(&mut self.reported);
         if !reported.is_empty() {
-            let mut found = self.search(rules, &reported, here);
+            let (mut found, given_up) = self.search(rules, &reported, here);
+            judge.found.counters.unconfirmed += given_up;
             found.sort_by_key(|known| (known.end.offset, known.start.offset, known.pattern));
             for known in &found {
                 self.note(rules, judge, arg, known);
@@ -250,19 +279,22 @@ impl Spans {
         self.book.pass(place, judge, here.decided);
     }
 
-    /// The matches of the stretch, of those patterns.
-    fn search(&self, rules: &SpanRules, reported: &[u32], here: Here) -> Vec<Match> {
+    /// The matches of the stretch, of those patterns, and the number of patterns whose search was given up.
+    fn search(&self, rules: &SpanRules, reported: &[u32], here: Here) -> (Vec<Match>, u64) {
         let (before, _) = self.before.last();
         let text = [before, self.held.bytes()].concat();
         let mut found = Vec::new();
+        let mut given_up = 0;
         for &pattern in reported {
             let written = &rules.patterns[pattern as usize];
-            for range in matches(written, &text, before.len()) {
+            let (ranges, are_all) = matches(written, &text, before.len());
+            given_up += u64::from(!are_all);
+            for range in ranges {
                 let range = range.start - before.len()..range.end - before.len();
                 found.push(self.place(pattern, range, here));
             }
         }
-        found
+        (found, given_up)
     }
 
     /// Where a match stands; `range` is in the stretch.
@@ -372,6 +404,15 @@ impl Behind {
     }
 }
 
+/// The patterns that count as reported before anything is read: all of those that are searched without the automaton,
+/// so that nothing of the haystack is let go.
+fn reported_at_start(rules: &SpanRules) -> Range<u32> {
+    match rules.is_unbroken {
+        true => 0..rules.patterns.len() as u32,
+        false => 0..0,
+    }
+}
+
 /// Number of line feeds.
 fn lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
@@ -383,18 +424,26 @@ fn chars(bytes: &[u8]) -> u64 {
     starts.count() as u64
 }
 
-/// The matches of the pattern from `from` on, as `regex` finds them.
-fn matches(pattern: &SpanPattern, text: &[u8], from: usize) -> Vec<Range<usize>> {
+/// The matches of the pattern from `from` on, as `regex` finds them, and whether these are all: the search of a pattern
+/// that looks around may take too long.
+fn matches(pattern: &SpanPattern, text: &[u8], from: usize) -> (Vec<Range<usize>>, bool) {
+    #[cfg(feature = "lookaround")]
+    if let Some(around) = &pattern.around {
+        let (mut found, are_all) = around.find_all(text);
+        found.retain(|range| range.start >= from);
+        return (found, are_all);
+    }
     let input = Input::new(text).range(from..);
     let regex = pattern.regex();
     let Some(capture) = &pattern.capture else {
-        return regex.find_iter(input).map(|found| found.range()).collect();
+        let found = regex.find_iter(input).map(|found| found.range());
+        return (found.collect(), true);
     };
-    regex
+    let found = regex
         .captures_iter(input)
         .filter(|captures| capture.accepts(captures, text))
-        .filter_map(|captures| captures.get_match().map(|found| found.range()))
-        .collect()
+        .filter_map(|captures| captures.get_match().map(|found| found.range()));
+    (found.collect(), true)
 }
 
 #[cfg(test)]

@@ -42,11 +42,14 @@ pub(crate) fn measure(pack: &Pack, script: &Script) -> Result<Report, Stop> {
     let host = Host::new(pack);
     let bare = Cost::new(time(|| accumulate(script)), script);
     Ok(Report {
+        version: env!("CARGO_PKG_VERSION"),
+        packs: names(pack),
+        streams: script.names.clone(),
         rules_loaded: pack.rules().len(),
         patterns: pack
             .rules()
             .iter()
-            .map(|rule| rule.condition.any.len())
+            .map(|rule| rule.condition.patterns().count())
             .sum(),
         replies: script.replies.len(),
         parts: script.parts,
@@ -62,6 +65,16 @@ pub(crate) fn measure(pack: &Pack, script: &Script) -> Result<Report, Stop> {
         states,
         rules: rules(pack, script, states)?,
     })
+}
+
+/// The packs, with their versions where they have any.
+fn names(pack: &Pack) -> Vec<String> {
+    let headers = pack.headers().iter();
+    let name = headers.map(|header| match &header.version {
+        Some(version) => format!("{} {version}", header.name),
+        None => header.name.clone(),
+    });
+    name.collect()
 }
 
 /// Median of passes within [`PATIENCE`], of at least three.
@@ -121,55 +134,83 @@ fn kept(parts: &mut Vec<Vec<u8>>, part: PartId) -> &mut Vec<u8> {
     &mut parts[index]
 }
 
-/// A host that has a regex for each pattern and searches the part so far with all of them at each delta.
+/// A host that has a regex for each pattern, and at each delta searches the part so far with those whose rules read
+/// its channel.
 struct Host {
-    regexes: Vec<Regex>,
+    regexes: Vec<(Regex, Vec<Channel>)>,
     /// Patterns that the regex engine does not take.
     unread: usize,
 }
 
-impl Host {
-    fn new(pack: &Pack) -> Host {
-        let patterns = pack.rules().iter().flat_map(|rule| &rule.condition.any);
-        let regexes = patterns.map(|pattern| Regex::new(&pattern.to_regex()).ok());
-        let all: Vec<Option<Regex>> = regexes.collect();
-        let unread = all.iter().filter(|regex| regex.is_none()).count();
-        Host {
-            regexes: all.into_iter().flatten().collect(),
-            unread,
-        }
-    }
+/// The parts of a reply so far, by their numbers.
+#[derive(Default)]
+struct Texts(Vec<(Option<Channel>, Vec<u8>)>);
 
-    /// Takes a step; whether it was a delta.
-    fn take(&self, parts: &mut Vec<Vec<u8>>, step: &Step) -> bool {
-        let Step::Delta(part, bytes) = step else {
-            return false;
-        };
-        let text = kept(parts, *part);
-        text.extend_from_slice(bytes);
-        black_box(
-            self.regexes
-                .iter()
-                .filter(|regex| regex.is_match(&text[..]))
-                .count(),
-        );
-        true
+impl Texts {
+    fn part(&mut self, part: PartId) -> &mut (Option<Channel>, Vec<u8>) {
+        let index = part.0 as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, (None, Vec::new()));
+        }
+        &mut self.0[index]
     }
 }
 
-/// One pass, or as much of it as there is patience for.
+impl Host {
+    fn new(pack: &Pack) -> Host {
+        let mut host = Host {
+            regexes: Vec::new(),
+            unread: 0,
+        };
+        for rule in pack.rules() {
+            for pattern in rule.condition.patterns() {
+                match Regex::new(&pattern.to_regex()) {
+                    Ok(regex) => host.regexes.push((regex, rule.on.clone())),
+                    Err(_) => host.unread += 1,
+                }
+            }
+        }
+        host
+    }
+
+    /// Takes a step; whether it was a delta.
+    fn take(&self, texts: &mut Texts, step: &Step) -> bool {
+        match step {
+            Step::Open(part, channel) => {
+                texts.part(*part).0 = Some(*channel);
+                false
+            }
+            Step::Delta(part, bytes) => {
+                let (channel, text) = texts.part(*part);
+                text.extend_from_slice(bytes);
+                let channel = channel.unwrap_or(Channel::Text);
+                let read = self.regexes.iter().filter(|(_, on)| on.contains(&channel));
+                black_box(read.filter(|(regex, _)| regex.is_match(&text[..])).count());
+                true
+            }
+            Step::Tool(..) | Step::Close(_) => false,
+        }
+    }
+}
+
+/// One pass that warms the regexes up, and one that is timed; of each as much as there is patience for.
 fn rescan(host: &Host, script: &Script) -> Rescan {
+    rescan_once(host, script);
+    rescan_once(host, script)
+}
+
+fn rescan_once(host: &Host, script: &Script) -> Rescan {
     let mut deltas = 0;
     let mut is_whole = true;
     let started = Instant::now();
     'all: for reply in &script.replies {
-        let mut parts = Vec::new();
+        let mut texts = Texts::default();
         for step in reply {
-            deltas += usize::from(host.take(&mut parts, step));
             if started.elapsed() > RESCAN_PATIENCE {
                 is_whole = false;
                 break 'all;
             }
+            deltas += usize::from(host.take(&mut texts, step));
         }
     }
     Rescan {
@@ -208,14 +249,14 @@ fn growth(pack: &Pack, host: &Host, reply: &[Step]) -> Vec<Growth> {
         stretches.iter().map(time).collect::<Vec<Duration>>()
     });
     let passes: Vec<Vec<Duration>> = passes.collect();
-    let (mut parts, mut bytes) = (Vec::new(), 0);
+    let (mut texts, mut bytes) = (Texts::default(), 0);
     let begun = Instant::now();
     let stretch = |(index, steps): (usize, &&[Step])| {
         let started = Instant::now();
         let is_patient = begun.elapsed() < RESCAN_PATIENCE;
         if is_patient {
             for step in steps.iter() {
-                host.take(&mut parts, step);
+                host.take(&mut texts, step);
             }
         }
         let searched = nanoseconds(started.elapsed()) / each as f64;
@@ -255,7 +296,8 @@ fn rules(pack: &Pack, script: &Script, all: usize) -> Result<Vec<RuleCost>, Stop
             .then_with(|| a.rule.cmp(&b.rule))
     });
     for cost in costs.iter_mut().take(TIMED) {
-        cost.ns_saved_per_delta = Some(saved(pack, &without(pack, &cost.rule)?, script));
+        cost.is_timed = true;
+        cost.ns_saved_per_delta = saved(pack, &without(pack, &cost.rule)?, script);
     }
     for cost in &mut costs {
         cost.why = why(pack, cost, all);
@@ -272,8 +314,9 @@ fn without(pack: &Pack, rule: &str) -> Result<Pack, Stop> {
     )
 }
 
-/// Median over pairs of passes, in turn, of what the pack without the rule saves.
-fn saved(pack: &Pack, without: &Pack, script: &Script) -> f64 {
+/// Median over pairs of passes, in turn, of the time that the pack without the rule saves; `None` if that is within
+/// the noise, which it is unless three quarters of the pairs agree that time is saved.
+fn saved(pack: &Pack, without: &Pack, script: &Script) -> Option<f64> {
     script.play(without); // builds the states
     let started = Instant::now();
     let mut saved = Vec::new();
@@ -282,7 +325,7 @@ fn saved(pack: &Pack, without: &Pack, script: &Script) -> f64 {
         saved.push(nanoseconds(with) - nanoseconds(less));
     }
     saved.sort_by(f64::total_cmp);
-    saved[saved.len() / 2] / script.deltas as f64
+    (saved[saved.len() / 4] > 0.0).then(|| saved[saved.len() / 2] / script.deltas as f64)
 }
 
 fn nanoseconds(time: Duration) -> f64 {

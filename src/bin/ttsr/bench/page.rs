@@ -31,8 +31,11 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "<p>{} rules with {} patterns, on {} bytes in {} deltas of {} replies: <b>{:.1} ns a delta</b>, \
-         {:.2} ns a byte. Searching each reply again at every delta would take {:.0} times as long. {} hits.</p>",
+        "<p>ttsr {}. Packs: {}. Streams: {}.</p>\n<p>{} rules with {} patterns, on {} bytes in {} deltas of {} replies: <b>{:.1} ns a delta</b>, \
+         {:.2} ns a byte. Searching each reply again at every delta would take {:.1} times as long. {} hits.</p>",
+        report.version,
+        Safe(&report.packs.join(", ")),
+        Safe(&report.streams.join(", ")),
         report.rules_loaded,
         report.patterns,
         report.bytes,
@@ -85,12 +88,8 @@ fn costs(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     writeln!(out, "</svg>")?;
-    if !report.rescan.is_whole {
-        let deltas = report.rescan.deltas;
-        writeln!(
-            out,
-            "<p class=\"small\">Searching again was stopped after {deltas} deltas; it grows with the reply.</p>"
-        )?;
+    if let Some(cut) = report.cut_short() {
+        writeln!(out, "<p class=\"small\">{cut}.</p>")?;
     }
     Ok(())
 }
@@ -194,7 +193,10 @@ fn rules(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             Safe(&cost.rule),
             or_none(cost.states_added.map(|added| added.to_string())),
             cost.states_alone,
-            or_none(cost.ns_saved_per_delta.map(|saved| format!("{saved:.2}"))),
+            match cost.ns_saved_per_delta {
+                None if cost.is_timed => "within the noise".to_owned(),
+                saved => or_none(saved.map(|saved| format!("{saved:.2}"))),
+            },
             cost.hits,
             cost.whys(),
         )?;

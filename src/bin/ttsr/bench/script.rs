@@ -18,6 +18,8 @@ const EMBEDDED: &str = include_str!("recording.ndjson");
 /// Several replies, one after the other.
 #[derive(Default)]
 pub(crate) struct Script {
+    /// What the replies were read from.
+    pub(crate) names: Vec<String>,
     pub(crate) replies: Vec<Vec<Step>>,
     pub(crate) bytes: usize,
     pub(crate) deltas: usize,
@@ -43,7 +45,10 @@ pub(crate) struct Played {
 
 impl Script {
     pub(crate) fn embedded() -> Script {
-        let mut script = Script::default();
+        let mut script = Script {
+            names: vec!["embedded".to_owned()],
+            ..Script::default()
+        };
         let mut reader = Reader::new("embedded");
         reader.push(EMBEDDED.as_bytes(), &mut |name, event| {
             script.take(name, event)
@@ -58,12 +63,13 @@ impl Script {
             let Some(mut blocks) = input.open(problems) else {
                 continue;
             };
+            script.names.push(input.name.clone());
             let mut reader = Reader::new(&input.name);
             while let Some(block) = blocks.next(problems) {
                 reader.push(block, &mut |name, event| script.take(name, event));
             }
             reader.finish(&mut |name, event| script.take(name, event));
-            if reader.format().is_none() && input.is_named {
+            if reader.format().is_none() {
                 problems.tell(&input.name, &"not a recorded stream of a known format");
             }
         }
