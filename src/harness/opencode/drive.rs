@@ -266,10 +266,11 @@ impl Driver<'_> {
                         self.describe(watch, &session);
                         self.acting.update(watch, &session);
                         for seen in seen {
-                            report(&seen);
-                            if let Seen::Act(act) = seen {
-                                self.begin(act, report);
+                            // Recorded before it is reported: a process that ends in between still completes it.
+                            if let Seen::Act(act) = &seen {
+                                self.begin(act.clone(), report);
                             }
+                            report(&seen);
                         }
                     }
                     end => {

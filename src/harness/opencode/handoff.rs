@@ -188,10 +188,8 @@ impl Server {
     /// // A server listens at `url`; `heard` holds its requests.
     /// let server = Server::new(&url, Api::Classic)?;
     /// let shown = runtime.block_on(server.read_session(&ReadSession::new("ses_1", Some(2))));
-    /// assert_eq!(shown, "\
-    /// ## User\nMend it.\n[Attached: a.png]\n\n\
-    /// ## Assistant\n[Tool: read] src/a.rs\n\n\
-    /// (End of session - 2 messages)");
+    /// let said = "## User\nMend it.\n[Attached: a.png]\n\n## Assistant\n[Tool: read] src/a.rs\n\n";
+    /// assert_eq!(shown, format!("{said}(End of session - 2 messages)"));
     /// assert!(heard.join().unwrap()[0].starts_with("GET /session/ses_1/message?limit=3 "));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

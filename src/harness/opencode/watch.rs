@@ -155,6 +155,8 @@ pub struct Judged {
 /// let mut watch = Watch::new(Pack::builder().rule(rule).build()?, Api::Classic);
 /// let body = br#"data: {"type":"message.part.updated","properties":{"sessionID":"s","part":{"id":"p","messageID":"m","type":"text","text":"x.unwrap()"}}}
 ///
+/// data: {"type":"session.idle","properties":{"sessionID":"s"}}
+///
 /// "#;
 /// let mut seen = Vec::new();
 /// Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
@@ -697,7 +699,7 @@ impl Watch {
     /// let mut acts = |watch: &mut Watch, message: &str| {
     ///     let body = format!(
     ///         r#"data: {{"type":"message.part.updated","properties":{{"sessionID":"s","part":{{"id":"p{message}","messageID":"{message}","type":"text","text":"x.unwrap()"}}}}}}"#
-    ///     ) + "\n\n";
+    ///     ) + "\n\ndata: {\"type\":\"session.idle\",\"properties\":{\"sessionID\":\"s\"}}\n\n";
     ///     let mut seen = Vec::new();
     ///     let mut feed = Feed::default();
     ///     feed.push(body.as_bytes(), &mut |session, notice| watch.notice(session, notice, &mut seen));
