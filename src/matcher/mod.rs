@@ -5,8 +5,8 @@
 //! beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it through the `table` that
 //! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `tails`), while
 //! `build` adds the states that are met, each known by its `code`, and `generations` says when a full table
-//! is replaced; `hash` tells states, classes and samples apart. `decode` turns bytes into symbols. `span`
-//! finds where a match began. `around` and `confirm` are for patterns with look-around (feature
+//! is replaced; `hash` tells states, classes and samples apart. `decode` turns bytes into symbols. `pike`
+//! finds whole matches, and where a match began. `around` and `confirm` are for patterns with look-around (feature
 //! `lookaround`): the automaton finds where they may end, and `confirm` decides.
 
 mod alphabet;
@@ -33,10 +33,10 @@ mod mended;
 mod nfa;
 mod once;
 pub(crate) mod pattern;
+pub(crate) mod pike;
 pub(crate) mod plan;
 mod sample;
 mod simplify;
-mod span;
 mod sync;
 pub(crate) mod table;
 mod tails;
@@ -52,7 +52,6 @@ pub(crate) use lazy::Run;
 pub(crate) use lazy::is_short;
 use nfa::Nfa;
 use plan::{Part, Plan, Simplified};
-pub(crate) use span::Span;
 use table::Config;
 pub(crate) use table::SHORT;
 use table::narrow::Narrow;

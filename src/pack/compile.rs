@@ -3,12 +3,10 @@
 mod sight;
 mod what;
 
-use std::sync::OnceLock;
+use std::ops::Range;
+use std::sync::Arc;
 
-use regex_automata::meta::Regex;
-use regex_automata::util::captures::Captures;
-use regex_automata::util::syntax;
-use regex_syntax::hir::Hir;
+use regex_syntax::hir::{Hir, HirKind};
 
 #[cfg(feature = "ast")]
 use crate::ast::{Grammar, Shapes, Sought};
@@ -16,14 +14,13 @@ use crate::detect::entropy::{Entropy, EntropyLimits};
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
 use crate::matcher::confirm::Confirm;
-use crate::matcher::pattern;
-use crate::matcher::{Matcher, Span, TooManyClasses};
+use crate::matcher::pattern::{self, Refused};
+use crate::matcher::pike::{self, PikeVm};
+use crate::matcher::{Matcher, TooManyClasses};
 use crate::pack::Allow;
-use crate::rule::{
-    Action, Capture, Channel, Condition, Count, Pattern, PatternKind, Rule, Severity, Within,
-};
+use crate::pack::lower::{self, lower};
+use crate::rule::{Action, Capture, Channel, Condition, Count, Pattern, Rule, Severity, Within};
 use crate::verdict::RuleId;
-use crate::view::fold::fold_text;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
 use crate::view::piece::Regions;
 
@@ -109,10 +106,9 @@ pub(crate) struct SpanPattern {
     /// Where it is looked for, besides its rule's own arguments.
     pub(crate) arg: Option<ArgScope>,
     /// Where its group of interest is.
-    pub(crate) capture: Option<Captured>,
-    text: String,
-    /// Built when a match is asked for the first time.
-    regex: OnceLock<Regex>,
+    pub(crate) capture: Option<Arc<Captured>>,
+    /// Finds the matches.
+    pub(crate) vm: Arc<PikeVm>,
 }
 
 /// What a pattern is to its rule's condition.
@@ -130,10 +126,21 @@ pub(crate) enum Role {
 /// What a group of a match must be like.
 #[derive(Debug)]
 pub(crate) struct Captured {
-    group: Option<String>,
+    group: Group,
     entropy: Option<u32>,
     random: bool,
     not_in: Option<globset::GlobSet>,
+}
+
+/// The group of a match that a capture is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    /// The match itself.
+    Whole,
+    /// The group with this number.
+    Number(u32),
+    /// The first group, or the match itself where that is not part of it.
+    FirstOrWhole,
 }
 
 /// The condition of a rule that is more than that one of its patterns matches.
@@ -165,14 +172,21 @@ pub(crate) enum Extent {
 #[derive(Debug)]
 pub(crate) struct PatternOf {
     pub(crate) rule: RuleId,
-    /// Which of its rule's `any` it is.
-    #[cfg(feature = "lookaround")]
-    index: usize,
     /// Where it is looked for, besides its rule's own arguments.
     pub(crate) arg: Option<ArgScope>,
-    text: String,
-    /// Built when a span is asked for the first time.
-    span: OnceLock<Option<Span>>,
+    /// Finds where matches begin; none where `confirm` does.
+    pub(crate) vm: Option<Arc<PikeVm>>,
+    #[cfg(feature = "lookaround")]
+    confirm: Option<Arc<Confirm>>,
+}
+
+/// A pattern, compiled once for all channels.
+struct Prepared {
+    hir: Hir,
+    vm: Option<Arc<PikeVm>>,
+    capture: Option<Arc<Captured>>,
+    #[cfg(feature = "lookaround")]
+    confirm: Option<Arc<Confirm>>,
 }
 
 /// Where in a reply a rule applies, besides the channel.
@@ -204,6 +218,8 @@ pub(crate) enum Big {
     States(usize),
     /// All globs of one scope together are too much for `globset`.
     Scope(globset::Error),
+    /// A pattern is refused, though the check has accepted it.
+    Pattern(Refused),
     /// The patterns of all rules up to this one tell too many characters apart.
     Classes,
 }
@@ -214,7 +230,6 @@ pub(crate) fn compile(
     allows: &[Allow],
     limits: &Limits,
 ) -> Result<Compiled, TooBig> {
-    let parsed = parsed(rules, limits)?;
     let scopes = rules.iter().enumerate().map(|(index, rule)| {
         Scope::new(rule).map_err(|error| TooBig {
             rule: index,
@@ -229,9 +244,10 @@ pub(crate) fn compile(
     let compounds: Vec<_> = rules_by_index
         .map(|(index, rule)| Compound::of(rule, by_text(index)))
         .collect();
+    let prepared = prepared(rules, &compounds, limits)?;
     let mut channels = Channel::ALL.map(|_| None);
     for (rules_of, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let new = ChannelRules::new(channel, rules, &parsed, &compounds, &allowed, limits);
+        let new = ChannelRules::new(channel, rules, &prepared, &compounds, &allowed, limits);
         *rules_of = new.map_err(|TooManyClasses| TooBig {
             rule: rules.len() - 1,
             what: Big::Classes,
@@ -245,28 +261,76 @@ pub(crate) fn compile(
     })
 }
 
-/// The patterns of each rule.
-fn parsed(rules: &[Rule], limits: &Limits) -> Result<Vec<Vec<Hir>>, TooBig> {
+/// The patterns of each rule, within [`Limits::pack_states`].
+fn prepared(
+    rules: &[Rule],
+    compounds: &[Option<Box<Compound>>],
+    limits: &Limits,
+) -> Result<Vec<Vec<Prepared>>, TooBig> {
+    let mut compiler = pike::Compiler::default();
     let mut states = 0usize;
-    let mut parsed = Vec::with_capacity(rules.len());
-    for (rule, Rule { condition, .. }) in rules.iter().enumerate() {
-        let hirs: Vec<Hir> = condition
-            .patterns()
-            .map(|pattern| parse(&seen(pattern), limits))
-            .collect();
-        states = hirs
-            .iter()
-            .map(pattern::states)
-            .fold(states, usize::saturating_add);
-        if states > limits.pack_states {
-            return Err(TooBig {
+    let mut prepared = Vec::with_capacity(rules.len());
+    for (index, (rule, compound)) in rules.iter().zip(compounds).enumerate() {
+        let too_big = |what| TooBig { rule: index, what };
+        let mut patterns = Vec::new();
+        for (role, pattern) in numbered(&rule.condition) {
+            let lowered = lower(pattern, limits).map_err(|why| too_big(Big::Pattern(why)))?;
+            states = states.saturating_add(pattern::states(&lowered.hir));
+            if states > limits.pack_states {
+                return Err(too_big(Big::States(states)));
+            }
+            let new = Prepared::new(
+                lowered,
+                role,
                 rule,
-                what: Big::States(states),
+                compound.is_some(),
+                limits,
+                &mut compiler,
+            );
+            patterns.push(new.map_err(|why| too_big(Big::Pattern(why)))?);
+        }
+        prepared.push(patterns);
+    }
+    Ok(prepared)
+}
+
+impl Prepared {
+    fn new(
+        lowered: lower::Lowered,
+        role: Role,
+        rule: &Rule,
+        is_whole: bool,
+        limits: &Limits,
+        compiler: &mut pike::Compiler,
+    ) -> Result<Prepared, Refused> {
+        #[cfg(feature = "lookaround")]
+        if let Some(text) = &lowered.confirmed_by {
+            return Ok(Prepared {
+                confirm: Some(Arc::new(Confirm::of(text, limits)?)),
+                hir: lowered.hir,
+                vm: None,
+                capture: None,
             });
         }
-        parsed.push(hirs);
+        #[cfg(not(feature = "lookaround"))]
+        let _ = limits;
+        let hir = match rule.condition.line && is_whole {
+            true => lower::line(lowered.hir),
+            false => lowered.hir,
+        };
+        let capture = rule.condition.capture.as_ref();
+        let capture = capture
+            .filter(|_| role == Role::Any)
+            .map(|capture| Arc::new(Captured::new(capture, &hir)));
+        let group = capture.as_ref().and_then(|capture| capture.group.number());
+        Ok(Prepared {
+            vm: Some(Arc::new(compiler.compile(&hir, group))),
+            hir,
+            capture,
+            #[cfg(feature = "lookaround")]
+            confirm: None,
+        })
     }
-    Ok(parsed)
 }
 
 /// What is allowed to break each rule.
@@ -284,15 +348,11 @@ fn allowed(rules: &[Rule], allows: &[Allow]) -> Result<Vec<Vec<Allowed>>, TooBig
     Ok(allowed)
 }
 
-fn parse(regex: &str, limits: &Limits) -> Hir {
-    pattern::parse(regex, limits).expect("every pattern was parsed when it was checked")
-}
-
 impl ChannelRules {
     fn new(
         channel: Channel,
         rules: &[Rule],
-        parsed: &[Vec<Hir>],
+        prepared: &[Vec<Prepared>],
         compounds: &[Option<Box<Compound>>],
         allowed: &[Vec<Allowed>],
         limits: &Limits,
@@ -317,15 +377,12 @@ impl ChannelRules {
                 what,
                 holds: rule.holds(),
             }));
-            let roles = match &compounds[index] {
-                None => Roles::Plain,
-                Some(_) => Roles::Whole,
-            };
-            for (number, (role, pattern)) in numbered(&rule.condition).enumerate() {
+            let patterns = numbered(&rule.condition).zip(&prepared[index]);
+            for ((role, pattern), prepared) in patterns {
                 let builder = builder(&mut builders, Sight::of(pattern, channel));
-                match roles {
-                    Roles::Plain => builder.add_plain(id, number, pattern, &parsed[index][number]),
-                    Roles::Whole => builder.add_whole(id, role, rule, pattern, limits),
+                match (&compounds[index], &prepared.vm) {
+                    (Some(_), Some(vm)) => builder.add_whole(id, role, rule, pattern, prepared, vm),
+                    _ => builder.add_plain(id, pattern, prepared),
                 }
             }
         }
@@ -336,9 +393,7 @@ impl ChannelRules {
         if watches.is_empty() && !has_shapes && builders.iter().all(ViewBuilder::is_empty) {
             return Ok(None);
         }
-        let views = builders
-            .into_iter()
-            .map(|builder| builder.build(rules, limits));
+        let views = builders.into_iter().map(|builder| builder.build(limits));
         let mut views = views.collect::<Result<Vec<_>, _>>()?;
         Ok(Some(ChannelRules {
             raw: views.remove(0),
@@ -432,15 +487,6 @@ fn add_shapes(shapes: &mut Option<Box<Shapes>>, rule: RuleId, condition: &Condit
     }
 }
 
-/// What is wanted of the matches of a rule's patterns.
-#[derive(Clone, Copy)]
-enum Roles {
-    /// The first end.
-    Plain,
-    /// All of each.
-    Whole,
-}
-
 /// Every pattern and what it is to the condition, in the order of [`Condition::patterns`].
 fn numbered(condition: &Condition) -> impl Iterator<Item = (Role, &Pattern)> {
     let any = condition.any.iter().map(|pattern| (Role::Any, pattern));
@@ -478,17 +524,14 @@ impl ViewBuilder {
         self.hirs.is_empty() && self.spans.iter().all(|(hirs, _)| hirs.is_empty())
     }
 
-    fn add_plain(&mut self, id: RuleId, number: usize, pattern: &Pattern, parsed: &Hir) {
-        #[cfg(not(feature = "lookaround"))]
-        let _ = number;
-        self.hirs.push(parsed.clone());
+    fn add_plain(&mut self, id: RuleId, pattern: &Pattern, prepared: &Prepared) {
+        self.hirs.push(prepared.hir.clone());
         self.patterns.push(PatternOf {
             rule: id,
-            #[cfg(feature = "lookaround")]
-            index: number,
             arg: arg_scope(pattern),
-            text: seen(pattern),
-            span: OnceLock::new(),
+            vm: prepared.vm.clone(),
+            #[cfg(feature = "lookaround")]
+            confirm: prepared.confirm.clone(),
         });
     }
 
@@ -498,23 +541,21 @@ impl ViewBuilder {
         role: Role,
         rule: &Rule,
         pattern: &Pattern,
-        limits: &Limits,
+        prepared: &Prepared,
+        vm: &Arc<PikeVm>,
     ) {
         let (hirs, patterns) = &mut self.spans[usize::from(rule.holds())];
-        let text = whole(&rule.condition, pattern);
-        let capture = rule.condition.capture.as_ref();
-        hirs.push(parse(&text, limits));
+        hirs.push(prepared.hir.clone());
         patterns.push(SpanPattern {
             rule: id,
             role,
             arg: arg_scope(pattern),
-            capture: capture.filter(|_| role == Role::Any).map(Captured::new),
-            text,
-            regex: OnceLock::new(),
+            capture: prepared.capture.clone(),
+            vm: Arc::clone(vm),
         });
     }
 
-    fn build(self, rules: &[Rule], limits: &Limits) -> Result<ViewRules, TooManyClasses> {
+    fn build(self, limits: &Limits) -> Result<ViewRules, TooManyClasses> {
         let ViewBuilder {
             sight,
             hirs,
@@ -534,11 +575,9 @@ impl ViewBuilder {
                 });
         let spans = spans.collect::<Result<_, TooManyClasses>>()?;
         #[cfg(not(feature = "lookaround"))]
-        let _ = rules;
-        #[cfg(not(feature = "lookaround"))]
         let matcher = Matcher::new(&hirs, limits.table_bytes)?;
         #[cfg(feature = "lookaround")]
-        let confirms = Confirms::new(&patterns, rules, limits);
+        let confirms = Confirms::new(&patterns, limits);
         #[cfg(feature = "lookaround")]
         let matcher = confirms.matcher(&hirs, limits.table_bytes)?;
         Ok(ViewRules {
@@ -555,25 +594,6 @@ impl ViewBuilder {
 fn arg_scope(pattern: &Pattern) -> Option<ArgScope> {
     let arg = pattern.arg.as_ref()?;
     ArgScope::new(std::slice::from_ref(arg)).ok()
-}
-
-/// The pattern as a regular expression over what it sees: text that is folded is matched by folded text.
-fn seen(pattern: &Pattern) -> String {
-    let sight = Sight::of(pattern, Channel::Text);
-    if sight.folds.is_empty() || pattern.kind == PatternKind::Regex {
-        return pattern.to_regex();
-    }
-    let text = fold_text(sight.folds, &pattern.text);
-    Pattern::new(pattern.kind, text).to_regex()
-}
-
-/// The pattern as it is matched whole: a line of its own where the condition asks for one.
-fn whole(condition: &Condition, pattern: &Pattern) -> String {
-    let regex = seen(pattern);
-    match condition.line {
-        true => format!("(?mR:^)(?:{regex})(?mR:$)"),
-        false => regex,
-    }
 }
 
 impl Compound {
@@ -655,20 +675,53 @@ impl Allowed {
 }
 
 impl SpanPattern {
-    /// The pattern as `regex` reads it.
-    pub(crate) fn regex(&self) -> &Regex {
-        self.regex.get_or_init(|| {
-            Regex::builder()
-                .syntax(syntax::Config::new().utf8(false))
-                .configure(Regex::config().utf8_empty(false))
-                .build(&self.text)
-                .expect("it was parsed and measured when the pack was checked")
-        })
+    /// The matches in `text` from `from` on.
+    pub(crate) fn matches(&self, text: &[u8], from: usize) -> Vec<Range<usize>> {
+        let found = self.vm.find_all(text, from).into_iter();
+        let capture = self.capture.as_ref();
+        let counts = |found: &pike::Found| capture.is_none_or(|it| it.accepts(found, text));
+        found.filter(counts).map(|found| found.range).collect()
+    }
+}
+
+impl Group {
+    /// The group that `name` means, its number or its name, of a pattern.
+    fn of(name: Option<&str>, hir: &Hir) -> Group {
+        let Some(name) = name else {
+            return Group::FirstOrWhole;
+        };
+        let number = name.parse().ok().or_else(|| number_of(name, hir));
+        match number {
+            Some(0) | None => Group::Whole,
+            Some(number) => Group::Number(number),
+        }
+    }
+
+    /// The number of the group that has to be known besides the match.
+    fn number(self) -> Option<u32> {
+        match self {
+            Group::Whole => None,
+            Group::Number(number) => Some(number),
+            Group::FirstOrWhole => Some(1),
+        }
+    }
+}
+
+/// The number of the group with that name.
+fn number_of(name: &str, hir: &Hir) -> Option<u32> {
+    match hir.kind() {
+        HirKind::Capture(capture) if capture.name.as_deref() == Some(name) => Some(capture.index),
+        HirKind::Capture(capture) => number_of(name, &capture.sub),
+        HirKind::Repetition(repetition) => number_of(name, &repetition.sub),
+        HirKind::Concat(subs) | HirKind::Alternation(subs) => {
+            subs.iter().find_map(|sub| number_of(name, sub))
+        }
+        _ => None,
     }
 }
 
 impl Captured {
-    fn new(capture: &Capture) -> Captured {
+    fn new(capture: &Capture, hir: &Hir) -> Captured {
         let globs = capture.not_in.iter().filter_map(|text| {
             let glob = globset::GlobBuilder::new(text)
                 .case_insensitive(true)
@@ -680,7 +733,7 @@ impl Captured {
             set.add(glob);
         });
         Captured {
-            group: capture.group.clone(),
+            group: Group::of(capture.group.as_deref(), hir),
             entropy: capture.entropy,
             random: capture.random,
             not_in: (!capture.not_in.is_empty())
@@ -690,15 +743,14 @@ impl Captured {
     }
 
     /// Whether the group of a match is what it must be.
-    pub(crate) fn accepts(&self, captures: &Captures, haystack: &[u8]) -> bool {
-        let span = match &self.group {
-            Some(group) => match group.parse::<usize>() {
-                Ok(number) => captures.get_group(number),
-                Err(_) => captures.get_group_by_name(group),
-            },
-            None => captures.get_group(1).or_else(|| captures.get_group(0)),
+    fn accepts(&self, found: &pike::Found, haystack: &[u8]) -> bool {
+        let group = found.group.clone();
+        let range = match self.group {
+            Group::Whole => Some(found.range.clone()),
+            Group::Number(_) => group,
+            Group::FirstOrWhole => group.or_else(|| Some(found.range.clone())),
         };
-        let Some(text) = span.and_then(|span| haystack.get(span.range())) else {
+        let Some(text) = range.and_then(|range| haystack.get(range)) else {
             return false;
         };
         let entropy = Entropy::of(text);
@@ -720,7 +772,7 @@ impl Captured {
 #[derive(Debug)]
 pub(crate) struct Confirms {
     /// By pattern of the matcher; empty where none is confirmed.
-    by_pattern: Box<[Option<Confirm>]>,
+    by_pattern: Box<[Option<Arc<Confirm>>]>,
     /// [`Limits::confirm_bytes`].
     pub(crate) bytes: usize,
     /// [`Limits::confirm_pending`].
@@ -729,15 +781,9 @@ pub(crate) struct Confirms {
 
 #[cfg(feature = "lookaround")]
 impl Confirms {
-    fn new(patterns: &[PatternOf], rules: &[Rule], limits: &Limits) -> Confirms {
-        let of = |pattern: &PatternOf| {
-            let written = &rules[pattern.rule.index()].condition.any[pattern.index];
-            let is_regex = written.kind == PatternKind::Regex;
-            is_regex
-                .then(|| Confirm::of(&written.text, limits))
-                .flatten()
-        };
-        let mut by_pattern: Vec<Option<Confirm>> = patterns.iter().map(of).collect();
+    fn new(patterns: &[PatternOf], limits: &Limits) -> Confirms {
+        let confirms = patterns.iter().map(|pattern| pattern.confirm.clone());
+        let mut by_pattern: Vec<Option<Arc<Confirm>>> = confirms.collect();
         if by_pattern.iter().all(Option::is_none) {
             by_pattern.clear();
         }
@@ -761,14 +807,7 @@ impl Confirms {
     }
 
     pub(crate) fn get(&self, pattern: u32) -> Option<&Confirm> {
-        self.by_pattern.get(pattern as usize)?.as_ref()
-    }
-}
-
-impl PatternOf {
-    /// Finds where matches of the pattern begin.
-    pub(crate) fn span(&self) -> Option<&Span> {
-        self.span.get_or_init(|| Span::new(&self.text)).as_ref()
+        self.by_pattern.get(pattern as usize)?.as_deref()
     }
 }
 

@@ -20,6 +20,7 @@ mod header;
 pub mod import;
 mod lint;
 mod lock;
+mod lower;
 pub(crate) mod message;
 mod nearest;
 mod retained;
@@ -421,6 +422,9 @@ fn too_big(error: &TooBig, rules: &[Rule], limits: &Limits) -> LoadError {
             "the patterns of all rules together tell more than {CLASSES} kinds of characters apart"
         ),
         Big::Scope(error) => format!("rule `{id}`: its globs together are too big: {error}"),
+        Big::Pattern(refused) => {
+            format!("rule `{id}`: one of its patterns is refused: {refused:?}")
+        }
     };
     LoadError::new(vec![Diagnostic::of_file(
         &code::PACK_TOO_BIG,
