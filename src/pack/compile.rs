@@ -3,9 +3,11 @@
 mod sight;
 mod what;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use globset::GlobSet;
 use regex_syntax::hir::{Hir, HirKind};
 
 #[cfg(feature = "ast")]
@@ -25,6 +27,7 @@ use crate::view::path::{ArgScope, PathScope, ToolScope};
 use crate::view::piece::Regions;
 
 pub(crate) use sight::{Sight, Source};
+use what::NameSets;
 pub(crate) use what::What;
 
 /// What streams need of a pack: for each channel its automata, for each rule its scope and condition.
@@ -37,16 +40,16 @@ pub(crate) struct Compiled {
     /// By rule: what is more than that one of its patterns matches.
     pub(crate) compounds: Vec<Option<Box<Compound>>>,
     /// By rule: where its hits do not count.
-    pub(crate) allowed: Vec<Vec<Allowed>>,
+    pub(crate) allowed: Vec<Vec<Arc<Allowed>>>,
 }
 
 /// Where hits of a rule do not count: all that is given must hold.
 #[derive(Debug)]
 pub(crate) struct Allowed {
-    pub(crate) tools: Option<ToolScope>,
-    pub(crate) paths: Option<PathScope>,
+    pub(crate) tools: Option<Arc<ToolScope>>,
+    pub(crate) paths: Option<Arc<PathScope>>,
     /// Texts of the match.
-    pub(crate) text: Option<globset::GlobSet>,
+    pub(crate) text: Option<Arc<GlobSet>>,
 }
 
 /// The rules of one channel, by what their patterns see of it.
@@ -104,7 +107,7 @@ pub(crate) struct SpanPattern {
     pub(crate) rule: RuleId,
     pub(crate) role: Role,
     /// Where it is looked for, besides its rule's own arguments.
-    pub(crate) arg: Option<ArgScope>,
+    pub(crate) arg: Option<Arc<ArgScope>>,
     /// Where its group of interest is.
     pub(crate) capture: Option<Arc<Captured>>,
     /// Finds the matches.
@@ -129,7 +132,7 @@ pub(crate) struct Captured {
     group: Group,
     entropy: Option<u32>,
     random: bool,
-    not_in: Option<globset::GlobSet>,
+    not_in: Option<Arc<GlobSet>>,
 }
 
 /// The group of a match that a capture is about.
@@ -173,7 +176,7 @@ pub(crate) enum Extent {
 pub(crate) struct PatternOf {
     pub(crate) rule: RuleId,
     /// Where it is looked for, besides its rule's own arguments.
-    pub(crate) arg: Option<ArgScope>,
+    pub(crate) arg: Option<Arc<ArgScope>>,
     /// Finds where matches begin; none where `confirm` does.
     pub(crate) vm: Option<Arc<PikeVm>>,
     #[cfg(feature = "lookaround")]
@@ -183,6 +186,7 @@ pub(crate) struct PatternOf {
 /// A pattern, compiled once for all channels.
 struct Prepared {
     hir: Hir,
+    arg: Option<Arc<ArgScope>>,
     vm: Option<Arc<PikeVm>>,
     capture: Option<Arc<Captured>>,
     #[cfg(feature = "lookaround")]
@@ -192,12 +196,12 @@ struct Prepared {
 /// Where in a reply a rule applies, besides the channel.
 #[derive(Debug)]
 pub(crate) struct Scope {
-    pub(crate) tools: Option<ToolScope>,
-    pub(crate) args: Option<ArgScope>,
-    pub(crate) paths: Option<PathScope>,
-    pub(crate) agents: Option<ToolScope>,
-    pub(crate) models: Option<ToolScope>,
-    pub(crate) providers: Option<ToolScope>,
+    pub(crate) tools: Option<Arc<ToolScope>>,
+    pub(crate) args: Option<Arc<ArgScope>>,
+    pub(crate) paths: Option<Arc<PathScope>>,
+    pub(crate) agents: Option<Arc<ToolScope>>,
+    pub(crate) models: Option<Arc<ToolScope>>,
+    pub(crate) providers: Option<Arc<ToolScope>>,
     /// A rule whose scope stays unknown applies all the same if it is critical.
     pub(crate) is_critical: bool,
 }
@@ -230,24 +234,32 @@ pub(crate) fn compile(
     allows: &[Allow],
     limits: &Limits,
 ) -> Result<Compiled, TooBig> {
+    let mut globs = Globs::default();
+    let mut names = NameSets::default();
     let scopes = rules.iter().enumerate().map(|(index, rule)| {
-        Scope::new(rule).map_err(|error| TooBig {
+        Scope::new(rule, &mut globs).map_err(|error| TooBig {
             rule: index,
             what: Big::Scope(error),
         })
     });
     let scopes = scopes.collect::<Result<_, _>>()?;
-    let allowed = allowed(rules, allows)?;
+    let allowed = allowed(rules, allows, &mut globs)?;
     // Where only some texts are allowed, a rule wants more than its first match.
     let by_text = |index: usize| allowed[index].iter().any(|allow| allow.text.is_some());
     let rules_by_index = rules.iter().enumerate();
     let compounds: Vec<_> = rules_by_index
         .map(|(index, rule)| Compound::of(rule, by_text(index)))
         .collect();
-    let prepared = prepared(rules, &compounds, limits)?;
+    let prepared = prepared(rules, &compounds, limits, &mut globs)?;
     let mut channels = Channel::ALL.map(|_| None);
     for (rules_of, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let new = ChannelRules::new(channel, rules, &prepared, &compounds, &allowed, limits);
+        let from = Parts {
+            rules,
+            prepared: &prepared,
+            compounds: &compounds,
+            allowed: &allowed,
+        };
+        let new = ChannelRules::new(channel, &from, &mut names, limits);
         *rules_of = new.map_err(|TooManyClasses| TooBig {
             rule: rules.len() - 1,
             what: Big::Classes,
@@ -262,10 +274,11 @@ pub(crate) fn compile(
 }
 
 /// The patterns of each rule, within [`Limits::pack_states`].
-fn prepared(
-    rules: &[Rule],
+fn prepared<'r>(
+    rules: &'r [Rule],
     compounds: &[Option<Box<Compound>>],
     limits: &Limits,
+    globs: &mut Globs<'r>,
 ) -> Result<Vec<Vec<Prepared>>, TooBig> {
     let mut compiler = pike::Compiler::default();
     let mut states = 0usize;
@@ -279,84 +292,134 @@ fn prepared(
             if states > limits.pack_states {
                 return Err(too_big(Big::States(states)));
             }
-            let new = Prepared::new(
-                lowered,
-                role,
-                rule,
-                compound.is_some(),
-                limits,
-                &mut compiler,
-            );
-            patterns.push(new.map_err(|why| too_big(Big::Pattern(why)))?);
+            let arg = pattern.arg.as_ref().map_or(&[][..], std::slice::from_ref);
+            let arg = shared(&mut globs.args, arg, ArgScope::new);
+            let arg = arg.map_err(|error| too_big(Big::Scope(error)))?;
+            #[cfg(feature = "lookaround")]
+            if let Some(text) = &lowered.confirmed_by {
+                let confirm = Confirm::of(text, limits);
+                let confirm = confirm.map_err(|why| too_big(Big::Pattern(why)))?;
+                patterns.push(Prepared {
+                    confirm: Some(Arc::new(confirm)),
+                    hir: lowered.hir,
+                    arg,
+                    vm: None,
+                    capture: None,
+                });
+                continue;
+            }
+            let hir = match rule.condition.line && compound.is_some() {
+                true => lower::line(lowered.hir),
+                false => lowered.hir,
+            };
+            let capture = rule.condition.capture.as_ref();
+            let capture = capture.filter(|_| role == Role::Any);
+            let capture = capture.map(|capture| Captured::new(capture, &hir, globs));
+            let capture = capture
+                .transpose()
+                .map_err(|error| too_big(Big::Scope(error)))?;
+            let group = capture.as_ref().and_then(|capture| capture.group.number());
+            patterns.push(Prepared {
+                vm: Some(Arc::new(compiler.compile(&hir, group))),
+                hir,
+                arg,
+                capture: capture.map(Arc::new),
+                #[cfg(feature = "lookaround")]
+                confirm: None,
+            });
         }
         prepared.push(patterns);
     }
     Ok(prepared)
 }
 
-impl Prepared {
-    fn new(
-        lowered: lower::Lowered,
-        role: Role,
-        rule: &Rule,
-        is_whole: bool,
-        limits: &Limits,
-        compiler: &mut pike::Compiler,
-    ) -> Result<Prepared, Refused> {
-        #[cfg(feature = "lookaround")]
-        if let Some(text) = &lowered.confirmed_by {
-            return Ok(Prepared {
-                confirm: Some(Arc::new(Confirm::of(text, limits)?)),
-                hir: lowered.hir,
-                vm: None,
-                capture: None,
-            });
-        }
-        #[cfg(not(feature = "lookaround"))]
-        let _ = limits;
-        let hir = match rule.condition.line && is_whole {
-            true => lower::line(lowered.hir),
-            false => lowered.hir,
-        };
-        let capture = rule.condition.capture.as_ref();
-        let capture = capture
-            .filter(|_| role == Role::Any)
-            .map(|capture| Arc::new(Captured::new(capture, &hir)));
-        let group = capture.as_ref().and_then(|capture| capture.group.number());
-        Ok(Prepared {
-            vm: Some(Arc::new(compiler.compile(&hir, group))),
-            hir,
-            capture,
-            #[cfg(feature = "lookaround")]
-            confirm: None,
-        })
-    }
-}
-
 /// What is allowed to break each rule.
-fn allowed(rules: &[Rule], allows: &[Allow]) -> Result<Vec<Vec<Allowed>>, TooBig> {
-    let mut allowed: Vec<Vec<Allowed>> = rules.iter().map(|_| Vec::new()).collect();
+fn allowed<'r>(
+    rules: &[Rule],
+    allows: &'r [Allow],
+    globs: &mut Globs<'r>,
+) -> Result<Vec<Vec<Arc<Allowed>>>, TooBig> {
+    let mut allowed: Vec<Vec<Arc<Allowed>>> = rules.iter().map(|_| Vec::new()).collect();
     for allow in allows {
+        let Some(first) = allow.rules.first() else {
+            continue;
+        };
+        let made = Allowed::new(allow, globs).map_err(|error| TooBig {
+            rule: first.index(),
+            what: Big::Scope(error),
+        });
+        let made = Arc::new(made?);
         for rule in &allow.rules {
-            let made = Allowed::new(allow).map_err(|error| TooBig {
-                rule: rule.index(),
-                what: Big::Scope(error),
-            });
-            allowed[rule.index()].push(made?);
+            allowed[rule.index()].push(Arc::clone(&made));
         }
     }
     Ok(allowed)
 }
 
+/// What is compiled of the rules of a pack, by rule.
+#[derive(Clone, Copy)]
+struct Parts<'c> {
+    rules: &'c [Rule],
+    prepared: &'c [Vec<Prepared>],
+    compounds: &'c [Option<Box<Compound>>],
+    allowed: &'c [Vec<Arc<Allowed>>],
+}
+
+/// Compiled globs, by their texts: rules with the same list share them.
+#[derive(Default)]
+struct Globs<'r> {
+    names: HashMap<&'r [String], Arc<ToolScope>>,
+    args: HashMap<&'r [String], Arc<ArgScope>>,
+    paths: HashMap<&'r [String], Arc<PathScope>>,
+    texts: HashMap<&'r [String], Arc<GlobSet>>,
+}
+
+type MakeGlobs<T> = fn(&[String]) -> Result<T, globset::Error>;
+
+/// The compiled globs; none where there are none, for that is no limit.
+fn shared<'r, T>(
+    known: &mut HashMap<&'r [String], Arc<T>>,
+    globs: &'r [String],
+    make: MakeGlobs<T>,
+) -> Result<Option<Arc<T>>, globset::Error> {
+    if globs.is_empty() {
+        return Ok(None);
+    }
+    if let Some(known) = known.get(globs) {
+        return Ok(Some(Arc::clone(known)));
+    }
+    let made = Arc::new(make(globs)?);
+    known.insert(globs, Arc::clone(&made));
+    Ok(Some(made))
+}
+
+/// Texts with `*` and `?`, in either case.
+fn text_globs(texts: &[String]) -> Result<GlobSet, globset::Error> {
+    let mut set = globset::GlobSetBuilder::new();
+    for text in texts {
+        let mut glob = globset::GlobBuilder::new(text);
+        set.add(
+            glob.case_insensitive(true)
+                .literal_separator(false)
+                .build()?,
+        );
+    }
+    set.build()
+}
+
 impl ChannelRules {
     fn new(
         channel: Channel,
-        rules: &[Rule],
-        prepared: &[Vec<Prepared>],
-        compounds: &[Option<Box<Compound>>],
-        allowed: &[Vec<Allowed>],
+        from: &Parts<'_>,
+        names: &mut NameSets,
         limits: &Limits,
     ) -> Result<Option<ChannelRules>, TooManyClasses> {
+        let Parts {
+            rules,
+            prepared,
+            compounds,
+            allowed,
+        } = *from;
         let mut builders = vec![ViewBuilder::default()];
         let mut watches = Vec::new();
         let mut reads_paths = false;
@@ -366,12 +429,12 @@ impl ChannelRules {
             if !rule.on.contains(&channel) {
                 continue;
             }
-            let by_path = |allow: &Allowed| allow.paths.is_some();
+            let by_path = |allow: &Arc<Allowed>| allow.paths.is_some();
             reads_paths |= !rule.paths.is_empty() || allowed[index].iter().any(by_path);
             let id = RuleId(index as u32);
             #[cfg(feature = "ast")]
             add_shapes(&mut shapes, id, &rule.condition);
-            let what = What::of(&rule.condition).into_iter();
+            let what = What::of(&rule.condition, |known| names.of(known)).into_iter();
             watches.extend(what.map(|what| Watched {
                 rule: id,
                 what,
@@ -381,8 +444,10 @@ impl ChannelRules {
             for ((role, pattern), prepared) in patterns {
                 let builder = builder(&mut builders, Sight::of(pattern, channel));
                 match (&compounds[index], &prepared.vm) {
-                    (Some(_), Some(vm)) => builder.add_whole(id, role, rule, pattern, prepared, vm),
-                    _ => builder.add_plain(id, pattern, prepared),
+                    (Some(_), Some(vm)) => {
+                        builder.add_whole(id, role, rule.holds(), prepared, vm);
+                    }
+                    _ => builder.add_plain(id, prepared),
                 }
             }
         }
@@ -524,11 +589,11 @@ impl ViewBuilder {
         self.hirs.is_empty() && self.spans.iter().all(|(hirs, _)| hirs.is_empty())
     }
 
-    fn add_plain(&mut self, id: RuleId, pattern: &Pattern, prepared: &Prepared) {
+    fn add_plain(&mut self, id: RuleId, prepared: &Prepared) {
         self.hirs.push(prepared.hir.clone());
         self.patterns.push(PatternOf {
             rule: id,
-            arg: arg_scope(pattern),
+            arg: prepared.arg.clone(),
             vm: prepared.vm.clone(),
             #[cfg(feature = "lookaround")]
             confirm: prepared.confirm.clone(),
@@ -539,17 +604,16 @@ impl ViewBuilder {
         &mut self,
         id: RuleId,
         role: Role,
-        rule: &Rule,
-        pattern: &Pattern,
+        holds: bool,
         prepared: &Prepared,
         vm: &Arc<PikeVm>,
     ) {
-        let (hirs, patterns) = &mut self.spans[usize::from(rule.holds())];
+        let (hirs, patterns) = &mut self.spans[usize::from(holds)];
         hirs.push(prepared.hir.clone());
         patterns.push(SpanPattern {
             rule: id,
             role,
-            arg: arg_scope(pattern),
+            arg: prepared.arg.clone(),
             capture: prepared.capture.clone(),
             vm: Arc::clone(vm),
         });
@@ -589,11 +653,6 @@ impl ViewBuilder {
             spans,
         })
     }
-}
-
-fn arg_scope(pattern: &Pattern) -> Option<ArgScope> {
-    let arg = pattern.arg.as_ref()?;
-    ArgScope::new(std::slice::from_ref(arg)).ok()
 }
 
 impl Compound {
@@ -647,29 +706,11 @@ impl Compound {
 }
 
 impl Allowed {
-    fn new(allow: &Allow) -> Result<Allowed, globset::Error> {
-        let mut text = globset::GlobSetBuilder::new();
-        for glob in &allow.text {
-            let mut glob = globset::GlobBuilder::new(glob);
-            text.add(
-                glob.case_insensitive(true)
-                    .literal_separator(false)
-                    .build()?,
-            );
-        }
+    fn new<'r>(allow: &'r Allow, globs: &mut Globs<'r>) -> Result<Allowed, globset::Error> {
         Ok(Allowed {
-            tools: match allow.tools.is_empty() {
-                true => None,
-                false => Some(ToolScope::new(&allow.tools)?),
-            },
-            paths: match allow.paths.is_empty() {
-                true => None,
-                false => Some(PathScope::new(&allow.paths)?),
-            },
-            text: match allow.text.is_empty() {
-                true => None,
-                false => Some(text.build()?),
-            },
+            tools: shared(&mut globs.names, &allow.tools, ToolScope::new)?,
+            paths: shared(&mut globs.paths, &allow.paths, PathScope::new)?,
+            text: shared(&mut globs.texts, &allow.text, text_globs)?,
         })
     }
 }
@@ -721,25 +762,17 @@ fn number_of(name: &str, hir: &Hir) -> Option<u32> {
 }
 
 impl Captured {
-    fn new(capture: &Capture, hir: &Hir) -> Captured {
-        let globs = capture.not_in.iter().filter_map(|text| {
-            let glob = globset::GlobBuilder::new(text)
-                .case_insensitive(true)
-                .build();
-            glob.ok()
-        });
-        let mut set = globset::GlobSetBuilder::new();
-        globs.for_each(|glob| {
-            set.add(glob);
-        });
-        Captured {
+    fn new<'r>(
+        capture: &'r Capture,
+        hir: &Hir,
+        globs: &mut Globs<'r>,
+    ) -> Result<Captured, globset::Error> {
+        Ok(Captured {
             group: Group::of(capture.group.as_deref(), hir),
             entropy: capture.entropy,
             random: capture.random,
-            not_in: (!capture.not_in.is_empty())
-                .then(|| set.build().ok())
-                .flatten(),
-        }
+            not_in: shared(&mut globs.texts, &capture.not_in, text_globs)?,
+        })
     }
 
     /// Whether the group of a match is what it must be.
@@ -812,22 +845,17 @@ impl Confirms {
 }
 
 impl Scope {
-    fn new(rule: &Rule) -> Result<Scope, globset::Error> {
-        type New<T> = fn(&[String]) -> Result<T, globset::Error>;
-        fn given<T>(globs: &[String], new: New<T>) -> Result<Option<T>, globset::Error> {
-            if globs.is_empty() {
-                Ok(None)
-            } else {
-                new(globs).map(Some)
-            }
-        }
+    fn new<'r>(rule: &'r Rule, globs: &mut Globs<'r>) -> Result<Scope, globset::Error> {
+        let Globs {
+            names, args, paths, ..
+        } = globs;
         Ok(Scope {
-            tools: given(&rule.tools, ToolScope::new)?,
-            args: given(&rule.args, ArgScope::new)?,
-            paths: given(&rule.paths, PathScope::new)?,
-            agents: given(&rule.agents, ToolScope::new)?,
-            models: given(&rule.models, ToolScope::new)?,
-            providers: given(&rule.providers, ToolScope::new)?,
+            tools: shared(names, &rule.tools, ToolScope::new)?,
+            args: shared(args, &rule.args, ArgScope::new)?,
+            paths: shared(paths, &rule.paths, PathScope::new)?,
+            agents: shared(names, &rule.agents, ToolScope::new)?,
+            models: shared(names, &rule.models, ToolScope::new)?,
+            providers: shared(names, &rule.providers, ToolScope::new)?,
             is_critical: rule.severity == Severity::Critical,
         })
     }

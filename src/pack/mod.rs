@@ -308,7 +308,7 @@ impl Pack {
     }
 
     /// Where hits of a rule do not count.
-    pub(crate) fn allowed(&self, rule: RuleId) -> &[Allowed] {
+    pub(crate) fn allowed(&self, rule: RuleId) -> &[Arc<Allowed>] {
         &self.inner.compiled.allowed[rule.index()]
     }
 

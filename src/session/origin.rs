@@ -50,14 +50,14 @@ impl Origin {
     ) -> Option<Box<[bool]>> {
         // A stream asks for tools only where a model writes their input.
         let is_output = channel == Channel::ToolOutput;
-        let is_of_tool = |scope: &Scope| !is_output || names(scope, scope.tools.as_ref(), tool);
+        let is_of_tool = |scope: &Scope| !is_output || names(scope, scope.tools.as_deref(), tool);
         flags(pack, |scope| !self.is_in(scope) || !is_of_tool(scope))
     }
 
     fn is_in(&self, scope: &Scope) -> bool {
-        names(scope, scope.agents.as_ref(), self.agent.as_deref())
-            && names(scope, scope.models.as_ref(), self.model.as_deref())
-            && names(scope, scope.providers.as_ref(), self.provider.as_deref())
+        names(scope, scope.agents.as_deref(), self.agent.as_deref())
+            && names(scope, scope.models.as_deref(), self.model.as_deref())
+            && names(scope, scope.providers.as_deref(), self.provider.as_deref())
     }
 }
 

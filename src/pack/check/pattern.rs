@@ -16,7 +16,7 @@ use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::lower::lower;
 use crate::pack::schema;
-use crate::rule::{Fold, Pattern, PatternKind, Region};
+use crate::rule::{Fold, Pattern, PatternKind, Region, Rule};
 
 const KINDS: [&str; 3] = ["literal", "word", "regex"];
 
@@ -116,6 +116,24 @@ impl Walk<'_> {
         folds.sort_unstable();
         folds
     }
+}
+
+/// What is wrong with patterns that take their folds from `match.fold`, which was not known where they were read.
+pub(super) fn late_faults<'r>(
+    rule: &'r Rule,
+    fold: &[Fold],
+    limits: &Limits,
+) -> Vec<(&'r str, Fault)> {
+    let taken = |pattern: &&Pattern| !fold.is_empty() && pattern.fold == fold;
+    let mut found = Vec::new();
+    for pattern in rule.condition.patterns().filter(taken) {
+        let mut plain = pattern.clone();
+        plain.fold.clear();
+        let fault = fault(pattern, limits);
+        let is_new = |late: &Fault| self::fault(&plain, limits).as_ref() != Some(late);
+        found.extend(fault.filter(is_new).map(|late| (&*pattern.text, late)));
+    }
+    found
 }
 
 /// What is wrong with a pattern, if something is.
