@@ -1,5 +1,6 @@
 //! When a rule is broken.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -482,7 +483,7 @@ impl Script {
 /// known.add(["anyhow".to_owned()].into());
 /// assert_eq!(known.iter().collect::<Vec<_>>(), ["serde", "tokio", "anyhow"]);
 /// ```
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct KnownList {
     lists: Vec<Arc<[String]>>,
@@ -520,6 +521,12 @@ impl PartialEq for KnownList {
 }
 
 impl Eq for KnownList {}
+
+impl fmt::Debug for KnownList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
 
 impl From<Vec<String>> for KnownList {
     fn from(names: Vec<String>) -> KnownList {

@@ -282,3 +282,33 @@ fn rules_with_the_same_list_share_it() {
     };
     assert_eq!(first(&names.clone().known), list[0].as_ptr());
 }
+
+/// Folded text has no capitals: the pattern could never match.
+#[test]
+fn a_regex_is_folded_like_the_text_that_it_reads() {
+    for (regex, fold, text, other) in [
+        (r"DROP\s+TABLE", "'case'", "drop  Table x", "DROP TABL"),
+        (r"[A-F]{3}[^a-z]", "'case'", "fAc!", "facE"),
+        (r"(?i)ÄB", "'case'", "äb", "ab"),
+        (r"(?-i:ABC)", "'case'", "aBc", "ab"),
+        ("a\u{200b}b", "'invisible'", "a\u{200b}\u{200d}b", "a b"),
+        (r"KEY=\w+", "['case', 'invisible']", "k\u{200b}ey=x", "key"),
+        #[cfg(feature = "unicode")]
+        ("ＤＲＯＰ", "['case', 'nfkc']", "drop", "dro"),
+        #[cfg(feature = "unicode")]
+        (r"E\x{301}T", "['case', 'nfkc']", "e\u{301}t", "et"),
+        #[cfg(feature = "lookaround")]
+        (r"DROP(?! INDEX)", "'case'", "Drop table", "drop INDEX"),
+    ] {
+        let pattern = format!("{{ regex = '{regex}', fold = {fold} }}");
+        let at_rule = format!("match.fold = {fold}");
+        for text_of_rule in [
+            with_rules(&rule("a", &pattern, "")),
+            with_rules(&rule("a", &format!("{{ regex = '{regex}' }}"), &at_rule)),
+        ] {
+            let pack = loaded(&text_of_rule);
+            assert!(read(&pack, text) > 0, "{regex} on {text}");
+            assert_eq!(read(&pack, other), 0, "{regex} on {other}");
+        }
+    }
+}
