@@ -23,9 +23,6 @@ use regex_syntax::hir::Hir;
 use ttsr::{Action, Channel, Hit, Pack, PartId, Pattern, Rule};
 
 // The matcher itself, for what it is asked here nobody else may ask.
-#[path = "../src/matcher/forced.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod forced;
 #[path = "../src/limits.rs"]
 #[allow(dead_code, unreachable_pub, reason = "taken in as source")]
 mod limits;
@@ -37,15 +34,18 @@ mod limits;
     reason = "taken in as source"
 )]
 mod matcher;
+#[path = "../src/matcher/test_support.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod test_support;
 #[path = "../src/testing.rs"]
 #[allow(dead_code, unused_imports, reason = "the tests use the rest")]
 mod testing;
 
-use forced::{PLANS, SMALL_TILE};
-use matcher::lanes::Tile;
-use matcher::plan::Plan;
-use matcher::table::simd::Level;
+use matcher::partition::PartitionPlan;
+use matcher::simd::SimdLevel;
+use matcher::speculative::Tile;
 use matcher::{Matcher, pattern};
+use test_support::{PLANS, SMALL_TILE};
 use testing::Random;
 
 /// Texts of a set, and cuts of a text besides none and all.
@@ -286,11 +286,11 @@ struct Found {
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     asked: Asked,
-    plan: Plan,
+    plan: PartitionPlan,
     table_bytes: usize,
     tile: Option<Tile>,
     /// Least bytes of a delta that is filtered.
-    filtered: Option<(usize, Level)>,
+    filtered: Option<(usize, SimdLevel)>,
 }
 
 impl Layout {
@@ -313,7 +313,7 @@ impl Layout {
                 least: 1,
             }),
         };
-        let level = [Level::Portable, Level::best()][random.below(2)];
+        let level = [SimdLevel::Portable, SimdLevel::best()][random.below(2)];
         Layout {
             asked: match random.below(16) {
                 0 | 1 => Asked::FirstOfPack,
@@ -340,7 +340,7 @@ fn patterns(random: &mut Random) -> (Vec<String>, Vec<Hir>) {
     let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
     while patterns.len() < count {
         let text = match is_rare && random.below(4) > 0 {
-            true => forced::rare_pattern(random),
+            true => test_support::rare_pattern(random),
             false => testing::pattern_text(random),
         };
         const FLAGS: [&str; 7] = ["(?i)", "(?s)", "(?m)", "(?mR)", "(?U)", "(?-u)", "(?x)"];
@@ -360,8 +360,8 @@ fn patterns(random: &mut Random) -> (Vec<String>, Vec<Hir>) {
 /// A text that the patterns match, or nearly: every third has bytes taken out, put in or exchanged.
 fn text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     let mut text = match random.below(4) {
-        0 => forced::strewn_text(random, hirs),
-        _ => forced::text_for(random, hirs),
+        0 => test_support::strewn_text(random, hirs),
+        _ => test_support::text_for(random, hirs),
     };
     if random.below(3) == 0 {
         for _ in 0..1 + random.below(3) {
@@ -381,7 +381,7 @@ fn cuts(random: &mut Random, len: usize) -> Vec<usize> {
             let step = 2 + random.below(20);
             (random.below(step)..len).step_by(step).collect()
         }
-        _ => forced::random_cuts(random, len),
+        _ => test_support::random_cuts(random, len),
     }
 }
 
@@ -411,7 +411,7 @@ impl Oracle {
             return Oracle::Matches(patterns.map(|pattern| regex(pattern)).collect());
         }
         let ends = patterns.map(|pattern| {
-            let vm = forced::oracle(pattern);
+            let vm = test_support::oracle(pattern);
             let cache = vm.create_cache();
             (vm, cache)
         });
@@ -438,10 +438,11 @@ impl Set {
                 let Layout {
                     table_bytes, plan, ..
                 } = layout;
-                let mut matcher = forced::matcher_of_ends(hirs, table_bytes, plan, &every_end);
+                let mut matcher =
+                    test_support::matcher_of_ends(hirs, table_bytes, plan, &every_end);
                 layout.tile.inspect(|&tile| matcher.set_tile(tile));
                 if let Some((least, level)) = layout.filtered {
-                    matcher.set_filtered(least, level);
+                    matcher.set_prefiltered(least, level);
                 }
                 Ours::Matcher(matcher)
             }
@@ -461,8 +462,8 @@ impl Set {
             Oracle::Ends(vms) => {
                 for ((vm, cache), pattern) in vms.iter_mut().zip(0..) {
                     let ends = match self.asked {
-                        Asked::EveryEnd => forced::every_end_with(vm, cache, text),
-                        _ => Vec::from_iter(forced::first_end_with(vm, cache, text)),
+                        Asked::EveryEnd => test_support::every_end_with(vm, cache, text),
+                        _ => Vec::from_iter(test_support::first_end_with(vm, cache, text)),
                     };
                     places.extend(ends.into_iter().map(|end| Place::ends(pattern, end)));
                 }
@@ -492,13 +493,13 @@ impl Set {
 fn found_by_matcher(matcher: &Matcher, asked: Asked, text: &[u8], cuts: &[usize]) -> Found {
     let decided: Vec<(u32, usize, usize)> = match asked {
         Asked::EveryEnd => {
-            let found = forced::every_end(matcher, text, cuts).into_iter();
+            let found = test_support::every_end(matcher, text, cuts).into_iter();
             found
                 .map(|((pattern, end), seen)| (pattern, end, seen))
                 .collect()
         }
         _ => {
-            let found = forced::firsts(matcher, text, cuts).into_iter();
+            let found = test_support::firsts(matcher, text, cuts).into_iter();
             found
                 .map(|(pattern, (end, seen))| (pattern, end, seen))
                 .collect()

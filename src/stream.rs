@@ -393,43 +393,6 @@ impl Stream {
         }
     }
 
-    /// Reads a delta of each of many streams, as [`push`](Self::push) does one after the other, and gives the
-    /// hits of those that have any, with the place of the delta, from 0. It saves a host the loop, not time.
-    ///
-    /// # Example
-    /// ```
-    /// use ttsr::{Channel, Pack, PartId, Pattern, Rule, Stream};
-    /// let rule = Rule::new("demo/no-rm", vec![Pattern::literal("rm -rf")]);
-    /// let pack = Pack::builder().rule(rule).build()?;
-    /// let mut streams = [pack.stream(), pack.stream()];
-    /// for stream in &mut streams {
-    ///     stream.open(PartId(0), Channel::Text);
-    /// }
-    /// let deltas = ["nothing here", "rm -rf /"];
-    /// let deltas = streams.iter_mut().zip(deltas);
-    /// let mut found = Vec::new();
-    /// Stream::push_many(
-    ///     deltas.map(|(stream, delta)| (stream, PartId(0), delta.as_bytes())),
-    ///     |place, hits| found.push((place, hits.len())),
-    /// );
-    /// assert_eq!(found, [(1, 1)]);
-    /// assert_eq!(streams[0].delivered(PartId(0)), 12);
-    /// # Ok::<(), ttsr::LoadError>(())
-    /// ```
-    pub fn push_many<'a>(
-        deltas: impl IntoIterator<Item = (&'a mut Stream, PartId, &'a [u8])>,
-        mut on: impl FnMut(usize, Hits<'_>),
-    ) {
-        // PERF: asking for the memory of 32 streams before the first push cost 2 to 3 ns a delta and won nothing
-        // (`cargo bench --bench versus -- 1`, 4,096 streams).
-        for (place, (stream, part, bytes)) in deltas.into_iter().enumerate() {
-            let hits = stream.push(part, bytes);
-            if !hits.is_empty() {
-                on(place, hits);
-            }
-        }
-    }
-
     /// What is left to do of a push, or all of it.
     #[inline(never)]
     fn push_any(&mut self, part: PartId, bytes: &[u8], is_done: bool) -> Hits<'_> {

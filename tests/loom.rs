@@ -413,6 +413,7 @@ fn a_late_answer_of_a_hook_changes_no_verdict() {
 #[allow(dead_code)] // these models are about a part of them
 mod matcher {
     pub(crate) mod generations;
+    pub(crate) mod simd;
     pub(crate) mod table;
 
     /// The columns of `a` and `b` beside the one that stays, which is enough to go from one state to another and on,
@@ -598,7 +599,7 @@ mod book {
         fn move_on(&mut self) -> bool {
             self.at.users.fetch_sub(1, SeqCst);
             let (ledger, mut has_made) = (&self.ledger, false);
-            self.generations.move_on(&mut self.at, |_| {
+            self.generations.move_to_current(&mut self.at, |_| {
                 has_made = true;
                 let used = |users: &&Shared<AtomicUsize>| users.load(SeqCst) > 0;
                 let used = ledger.lock().unwrap().iter().filter(used).count();
@@ -670,12 +671,12 @@ fn a_full_table_is_replaced_while_others_step_it() {
 #[test]
 fn a_row_is_whole_before_anyone_steps_into_it() {
     use matcher::alphabet::Alphabet;
-    use matcher::table::{Config, New, Rows, StateId, Table};
+    use matcher::table::{RowAllocator, RowSpec, StateId, Table, TableConfig};
 
     struct Shared {
         table: Table,
         /// Who hands out rows, and the row of the state that is missing.
-        rows: Mutex<(Rows, Option<StateId>)>,
+        rows: Mutex<(RowAllocator, Option<StateId>)>,
         start: StateId,
     }
 
@@ -702,7 +703,7 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
             let mut rows = self.rows.lock().unwrap();
             let (rows, known) = &mut *rows;
             let row = known.unwrap_or_else(|| {
-                let new = New {
+                let new = RowSpec {
                     before: 3,
                     now: &[7],
                     late: &[],
@@ -716,9 +717,9 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
     }
 
     explore_matcher(|| {
-        let table = Table::new(&Alphabet, Config::BARE);
-        let mut rows = Rows::new(&table);
-        let new = New {
+        let table = Table::new(&Alphabet, TableConfig::BARE);
+        let mut rows = RowAllocator::new(&table);
+        let new = RowSpec {
             before: 0,
             now: &[],
             late: &[],
@@ -738,100 +739,14 @@ fn a_row_is_whole_before_anyone_steps_into_it() {
     });
 }
 
-/// The same where two symbols are stepped at once: who finds where a pair leads finds all of that state, though
-/// others built it and noted the pair.
-// One thread only reads, the other only writes: loom looks no further back than to the last access of a cell, so a
-// thread that reads what it is about to write hides from loom who else has read it.
-#[test]
-fn a_pair_leads_to_a_row_that_is_whole() {
-    use matcher::alphabet::Alphabet;
-    use matcher::table::{Config, New, Rows, SHORT, StateId, Table};
-
-    struct Shared {
-        table: Table,
-        rows: Mutex<Rows>,
-        start: StateId,
-    }
-
-    fn new(before: u32) -> New<'static> {
-        New {
-            before,
-            now: &[],
-            late: &[],
-        }
-    }
-
-    impl Shared {
-        /// Whether the pair was known.
-        fn step(&self) -> bool {
-            let (state, bits) = self.table.push_short(self.start, b"ab", &mut [0; SHORT]);
-            let is_known = !self.table.any_special(bits);
-            if is_known {
-                assert_eq!(self.table.before(state), 2, "what stands before it");
-                let on = self.table.next(state, 1);
-                assert_eq!(on, self.table.unknown(), "no cell leads anywhere yet");
-            }
-            is_known
-        }
-
-        fn step_singly(&self) {
-            let middle = self.next(self.start, 1);
-            self.next(middle, 2);
-            let short = self.table.short(self.start, b"ab");
-            self.table.learn_pairs(&short, self.start);
-        }
-
-        fn next(&self, from: StateId, column: usize) -> StateId {
-            if self.table.next(from, column) == self.table.unknown() {
-                let mut rows = self.rows.lock().unwrap();
-                if self.table.next(from, column) == self.table.unknown() {
-                    let to = rows.add(&self.table, new(column as u32));
-                    self.table.set(from, column, to.expect("there is room"));
-                }
-            }
-            self.table.next(from, column)
-        }
-    }
-
-    // Not of loom: what is seen over all orders.
-    let found = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    explore_matcher({
-        let found = std::sync::Arc::clone(&found);
-        move || {
-            let config = Config {
-                budget: 1024,
-                wide_rows: 4,
-                ..Config::BARE
-            };
-            let table = Table::new(&Alphabet, config);
-            let mut rows = Rows::new(&table);
-            let start = rows.add(&table, new(0)).expect("there is room");
-            let shared = Arc::new(Shared {
-                table,
-                rows: Mutex::new(rows),
-                start,
-            });
-            let other = thread::spawn({
-                let shared = Arc::clone(&shared);
-                move || shared.step_singly()
-            });
-            let known = usize::from(shared.step());
-            other.join().unwrap();
-            found.fetch_add(known, std::sync::atomic::Ordering::Relaxed);
-        }
-    });
-    let found = found.load(std::sync::atomic::Ordering::Relaxed);
-    assert!(found > 0, "the model reaches a pair that the other noted");
-}
-
 /// A state with a narrow row leads to the same, before it is widened, while it is, and behind.
 // Here, too, one thread only writes. What is seen behind its end is not asserted: to loom a number of entries that was
 // replaced may still be the latest.
 #[test]
 fn a_narrow_row_leads_where_the_full_one_does() {
     use matcher::alphabet::Alphabet;
-    use matcher::table::narrow::Narrow;
-    use matcher::table::{Config, New, Rows, StateId, Table};
+    use matcher::table::sparse::SparseRows;
+    use matcher::table::{RowAllocator, RowSpec, StateId, Table, TableConfig};
 
     struct Shared {
         table: Table,
@@ -840,8 +755,8 @@ fn a_narrow_row_leads_where_the_full_one_does() {
         target: StateId,
     }
 
-    fn new(before: u32) -> New<'static> {
-        New {
+    fn new(before: u32) -> RowSpec<'static> {
+        RowSpec {
             before,
             now: &[],
             late: &[],
@@ -857,7 +772,7 @@ fn a_narrow_row_leads_where_the_full_one_does() {
             assert_eq!(target, self.target, "where it leads");
             let other = self.table.step(state, 1);
             assert_eq!(other, self.table.unknown(), "nowhere else");
-            !state.is_narrow()
+            !state.is_sparse()
         }
     }
 
@@ -866,18 +781,18 @@ fn a_narrow_row_leads_where_the_full_one_does() {
     explore_matcher({
         let seen = seen.clone();
         move || {
-            let config = Config {
-                narrow: Narrow {
+            let config = TableConfig {
+                sparse: SparseRows {
                     behind: 0,
-                    ..Narrow::USUAL
+                    ..SparseRows::USUAL
                 },
-                ..Config::BARE
+                ..TableConfig::BARE
             };
             let table = Table::new(&Alphabet, config);
-            let mut rows = Rows::new(&table);
+            let mut rows = RowAllocator::new(&table);
             let mut add = |before| rows.add(&table, new(before)).expect("there is room");
             let (start, target) = (add(0), add(1));
-            let narrow = rows.add_narrow(&table, new(2)).expect("there is room");
+            let narrow = rows.add_sparse(&table, new(2)).expect("there is room");
             table.set(start, 1, narrow);
             table.set(narrow, 2, target);
             let shared = Arc::new(Shared {
@@ -890,7 +805,7 @@ fn a_narrow_row_leads_where_the_full_one_does() {
                 let shared = Arc::clone(&shared);
                 move || {
                     let full = rows.add(&shared.table, new(2)).expect("there is room");
-                    shared.table.widen(shared.narrow, full);
+                    shared.table.promote(shared.narrow, full);
                 }
             });
             for _ in 0..2 {

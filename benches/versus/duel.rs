@@ -36,24 +36,11 @@ pub(crate) trait Engine {
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) streams: usize,
-    /// Whether we take a delta of each stream in one call; the others have no such call.
-    pub(crate) is_batched: bool,
 }
 
 impl Case {
     pub(crate) fn new(name: &'static str, streams: usize) -> Case {
-        Case {
-            name,
-            streams,
-            is_batched: false,
-        }
-    }
-
-    pub(crate) fn batched(self) -> Case {
-        Case {
-            is_batched: true,
-            ..self
-        }
+        Case { name, streams }
     }
 }
 
@@ -84,10 +71,7 @@ impl Duel<'_> {
     pub(crate) fn fight(&self, ours: &mut Ours, others: &mut [Box<dyn Engine + '_>]) -> Vec<Row> {
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); others.len() + 1];
         for round in 0..=self.rounds {
-            let first = match self.case.is_batched {
-                true => ours.batched_seconds(self.text, self.case.streams),
-                false => ours.seconds(self.text, self.case.streams),
-            };
+            let first = ours.seconds(self.text, self.case.streams);
             let others = others
                 .iter_mut()
                 .map(|engine| engine.seconds(self.text, self.case.streams));

@@ -32,21 +32,6 @@ impl Ours {
         stream
     }
 
-    /// Time of one pass over deltas that so many streams take in turn, one call for a delta of each.
-    pub(crate) fn batched_seconds(&self, text: &Text, streams: usize) -> f64 {
-        let mut open: Vec<Stream> = (0..streams).map(|_| self.open()).collect();
-        let mut deltas = text.deltas();
-        let (turns, mut hits) = ((text.deltas.len() - 1).div_ceil(streams), 0);
-        let started = Instant::now();
-        for _ in 0..turns {
-            let turn = open.iter_mut().zip(&mut deltas);
-            let turn = turn.map(|(stream, delta)| (stream, PART, delta));
-            Stream::push_many(turn, |_, found| hits += found.len());
-        }
-        black_box(hits);
-        started.elapsed().as_secs_f64()
-    }
-
     /// What the table holds by now.
     pub(crate) fn sizes(&self, set: &str) -> Vec<Figure> {
         let size = self.pack.automata(Channel::Text).next();

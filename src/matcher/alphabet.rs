@@ -1,66 +1,66 @@
-//! The alphabet of an automaton: equivalence classes of symbols that no pattern tells apart.
+//! The alphabet of an automaton: equivalence classes of symbols that no pattern distinguishes.
 //!
-//! Symbols live in a space of *code points*: in [`Space::Chars`] the Unicode scalar values and two
-//! more for bytes that belong to no character; in [`Space::Bytes`] every byte, the non-ASCII ones
-//! once for each place they can have in or outside a character (so that a Unicode `\b` beside a
-//! byte pattern stays exact). Patterns that can match single non-ASCII bytes need the second, all
-//! others use the first, where `\w` is one class and not seven hundred byte sequences.
+//! Symbols are *code points* of one of two spaces. [`SymbolSpace::Chars`] has the Unicode scalar values and two more
+//! for bytes that belong to no character. [`SymbolSpace::Bytes`] has every byte; those that are not ASCII occur once
+//! for each position they can have in or outside a character, so that a Unicode `\b` next to a byte pattern stays
+//! exact. Patterns that can match single non-ASCII bytes need the second. All others use the first, in which `\w`
+//! is one class and not seven hundred byte sequences.
 //!
-//! A class is known to the table by its *column*. Column 0 is `STAY`; the columns of ASCII bytes come
-//! next, frequent ones first; then the column of bytes that need decoding; then all other classes.
+//! The table knows a class by its *column*. Column 0 is `STAY`. The columns of ASCII bytes follow, frequent bytes
+//! first, then the column of bytes that need decoding, then all other classes.
 
 use std::collections::{HashMap, HashSet};
 
-use super::decode::Symbol;
 use super::hash;
+use super::utf8::Symbol;
 
-/// Ranges of code points, both ends included.
+/// Inclusive ranges of code points.
 pub(crate) type Ranges = Vec<(u32, u32)>;
 
-/// A bit set over the columns of the alphabet.
-pub(crate) type Columns = Box<[u64]>;
+/// A bit set of columns.
+pub(crate) type ColumnSet = Box<[u64]>;
 
-/// What the code points of an alphabet stand for.
+/// The meaning of the code points of an alphabet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Space {
+pub(crate) enum SymbolSpace {
     /// Unicode scalar values, and one code point each for raw and trailing bytes.
     #[default]
     Chars,
-    /// Bytes with their place in a character.
+    /// Bytes with their position in a character.
     Bytes,
 }
 
-/// The column that maps every state to itself.
+/// The column that leads every state to itself.
 pub(crate) const STAY: usize = 0;
 
 const RAW: u32 = 0x11_0000;
 const TRAILING: u32 = 0x11_0001;
 const CHARS_END: u32 = 0x11_0002;
 
-/// Where a symbol of the alphabet stands in the bytes that are being pushed.
+/// The position of a symbol in the pushed bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// Index of the byte that made the symbol certain.
+pub(crate) struct SymbolSpan {
+    /// The index of the byte that made the symbol certain.
     pub(crate) at: usize,
-    /// Number of bytes between the end of the symbol and the end of that byte.
+    /// The number of bytes between the end of the symbol and the end of that byte.
     pub(crate) back: usize,
-    /// Number of bytes of the symbol.
+    /// The number of bytes of the symbol.
     pub(crate) width: usize,
 }
 
-impl Place {
-    /// The place of a whole character or byte.
-    pub(crate) fn whole(width: usize) -> Place {
-        Place {
+impl SymbolSpan {
+    /// Returns the span of a whole character or byte.
+    pub(crate) fn whole(width: usize) -> SymbolSpan {
+        SymbolSpan {
             at: 0,
             back: 0,
             width,
         }
     }
 
-    /// The same, in a longer run of bytes.
-    pub(crate) fn after(self, at: usize, back: usize) -> Place {
-        Place {
+    /// Shifts the span within a longer run of bytes.
+    pub(crate) fn after(self, at: usize, back: usize) -> SymbolSpan {
+        SymbolSpan {
             at: self.at + at,
             back: self.back + back,
             width: self.width,
@@ -68,9 +68,9 @@ impl Place {
     }
 }
 
-/// Parts of a character that a non-ASCII byte can be; the code point is `128 + 128 * role + (byte - 128)`.
+/// The position of a non-ASCII byte in a character. Its code point is `128 + 128 * role + (byte - 128)`.
 #[derive(Clone, Copy)]
-enum Role {
+enum ByteRole {
     Raw,
     Trailing,
     FirstOfOther,
@@ -80,26 +80,26 @@ enum Role {
     LastOfWord,
 }
 
-const ROLES: [Role; 7] = [
-    Role::Raw,
-    Role::Trailing,
-    Role::FirstOfOther,
-    Role::FirstOfWord,
-    Role::Middle,
-    Role::LastOfOther,
-    Role::LastOfWord,
+const BYTE_ROLES: [ByteRole; 7] = [
+    ByteRole::Raw,
+    ByteRole::Trailing,
+    ByteRole::FirstOfOther,
+    ByteRole::FirstOfWord,
+    ByteRole::Middle,
+    ByteRole::LastOfOther,
+    ByteRole::LastOfWord,
 ];
-const BYTES_END: u32 = 128 + 128 * ROLES.len() as u32;
+const BYTES_END: u32 = 128 + 128 * BYTE_ROLES.len() as u32;
 
-fn placed(byte: u8, role: Role) -> u32 {
+fn placed(byte: u8, role: ByteRole) -> u32 {
     128 + 128 * role as u32 + (u32::from(byte) - 128)
 }
 
-/// What look-around asks about a symbol.
+/// The properties of a symbol that assertions ask about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Flags(u8);
+pub(crate) struct SymbolFlags(u8);
 
-impl Flags {
+impl SymbolFlags {
     const WORD_AHEAD: u8 = 1;
     const WORD_BEHIND: u8 = 2;
     const ASCII_WORD: u8 = 4;
@@ -112,7 +112,7 @@ impl Flags {
     fn has(self, flag: u8) -> bool {
         self.0 & flag != 0
     }
-    /// A word character begins here.
+    /// A word character starts here.
     pub(crate) fn is_word_ahead(self) -> bool {
         self.has(Self::WORD_AHEAD)
     }
@@ -129,7 +129,7 @@ impl Flags {
     pub(crate) fn is_cr(self) -> bool {
         self.has(Self::CR)
     }
-    /// No character begins here.
+    /// No character starts here.
     pub(crate) fn is_invalid_ahead(self) -> bool {
         self.has(Self::INVALID_AHEAD)
     }
@@ -142,80 +142,82 @@ impl Flags {
     }
 }
 
-/// Which properties of symbols the patterns of an automaton ask about.
+/// The properties of symbols that the patterns of an automaton ask about.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct LookNeeds {
     pub(crate) line: bool,
     pub(crate) crlf: bool,
-    pub(crate) word: Words,
+    pub(crate) word: WordLookNeeds,
 }
 
-/// Which word boundaries are asked about.
+/// The word boundaries that the patterns ask about.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct WordLookNeeds {
     pub(crate) ascii: bool,
     pub(crate) unicode: bool,
 }
 
-/// Most classes of an alphabet: a row of the table has a cell for each. Three thousand different
-/// characters in literals, as in a list of Chinese words, are fine.
+/// The most classes of an alphabet: a row has a cell for each. Three thousand different characters in literals, as in
+/// a list of Chinese words, fit.
 pub(crate) const CLASSES: usize = 1 << 13;
 
-/// Most pairs of a set and a piece of the code space: about a second of work.
+/// The most pairs of a class and a code range that are examined: about a second of work.
 const MEMBERSHIPS: usize = 1 << 30;
 
-/// The patterns tell too many characters apart for one table.
+/// The patterns distinguish too many classes of characters for one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyClasses;
 
-/// Maps symbols to columns.
+/// The map from symbols to columns.
 #[derive(Debug)]
 pub(crate) struct Alphabet {
-    space: Space,
-    /// Column of each byte; those that need decoding share one, where no state has a transition.
+    space: SymbolSpace,
+    /// The column of each byte. Bytes that need decoding share one, on which no state has a transition.
     bytes: [u8; 256],
-    /// Two-stage table of the columns of all code points: block of each 128 code points, then columns.
+    /// A two-stage table of the columns of all code points: the block of each 128 code points, then its columns.
     blocks: Box<[u16]>,
     columns: Box<[u16]>,
-    flags: Box<[Flags]>,
+    flags: Box<[SymbolFlags]>,
 }
 
 const BLOCK: usize = 128;
 
 impl Alphabet {
-    /// The coarsest alphabet over which every set of `sets` is a union of classes, and for each set
-    /// the columns it holds.
+    /// Builds the coarsest alphabet over which every class of `classes` is a union of columns. Also returns, by
+    /// class, the columns it contains.
     ///
     /// # Errors
-    /// More than [`CLASSES`] classes, or so many sets and classes that telling which set holds which
-    /// class takes more than [`MEMBERSHIPS`].
+    /// The alphabet has more than [`CLASSES`] columns, or computing which class contains which column takes more than
+    /// [`MEMBERSHIPS`] steps.
     pub(crate) fn new(
-        space: Space,
-        sets: &[Ranges],
-        asked: Asked,
-    ) -> Result<(Alphabet, Vec<Columns>), TooManyClasses> {
+        space: SymbolSpace,
+        classes: &[Ranges],
+        look_needs: LookNeeds,
+    ) -> Result<(Alphabet, Vec<ColumnSet>), TooManyClasses> {
         let end = match space {
-            Space::Chars => CHARS_END,
-            Space::Bytes => BYTES_END,
+            SymbolSpace::Chars => CHARS_END,
+            SymbolSpace::Bytes => BYTES_END,
         };
-        let flag_sets = flag_sets(space, asked);
-        let pieces = split(end, sets, &flag_sets);
-        let classes: HashSet<u128> = pieces.iter().map(|piece| piece.signature).collect();
-        if classes.len() > CLASSES || pieces.len().saturating_mul(sets.len()) > MEMBERSHIPS {
+        let flag_sets = flag_sets(space, look_needs);
+        let code_ranges = split(end, classes, &flag_sets);
+        let signatures: HashSet<u128> = code_ranges.iter().map(|range| range.signature).collect();
+        if signatures.len() > CLASSES
+            || code_ranges.len().saturating_mul(classes.len()) > MEMBERSHIPS
+        {
             return Err(TooManyClasses);
         }
-        let (column_of_piece, columns, decode_column) = number(&pieces);
-        let mut flags = vec![Flags::default(); columns];
-        let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); sets.len()];
-        for_each_piece(&pieces, sets, |set, piece| {
-            let column = column_of_piece[piece] as usize;
+        let (column_of_piece, columns, decode_column) = number(&code_ranges);
+        let mut flags = vec![SymbolFlags::default(); columns];
+        let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); classes.len()];
+        for_each_piece(&code_ranges, classes, |set, range| {
+            let column = column_of_piece[range] as usize;
             members[set][column / 64] |= 1 << (column % 64);
         });
         let flag_ranges: Vec<Ranges> = flag_sets.iter().map(|(_, ranges)| ranges.clone()).collect();
-        for_each_piece(&pieces, &flag_ranges, |set, piece| {
-            flags[column_of_piece[piece] as usize].0 |= flag_sets[set].0;
+        for_each_piece(&code_ranges, &flag_ranges, |set, range| {
+            flags[column_of_piece[range] as usize].0 |= flag_sets[set].0;
         });
-        let (blocks, table) = two_stage(&pieces, &column_of_piece, end);
+        let (blocks, table) = two_stage(&code_ranges, &column_of_piece, end);
         let mut alphabet = Alphabet {
             space,
             bytes: [decode_column as u8; 256],
@@ -229,60 +231,65 @@ impl Alphabet {
         Ok((alphabet, members))
     }
 
-    /// Number of columns, `STAY` and the decoding one included.
+    /// Returns the number of columns, `STAY` and the decoding column included.
     pub(crate) fn len(&self) -> usize {
         self.flags.len()
     }
 
-    /// Column of each byte, as far as a byte alone can tell.
+    /// Returns the column of each byte, as far as a byte alone decides it.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8; 256] {
         &self.bytes
     }
 
-    pub(crate) fn flags(&self, column: usize) -> Flags {
+    pub(crate) fn flags(&self, column: usize) -> SymbolFlags {
         self.flags[column]
     }
 
-    /// The columns of a symbol, one after the other.
+    /// Calls `on` with the columns of a symbol in order.
     #[inline]
-    pub(crate) fn symbol(&self, symbol: Symbol, mut on: impl FnMut(usize, Place)) {
-        let one = Place::whole(1);
+    pub(crate) fn symbol(&self, symbol: Symbol, mut on: impl FnMut(usize, SymbolSpan)) {
+        let one = SymbolSpan::whole(1);
         match (self.space, symbol) {
             (_, Symbol::Char(char)) if char.is_ascii() => on(self.column(u32::from(char)), one),
-            (Space::Chars, Symbol::Char(char)) => {
-                on(self.column(u32::from(char)), Place::whole(char.len_utf8()));
+            (SymbolSpace::Chars, Symbol::Char(char)) => {
+                on(
+                    self.column(u32::from(char)),
+                    SymbolSpan::whole(char.len_utf8()),
+                );
             }
-            (Space::Chars, Symbol::Raw(_)) => on(self.column(RAW), one),
-            (Space::Chars, Symbol::Trailing(_)) => on(self.column(TRAILING), one),
-            (Space::Bytes, Symbol::Char(char)) => self.char_bytes(char, on),
-            (Space::Bytes, Symbol::Raw(byte)) => on(self.column(placed(byte, Role::Raw)), one),
-            (Space::Bytes, Symbol::Trailing(byte)) => {
-                on(self.column(placed(byte, Role::Trailing)), one);
+            (SymbolSpace::Chars, Symbol::Raw(_)) => on(self.column(RAW), one),
+            (SymbolSpace::Chars, Symbol::Trailing(_)) => on(self.column(TRAILING), one),
+            (SymbolSpace::Bytes, Symbol::Char(char)) => self.char_bytes(char, on),
+            (SymbolSpace::Bytes, Symbol::Raw(byte)) => {
+                on(self.column(placed(byte, ByteRole::Raw)), one)
+            }
+            (SymbolSpace::Bytes, Symbol::Trailing(byte)) => {
+                on(self.column(placed(byte, ByteRole::Trailing)), one);
             }
         }
     }
 
-    /// The column of a character, where characters are the symbols.
+    /// Returns the column of a character, if characters are the symbols.
     #[inline(always)]
     pub(crate) fn char(&self, char: char) -> Option<usize> {
-        (self.space == Space::Chars).then(|| self.column(u32::from(char)))
+        (self.space == SymbolSpace::Chars).then(|| self.column(u32::from(char)))
     }
 
-    fn char_bytes(&self, char: char, mut on: impl FnMut(usize, Place)) {
+    fn char_bytes(&self, char: char, mut on: impl FnMut(usize, SymbolSpan)) {
         let mut buffer = [0; 4];
         let bytes = char.encode_utf8(&mut buffer).as_bytes();
         let word = is_word(char);
         let last = bytes.len() - 1;
         for (index, &byte) in bytes.iter().enumerate() {
             let role = match (index, word) {
-                (0, true) => Role::FirstOfWord,
-                (0, false) => Role::FirstOfOther,
-                (_, true) if index == last => Role::LastOfWord,
-                (_, false) if index == last => Role::LastOfOther,
-                _ => Role::Middle,
+                (0, true) => ByteRole::FirstOfWord,
+                (0, false) => ByteRole::FirstOfOther,
+                (_, true) if index == last => ByteRole::LastOfWord,
+                (_, false) if index == last => ByteRole::LastOfOther,
+                _ => ByteRole::Middle,
             };
-            let place = Place {
+            let place = SymbolSpan {
                 at: 0,
                 back: last - index,
                 width: 1,
@@ -298,13 +305,13 @@ impl Alphabet {
     }
 }
 
-/// The code points that a byte class matches in [`Space::Bytes`].
+/// Appends the code points that a byte range matches in [`SymbolSpace::Bytes`].
 pub(crate) fn byte_ranges(start: u8, end: u8, out: &mut Ranges) {
     if start < 128 {
         out.push((u32::from(start), u32::from(end.min(127))));
     }
     if end >= 128 {
-        for role in ROLES {
+        for role in BYTE_ROLES {
             out.push((placed(start.max(128), role), placed(end, role)));
         }
     }
@@ -326,66 +333,69 @@ fn word_ranges() -> Ranges {
     }
 }
 
-/// The sets of code points that have each flag which the patterns ask about.
-fn flag_sets(space: Space, asked: Asked) -> Vec<(u8, Ranges)> {
+/// Returns, for each flag that the patterns ask about, the code points that have it.
+fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
     const ASCII_WORD: [(u32, u32); 4] = [(48, 57), (65, 90), (95, 95), (97, 122)];
-    let mut sets = Vec::new();
-    if asked.line || asked.crlf {
-        sets.push((Flags::LF, vec![(10, 10)]));
+    let mut classes = Vec::new();
+    if look_needs.line || look_needs.crlf {
+        classes.push((SymbolFlags::LF, vec![(10, 10)]));
     }
-    if asked.crlf {
-        sets.push((Flags::CR, vec![(13, 13)]));
+    if look_needs.crlf {
+        classes.push((SymbolFlags::CR, vec![(13, 13)]));
     }
-    if asked.word.ascii {
-        sets.push((Flags::ASCII_WORD, ASCII_WORD.to_vec()));
+    if look_needs.word.ascii {
+        classes.push((SymbolFlags::ASCII_WORD, ASCII_WORD.to_vec()));
     }
-    if !asked.word.unicode {
-        return sets;
+    if !look_needs.word.unicode {
+        return classes;
     }
     let all = |role| (placed(128, role), placed(255, role));
     match space {
-        Space::Chars => {
-            sets.push((Flags::WORD_AHEAD | Flags::WORD_BEHIND, word_ranges()));
-            sets.push((Flags::INVALID_AHEAD, vec![(RAW, TRAILING)]));
-            sets.push((Flags::INVALID_BEHIND, vec![(RAW, RAW)]));
-            sets.push((Flags::TRAILING, vec![(TRAILING, TRAILING)]));
+        SymbolSpace::Chars => {
+            classes.push((
+                SymbolFlags::WORD_AHEAD | SymbolFlags::WORD_BEHIND,
+                word_ranges(),
+            ));
+            classes.push((SymbolFlags::INVALID_AHEAD, vec![(RAW, TRAILING)]));
+            classes.push((SymbolFlags::INVALID_BEHIND, vec![(RAW, RAW)]));
+            classes.push((SymbolFlags::TRAILING, vec![(TRAILING, TRAILING)]));
         }
-        Space::Bytes => {
+        SymbolSpace::Bytes => {
             let ascii = ASCII_WORD.to_vec();
-            sets.push((Flags::WORD_AHEAD | Flags::WORD_BEHIND, ascii));
-            sets.push((Flags::WORD_AHEAD, vec![all(Role::FirstOfWord)]));
-            sets.push((Flags::WORD_BEHIND, vec![all(Role::LastOfWord)]));
+            classes.push((SymbolFlags::WORD_AHEAD | SymbolFlags::WORD_BEHIND, ascii));
+            classes.push((SymbolFlags::WORD_AHEAD, vec![all(ByteRole::FirstOfWord)]));
+            classes.push((SymbolFlags::WORD_BEHIND, vec![all(ByteRole::LastOfWord)]));
             let no_start = [
-                Role::Raw,
-                Role::Trailing,
-                Role::Middle,
-                Role::LastOfOther,
-                Role::LastOfWord,
+                ByteRole::Raw,
+                ByteRole::Trailing,
+                ByteRole::Middle,
+                ByteRole::LastOfOther,
+                ByteRole::LastOfWord,
             ];
-            sets.push((Flags::INVALID_AHEAD, no_start.map(all).to_vec()));
+            classes.push((SymbolFlags::INVALID_AHEAD, no_start.map(all).to_vec()));
             let no_end = [
-                Role::Raw,
-                Role::FirstOfOther,
-                Role::FirstOfWord,
-                Role::Middle,
+                ByteRole::Raw,
+                ByteRole::FirstOfOther,
+                ByteRole::FirstOfWord,
+                ByteRole::Middle,
             ];
-            sets.push((Flags::INVALID_BEHIND, no_end.map(all).to_vec()));
-            sets.push((Flags::TRAILING, vec![all(Role::Trailing)]));
+            classes.push((SymbolFlags::INVALID_BEHIND, no_end.map(all).to_vec()));
+            classes.push((SymbolFlags::TRAILING, vec![all(ByteRole::Trailing)]));
         }
     }
-    sets
+    classes
 }
 
-/// A piece of the code space that no set splits: its first code point and its signature (the sum of
-/// the hashes of the sets that hold it). Pieces with one signature are one class.
-struct Piece {
+/// A range of code points that no class splits: its first code point, and the sum of the hashes of the classes that
+/// contain it. Ranges with equal signatures have one column.
+struct CodeRange {
     start: u32,
     signature: u128,
 }
 
-fn split(end: u32, sets: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<Piece> {
+fn split(end: u32, classes: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<CodeRange> {
     let mut changes: Vec<(u32, u128)> = vec![(0, 0)];
-    let all = sets
+    let all = classes
         .iter()
         .chain(flag_sets.iter().map(|(_, ranges)| ranges));
     for (index, ranges) in all.enumerate() {
@@ -396,26 +406,26 @@ fn split(end: u32, sets: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<Piece> {
         }
     }
     changes.sort_unstable_by_key(|change| change.0);
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut code_ranges: Vec<CodeRange> = Vec::new();
     let mut signature = 0u128;
     for (start, change) in changes {
         signature = signature.wrapping_add(change);
         if start >= end {
             break;
         }
-        match pieces.last_mut() {
+        match code_ranges.last_mut() {
             Some(last) if last.start == start => last.signature = signature,
-            _ => pieces.push(Piece { start, signature }),
+            _ => code_ranges.push(CodeRange { start, signature }),
         }
     }
-    pieces
+    code_ranges
 }
 
 /// Bytes by falling frequency in text and code, so that hot columns share cache lines.
 pub(super) const BY_FREQUENCY: &[u8] = b" etaonirsldcu\nmpfhg_.\",b():y;=v-w/k*'0x>1<,TCSE{}&[]A#2RIN`qjDLPMOzFU!3B45\t8HV6G9W7|\\+?$@YKX%QJZ~^\r";
 
-/// A column for each piece; the number of columns; and the column of bytes that need decoding.
-fn number(pieces: &[Piece]) -> (Vec<u16>, usize, usize) {
+/// Assigns columns. Returns the column of each range, the number of columns, and the decoding column.
+fn number(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
     let mut of: HashMap<u128, u16> = HashMap::new();
     let mut next = STAY as u16 + 1;
     let mut give = |signature: u128, next: &mut u16| {
@@ -424,51 +434,53 @@ fn number(pieces: &[Piece]) -> (Vec<u16>, usize, usize) {
             *next - 1
         });
     };
-    let piece_of = |code: u32| &pieces[pieces.partition_point(|p| p.start <= code) - 1];
+    let piece_of = |code: u32| &code_ranges[code_ranges.partition_point(|p| p.start <= code) - 1];
     for byte in BY_FREQUENCY.iter().copied().chain(0..128) {
         give(piece_of(u32::from(byte)).signature, &mut next);
     }
     let decode_column = next as usize;
     next += 1;
-    // Invalid input is rare and asked about least: its code points are the last, and so are its columns.
-    pieces.iter().for_each(|p| give(p.signature, &mut next));
-    let columns = pieces.iter().map(|p| of[&p.signature]).collect();
+    // Invalid input is rare: its code points are the last, and so are its columns.
+    code_ranges
+        .iter()
+        .for_each(|p| give(p.signature, &mut next));
+    let columns = code_ranges.iter().map(|p| of[&p.signature]).collect();
     (columns, next as usize, decode_column)
 }
 
-/// Calls `on` with each (set, piece) where the set holds the piece.
-fn for_each_piece(pieces: &[Piece], sets: &[Ranges], mut on: impl FnMut(usize, usize)) {
-    for (index, ranges) in sets.iter().enumerate() {
+/// Calls `on` with each pair of a class and a range that it contains.
+fn for_each_piece(code_ranges: &[CodeRange], classes: &[Ranges], mut on: impl FnMut(usize, usize)) {
+    for (index, ranges) in classes.iter().enumerate() {
         for &(start, last) in ranges {
-            let first = pieces.partition_point(|p| p.start < start);
-            let held = pieces[first..]
+            let first = code_ranges.partition_point(|p| p.start < start);
+            let held = code_ranges[first..]
                 .iter()
                 .take_while(|p| p.start <= last)
                 .count();
-            (first..first + held).for_each(|piece| on(index, piece));
+            (first..first + held).for_each(|range| on(index, range));
         }
     }
 }
 
-/// The block of each [`BLOCK`] code points, and the columns of each block. Equal blocks are there once.
-fn two_stage(pieces: &[Piece], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u16]>) {
+/// Builds the two-stage table: the block of each [`BLOCK`] code points, and the columns of each distinct block.
+fn two_stage(code_ranges: &[CodeRange], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u16]>) {
     let mut blocks = Vec::with_capacity(end as usize / BLOCK + 1);
     let mut table: Vec<u16> = Vec::new();
     let mut known: HashMap<[u16; BLOCK], u16> = HashMap::new();
-    // Most blocks are of one column, and of the same one as the block before.
+    // Most blocks have a single column, the same one as the block before.
     let mut latest: Option<(u16, u16)> = None;
-    let mut piece = 0;
+    let mut range = 0;
     for start in (0..end).step_by(BLOCK) {
-        let first = columns[piece_at(pieces, &mut piece, start)];
-        let is_whole = pieces
-            .get(piece + 1)
+        let first = columns[piece_at(code_ranges, &mut range, start)];
+        let is_whole = code_ranges
+            .get(range + 1)
             .is_none_or(|next| next.start >= start + BLOCK as u32);
         match latest {
             Some((column, block)) if is_whole && column == first => blocks.push(block),
             _ => {
                 let mut cells = [first; BLOCK];
                 for (offset, cell) in cells.iter_mut().enumerate().skip(1) {
-                    *cell = columns[piece_at(pieces, &mut piece, start + offset as u32)];
+                    *cell = columns[piece_at(code_ranges, &mut range, start + offset as u32)];
                 }
                 let block = *known.entry(cells).or_insert_with(|| {
                     table.extend_from_slice(&cells);
@@ -482,13 +494,13 @@ fn two_stage(pieces: &[Piece], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u
     (blocks.into_boxed_slice(), table.into_boxed_slice())
 }
 
-/// Moves on to the piece that holds `code`.
-fn piece_at(pieces: &[Piece], piece: &mut usize, code: u32) -> usize {
-    while pieces
-        .get(*piece + 1)
+/// Advances to the range that contains `code`.
+fn piece_at(code_ranges: &[CodeRange], range: &mut usize, code: u32) -> usize {
+    while code_ranges
+        .get(*range + 1)
         .is_some_and(|next| next.start <= code)
     {
-        *piece += 1;
+        *range += 1;
     }
-    *piece
+    *range
 }

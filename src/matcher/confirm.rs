@@ -21,8 +21,8 @@ use regex_automata::{Anchored, Input, MatchKind};
 use regex_syntax::hir::Hir;
 
 use super::around::{self, Around};
-use super::decode::Decoder;
 use super::pattern::{self, Refused};
+use super::utf8::Utf8Decoder;
 use crate::limits::Limits;
 
 /// Most bytes of a part of the pattern that `fancy-regex` leaves to `regex-automata`, compiled.
@@ -172,7 +172,7 @@ impl fmt::Debug for Confirm {
 /// Where the `count`th character of the bytes ends, and how many there are up to there: fewer than
 /// `count` where the bytes end before. A byte that belongs to no character counts as one.
 pub(crate) fn nth_end(bytes: &[u8], count: usize) -> (usize, usize) {
-    let mut decoder = Decoder::default();
+    let mut decoder = Utf8Decoder::default();
     let (mut end, mut seen) = (0, 0);
     for (at, &byte) in bytes.iter().enumerate() {
         if seen >= count {

@@ -1,20 +1,20 @@
-//! The generations of something that streams share and that fills up: who uses which, and when a new one begins.
+//! Generations of a shared value that fills up: who uses which, and when a new one starts.
 //!
-//! It knows nothing of tables. What holds a generation keeps it alive; a new one begins only while nobody
-//! holds the one before the current one, so that never more than two are in use. `tests/loom.rs` runs this
-//! file with loom's locks in place of the system's.
+//! This module knows nothing of tables. A generation lives as long as somebody holds it. A new one starts only when
+//! nobody holds the one before the current, so that at most two are in use. `tests/loom.rs` runs this file with
+//! loom's locks in place of the standard library's.
 
 use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError, Weak};
 
-/// The current generation and, while somebody holds it, the one before.
+/// The current generation and, while somebody holds it, the previous one.
 #[derive(Debug)]
 pub(crate) struct Generations<T> {
-    /// The number of the current generation: a hint, for those who hold no lock.
+    /// The number of the current generation: a hint that is read without the lock.
     latest: AtomicU32,
-    held: Mutex<Held<T>>,
+    held: Mutex<GenerationSlots<T>>,
 }
 
-/// A generation and its number.
+/// A generation with its number.
 #[derive(Debug)]
 pub(crate) struct Generation<T> {
     number: u32,
@@ -22,14 +22,14 @@ pub(crate) struct Generation<T> {
 }
 
 #[derive(Debug)]
-struct Held<T> {
+struct GenerationSlots<T> {
     current: Arc<Generation<T>>,
-    /// The one before, while somebody uses it.
+    /// The previous generation, while somebody holds it.
     previous: Weak<Generation<T>>,
 }
 
 impl<T> Generation<T> {
-    /// How often one was replaced before it.
+    /// Returns how many generations came before this one.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -45,7 +45,7 @@ impl<T> std::ops::Deref for Generation<T> {
 }
 
 impl<T> Generations<T> {
-    /// The first generation.
+    /// Creates the first generation.
     pub(crate) fn new(first: T) -> Generations<T> {
         let current = Arc::new(Generation {
             number: 0,
@@ -53,28 +53,32 @@ impl<T> Generations<T> {
         });
         Generations {
             latest: AtomicU32::new(0),
-            held: Mutex::new(Held {
+            held: Mutex::new(GenerationSlots {
                 current,
                 previous: Weak::new(),
             }),
         }
     }
 
-    /// The generation that whoever comes now begins in.
+    /// Returns the current generation.
     pub(crate) fn current(&self) -> Arc<Generation<T>> {
         Arc::clone(&self.lock().current)
     }
 
-    /// Whether it was the current one a moment ago. What it says may be old by now, and nothing but speed
-    /// depends on it.
+    /// Returns true if this was the current generation a moment ago. The answer may be stale; only speed depends on
+    /// it.
     #[inline]
     pub(crate) fn is_latest(&self, generation: &Generation<T>) -> bool {
         generation.number == self.latest.load(Ordering::Relaxed)
     }
 
-    /// Moves whoever has no use for a generation any more to the current one. If it holds that already, a new
-    /// one begins, which is made for its number, unless the one before is still held: then it stays where it is.
-    pub(crate) fn move_on(&self, from: &mut Arc<Generation<T>>, make: impl FnOnce(u32) -> T) {
+    /// Replaces `from` by the current generation. If `from` is the current one, starts the next, unless the previous one
+    /// is still held: then `from` stays.
+    pub(crate) fn move_to_current(
+        &self,
+        from: &mut Arc<Generation<T>>,
+        make: impl FnOnce(u32) -> T,
+    ) {
         let mut held = self.lock();
         let is_current = Arc::ptr_eq(&held.current, from);
         if is_current && held.previous.strong_count() == 0 {
@@ -88,8 +92,9 @@ impl<T> Generations<T> {
         *from = Arc::clone(&held.current);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held<T>> {
-        // Nothing panics while the lock is held but for want of memory, and then nothing is changed.
+    fn lock(&self) -> MutexGuard<'_, GenerationSlots<T>> {
+        // Only an allocation can fail under this lock, and it does so before any mutation: recovering a poisoned lock is
+        // sound.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,14 +109,14 @@ mod tests {
         let mut mine = generations.current();
         let first = Arc::clone(&mine);
         assert!(generations.is_latest(&first));
-        generations.move_on(&mut mine, |number| ["first", "second"][number as usize]);
+        generations.move_to_current(&mut mine, |number| ["first", "second"][number as usize]);
         assert_eq!((**mine, mine.number()), ("second", 1));
         assert!(generations.is_latest(&mine) && !generations.is_latest(&first));
-        // The first is still held, so that a third would be one too many.
-        generations.move_on(&mut mine, |_| unreachable!("two are in use"));
+        // The first is still held, so a third would be one too many.
+        generations.move_to_current(&mut mine, |_| unreachable!("two are in use"));
         assert_eq!(mine.number(), 1);
         drop(first);
-        generations.move_on(&mut mine, |_| "third");
+        generations.move_to_current(&mut mine, |_| "third");
         assert_eq!((**mine, mine.number()), ("third", 2));
     }
 }

@@ -1,11 +1,11 @@
-//! Hashes: the same on every machine and in every run, so that layouts and tables are, too.
+//! Hash functions that are the same on every machine and in every run, so that layouts and tables are reproducible.
 
 use std::hash::Hasher;
 
 /// 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Of a number, mixed so well that sums of different sets differ: what SplitMix64 gives first with that seed
+/// Hashes a number so that sums of different sets differ: the first output of SplitMix64 with this seed
 /// (<https://prng.di.unimi.it/splitmix64.c>).
 pub(super) fn of_number(value: u64) -> u64 {
     let mixed = value.wrapping_add(GOLDEN);
@@ -14,13 +14,14 @@ pub(super) fn of_number(value: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The same where sums stand for sets with no other proof, so that they must never meet.
+/// Hashes a number to 128 bits, for sums that identify a set with no other check.
 pub(super) fn wide(value: u64) -> u128 {
     let [high, low] = [2 * value, 2 * value + 1].map(|half| u128::from(of_number(half)));
     high << 64 | low
 }
 
-/// Of a list to which `value` comes: the halves of a product, as in wyhash (<https://github.com/wangyi-fudan/wyhash>).
+/// Combines the hash of a list with its next value: the halves of a product, as in wyhash
+/// (<https://github.com/wangyi-fudan/wyhash>).
 #[inline(always)]
 pub(super) fn with(hash: u64, value: u64) -> u64 {
     let product = u128::from(hash ^ value ^ 0x2545_F491_4F6C_DD1D) * u128::from(GOLDEN);
@@ -29,7 +30,7 @@ pub(super) fn with(hash: u64, value: u64) -> u64 {
 
 pub(super) fn of_bytes(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    // A list is no other one with zeros behind it.
+    // The length distinguishes a list from the same list padded with zeros.
     let length = (bytes.len() as u64).wrapping_mul(GOLDEN);
     let hash = words
         .iter()
@@ -41,9 +42,9 @@ pub(super) fn of_bytes(bytes: &[u8]) -> u64 {
 
 /// A hasher for keys that are hashes already.
 #[derive(Debug, Default)]
-pub(super) struct Identity(u64);
+pub(super) struct IdentityHasher(u64);
 
-impl Hasher for Identity {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -61,10 +62,10 @@ mod tests {
 
     use super::*;
 
-    /// Every bit of the result turns about as often as not when one bit of the value does.
+    /// Asserts that every bit of the result flips about half of the time when one bit of the value does.
     fn assert_mixes(bits: u32, hash: impl Fn(u64) -> u128) {
         const VALUES: u64 = 2_000;
-        // What is hashed are small numbers, alone or with a mark in the upper half.
+        // The hashed numbers are small, alone or with a tag in the upper half.
         let values = (0..VALUES).map(|value| value | (value % 3) << 32);
         for flipped in (0..12).chain(32..34) {
             let mut turned = vec![0u64; bits as usize];
@@ -75,7 +76,7 @@ mod tests {
                 }
             }
             for (bit, &turned) in turned.iter().enumerate() {
-                // Half of them; a fair coin is more than a tenth away once in a billion billion times.
+                // A fair coin deviates from one half by more than 0.2 once in a billion billion times.
                 let share = turned as f64 / VALUES as f64;
                 assert!(
                     (0.3..0.7).contains(&share),
@@ -91,7 +92,7 @@ mod tests {
     fn numbers_are_mixed() {
         assert_mixes(64, |value| of_number(value).into());
         assert_mixes(128, wide);
-        // A sum is as wide as it looks: no half is that of another number, or the other half.
+        // No half is that of another number, or the other half of the same.
         let halves = (0..1000)
             .map(wide)
             .flat_map(|hash| [(hash >> 64) as u64, hash as u64]);
@@ -121,7 +122,7 @@ mod tests {
         }
         let different: HashSet<u64> = lists.iter().map(|list| of_bytes(list)).collect();
         assert_eq!(different.len(), lists.len());
-        // Half of them have a bit, whichever it is: tables are indexed by some of the bits alone.
+        // Every bit is set in about half of the hashes: tables index by some of the bits alone.
         for bit in 0..64 {
             let set = lists.iter().filter(|list| of_bytes(list) >> bit & 1 == 1);
             let share = set.count() as f64 / lists.len() as f64;
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_key_is_its_hash() {
-        let mut hasher = Identity::default();
+        let mut hasher = IdentityHasher::default();
         hasher.write_u64(7);
         assert_eq!(hasher.finish(), 7);
         hasher.write(b"ab");

@@ -1,14 +1,14 @@
-//! What stands before the current position, and which assertions that decides.
+//! Look-behind and look-ahead at a position, and the assertions they decide.
 
 use regex_syntax::hir::Look;
 
-use super::alphabet::{Asked, Flags};
+use super::alphabet::{LookNeeds, SymbolFlags};
 
-/// What stands before a position, as far as look-around can ask.
+/// The symbol before a position, as far as an assertion can distinguish it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub(crate) enum Before {
-    /// Nothing: the haystack begins here.
+pub(crate) enum LookBehind {
+    /// None: the haystack starts here.
     #[default]
     Start,
     Lf,
@@ -23,102 +23,102 @@ pub(crate) enum Before {
     Invalid,
 }
 
-impl Before {
-    pub(crate) const ALL: [Before; 7] = [
-        Before::Start,
-        Before::Lf,
-        Before::Cr,
-        Before::AsciiWord,
-        Before::Word,
-        Before::Other,
-        Before::Invalid,
+impl LookBehind {
+    pub(crate) const ALL: [LookBehind; 7] = [
+        LookBehind::Start,
+        LookBehind::Lf,
+        LookBehind::Cr,
+        LookBehind::AsciiWord,
+        LookBehind::Word,
+        LookBehind::Other,
+        LookBehind::Invalid,
     ];
 
-    /// What stands before the position after a symbol with these flags. What the patterns do not ask
-    /// about has no flags, so that it makes no difference between states.
-    pub(crate) fn after(self, flags: Flags, asked: Asked) -> Before {
+    /// Returns the look-behind after a symbol with these flags. A property that no pattern asks about has no flag, so it
+    /// does not distinguish states.
+    pub(crate) fn after(self, flags: SymbolFlags, look_needs: LookNeeds) -> LookBehind {
         let after = if flags.is_trailing() {
             self.after_trailing()
         } else if flags.is_invalid_behind() {
-            Before::Invalid
+            LookBehind::Invalid
         } else if flags.is_lf() {
-            Before::Lf
+            LookBehind::Lf
         } else if flags.is_cr() {
-            Before::Cr
+            LookBehind::Cr
         } else if flags.is_ascii_word() {
-            Before::AsciiWord
+            LookBehind::AsciiWord
         } else if flags.is_word_behind() {
-            Before::Word
+            LookBehind::Word
         } else {
-            Before::Other
+            LookBehind::Other
         };
         match after {
-            Before::Word if !asked.word.unicode => Before::Other,
+            LookBehind::Word if !look_needs.word.unicode => LookBehind::Other,
             after => after,
         }
     }
 
     /// `regex` decodes backwards over stray continuation bytes to the character before them.
-    fn after_trailing(self) -> Before {
+    fn after_trailing(self) -> LookBehind {
         match self {
-            Before::Start | Before::Invalid => Before::Invalid,
-            Before::Lf | Before::Cr | Before::Other => Before::Other,
-            Before::AsciiWord | Before::Word => Before::Word,
+            LookBehind::Start | LookBehind::Invalid => LookBehind::Invalid,
+            LookBehind::Lf | LookBehind::Cr | LookBehind::Other => LookBehind::Other,
+            LookBehind::AsciiWord | LookBehind::Word => LookBehind::Word,
         }
     }
 
     fn is_word(self) -> bool {
-        matches!(self, Before::AsciiWord | Before::Word)
+        matches!(self, LookBehind::AsciiWord | LookBehind::Word)
     }
 }
 
-/// What stands after a position.
+/// The symbol after a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum LookAhead {
     /// Not known yet.
     Unknown,
     /// A symbol with these flags.
-    Symbol(Flags),
-    /// Nothing: the haystack ends here.
+    Symbol(SymbolFlags),
+    /// None: the haystack ends here.
     End,
 }
 
-impl After {
-    fn flag(self, has: impl Fn(Flags) -> bool) -> Option<bool> {
+impl LookAhead {
+    fn flag(self, has: impl Fn(SymbolFlags) -> bool) -> Option<bool> {
         match self {
-            After::Unknown => None,
-            After::Symbol(flags) => Some(has(flags)),
-            After::End => Some(false),
+            LookAhead::Unknown => None,
+            LookAhead::Symbol(flags) => Some(has(flags)),
+            LookAhead::End => Some(false),
         }
     }
 }
 
-/// Whether the assertion holds between `before` and `after`; `None` where that needs to know `after`.
-pub(crate) fn holds(look: Look, before: Before, after: After) -> Option<bool> {
+/// Returns whether the assertion holds between `before` and `after`; `None` if that depends on an unknown `after`.
+pub(crate) fn holds(look: Look, before: LookBehind, after: LookAhead) -> Option<bool> {
     let at_end = || match after {
-        After::Unknown => None,
-        After::Symbol(_) => Some(false),
-        After::End => Some(true),
+        LookAhead::Unknown => None,
+        LookAhead::Symbol(_) => Some(false),
+        LookAhead::End => Some(true),
     };
-    let lf = || after.flag(Flags::is_lf);
-    let cr = || after.flag(Flags::is_cr);
-    let word = || after.flag(Flags::is_word_ahead);
-    let invalid = || after.flag(Flags::is_invalid_ahead);
-    let ascii = || after.flag(Flags::is_ascii_word);
+    let lf = || after.flag(SymbolFlags::is_lf);
+    let cr = || after.flag(SymbolFlags::is_cr);
+    let word = || after.flag(SymbolFlags::is_word_ahead);
+    let invalid = || after.flag(SymbolFlags::is_invalid_ahead);
+    let ascii = || after.flag(SymbolFlags::is_ascii_word);
     let was_word = before.is_word();
-    let was_ascii = before == Before::AsciiWord;
-    let was_valid = before != Before::Invalid;
+    let was_ascii = before == LookBehind::AsciiWord;
+    let was_valid = before != LookBehind::Invalid;
     match look {
-        Look::Start => Some(before == Before::Start),
+        Look::Start => Some(before == LookBehind::Start),
         Look::End => at_end(),
-        Look::StartLF => Some(matches!(before, Before::Start | Before::Lf)),
+        Look::StartLF => Some(matches!(before, LookBehind::Start | LookBehind::Lf)),
         Look::EndLF => Some(at_end()? || lf()?),
         Look::StartCRLF => match before {
-            Before::Start | Before::Lf => Some(true),
-            Before::Cr => lf().map(|lf| !lf),
+            LookBehind::Start | LookBehind::Lf => Some(true),
+            LookBehind::Cr => lf().map(|lf| !lf),
             _ => Some(false),
         },
-        Look::EndCRLF => Some(at_end()? || cr()? || (lf()? && before != Before::Cr)),
+        Look::EndCRLF => Some(at_end()? || cr()? || (lf()? && before != LookBehind::Cr)),
         Look::WordUnicode => word().map(|word| was_word != word),
         Look::WordUnicodeNegate => both(was_valid, || Some(!invalid()? && was_word == word()?)),
         Look::WordStartUnicode => both(!was_word, word),
@@ -134,7 +134,7 @@ pub(crate) fn holds(look: Look, before: Before, after: After) -> Option<bool> {
     }
 }
 
-/// `before && after`, decided without `after` where `before` fails.
+/// Returns `before && after`, without evaluating `after` if `before` is false.
 fn both(before: bool, after: impl FnOnce() -> Option<bool>) -> Option<bool> {
     if before { after() } else { Some(false) }
 }
@@ -142,28 +142,29 @@ fn both(before: bool, after: impl FnOnce() -> Option<bool>) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matcher::alphabet::Space;
-    use crate::matcher::forced::parsed;
+    use crate::matcher::alphabet::SymbolSpace;
     use crate::matcher::nfa::Nfa;
+    use crate::matcher::test_support::parsed;
 
-    /// Assertions about ASCII words, from what each says: of which kind the neighbours are.
+    /// Checks assertions about ASCII words against their definition: the kinds of both neighbours.
     #[test]
     fn ascii_words_begin_and_end_where_the_neighbours_say() {
-        let nfa = Nfa::new(Space::Chars, &parsed(&[r"(?-u:\b)a"]), None).expect("few classes");
+        let nfa =
+            Nfa::new(SymbolSpace::Chars, &parsed(&[r"(?-u:\b)a"]), None).expect("few classes");
         let flags = |byte: u8| {
             nfa.alphabet
                 .flags(nfa.alphabet.bytes()[usize::from(byte)].into())
         };
         let (word, other) = (flags(b'a'), flags(b'-'));
         for (before, was_word) in [
-            (Before::AsciiWord, true),
-            (Before::Other, false),
-            (Before::Word, false),
+            (LookBehind::AsciiWord, true),
+            (LookBehind::Other, false),
+            (LookBehind::Word, false),
         ] {
             for (after, is_word) in [
-                (After::Symbol(word), true),
-                (After::Symbol(other), false),
-                (After::End, false),
+                (LookAhead::Symbol(word), true),
+                (LookAhead::Symbol(other), false),
+                (LookAhead::End, false),
             ] {
                 let all = [
                     (Look::WordAscii, was_word != is_word),
@@ -181,18 +182,18 @@ mod tests {
                     );
                 }
             }
-            // Before the next symbol is known, only what stands before can decide.
+            // Before the next symbol is known, only the look-behind can decide.
             let open = [
                 Look::WordAscii,
                 Look::WordAsciiNegate,
                 Look::WordEndHalfAscii,
             ];
             for look in open {
-                assert_eq!(holds(look, before, After::Unknown), None, "{look:?}");
+                assert_eq!(holds(look, before, LookAhead::Unknown), None, "{look:?}");
             }
-            let start = holds(Look::WordStartAscii, before, After::Unknown);
+            let start = holds(Look::WordStartAscii, before, LookAhead::Unknown);
             assert_eq!(start, was_word.then_some(false));
-            let end = holds(Look::WordEndAscii, before, After::Unknown);
+            let end = holds(Look::WordEndAscii, before, LookAhead::Unknown);
             assert_eq!(end, (!was_word).then_some(false));
         }
     }

@@ -1,107 +1,130 @@
-//! The matcher: bytes in, pattern ids and offsets out. It knows nothing of rules or TOML.
+//! A streaming multi-pattern automaton: bytes go in, pattern ids and offsets come out. It knows nothing of
+//! rules or TOML.
 //!
-//! `pattern` parses and refuses; `simplify` makes a pattern smaller without moving its first end;
-//! `gap` says where it is cut, and `plan` which patterns share an automaton; `tree` shares common
-//! beginnings; `alphabet`, `look` and `nfa` make the automaton. `lazy` steps it through the `table` that
-//! all streams share (long deltas in `lanes` or through a `filter`, what follows a cut in `tails`), while
-//! `build` adds the states that are met, each known by its `code`, and `generations` says when a full table
-//! is replaced; `hash` tells states, classes and samples apart. `decode` turns bytes into symbols. `pike`
-//! finds whole matches, and where a match began. `around` and `confirm` are for patterns with look-around (feature
-//! `lookaround`): the automaton finds where they may end, and `confirm` decides.
+//! # How a pattern set becomes a report
+//!
+//! 1. `pattern` parses a pattern, estimates its size and refuses it if it is too large; `simplify` drops what
+//!    cannot move the end of its first match; `split` finds the wide gap that it is cut at.
+//! 2. `partition` decides which patterns share an automaton (`partition::profile` measures them on a sample).
+//! 3. `alphabet`, `look`, `prefix_tree` and `nfa` compile the patterns of an automaton to a Thompson NFA over
+//!    equivalence classes of symbols.
+//! 4. `lazy_dfa` searches. `lazy_dfa::search` steps byte by byte through the `table`, which all cursors share;
+//!    `lazy_dfa::step` handles a symbol that reports, activates a suffix or leads to an unbuilt state;
+//!    `determinize` computes the state that `cache` then adds to the table. `prefilter` and `speculative` are the
+//!    accelerators for long input, `table::short_input` the one for short input.
+//! 5. When the table is full, `lazy_dfa::fallback` simulates the NFA (`bit_nfa`) until the cursor meets a state of
+//!    the table again, or `generations` replaces the table.
+//!
+//! `utf8` decodes bytes to symbols, `suffix` holds what a cursor carries besides one state, `single_match` stops
+//! patterns that match nearly any text after their first match, `hash` identifies states and classes, and `pike`
+//! finds whole matches and the start of a match. With the feature `lookaround`, `around` over-approximates a pattern with look-around
+//! by a regular one and `confirm` verifies its matches.
+//!
+//! # Glossary
+//!
+//! | term | meaning |
+//! |---|---|
+//! | symbol | a decoded character, or a byte that belongs to none |
+//! | column | the equivalence class of a symbol: an index into a row of the table |
+//! | row | the transitions of one state; *full* with a cell for each column, *sparse* with three |
+//! | start closure | the NFA states in the epsilon closure of the start of every pattern |
+//! | idle | no partial match: the state set is the start closure and nothing else |
+//! | report | pattern ids that a state reports on entry: *now* for certain, *late* if the last symbol decided them |
+//! | cut, suffix | a pattern with a wide gap is cut before it; the NFA after the cut is its suffix |
+//! | special state | a state that reports, is unbuilt or has a sparse row: the search loop leaves its fast path |
+//! | generation | one table in a sequence: a full table is replaced by the next generation |
 
 mod alphabet;
 #[cfg(feature = "lookaround")]
 pub(crate) mod around;
-mod build;
-mod code;
+mod bit_nfa;
+mod cache;
 #[cfg(feature = "lookaround")]
 pub(crate) mod confirm;
-mod crowd;
-pub(crate) mod decode;
-mod filter;
-#[cfg(test)]
-mod forced;
-pub(crate) mod gap;
+mod determinize;
 mod generations;
 mod hash;
-pub(crate) mod lanes;
-mod lazy;
-mod live;
+mod lazy_dfa;
 mod look;
 #[cfg(feature = "lookaround")]
 mod mended;
 mod nfa;
-mod once;
+pub(crate) mod partition;
 pub(crate) mod pattern;
 pub(crate) mod pike;
-pub(crate) mod plan;
-mod sample;
+mod prefilter;
+mod prefix_tree;
+pub(crate) mod simd;
 mod simplify;
+mod single_match;
+pub(crate) mod speculative;
+pub(crate) mod split;
+mod suffix;
 mod sync;
 pub(crate) mod table;
-mod tails;
-mod tree;
+#[cfg(test)]
+mod test_support;
+pub(crate) mod utf8;
 
 use regex_syntax::hir::Hir;
 
-use alphabet::Space;
+use alphabet::SymbolSpace;
 pub(crate) use alphabet::{CLASSES, TooManyClasses};
-pub use lazy::AutomatonSize;
-use lazy::Lazy;
-pub(crate) use lazy::Run;
-pub(crate) use lazy::is_short;
+pub use lazy_dfa::AutomatonSize;
+pub(crate) use lazy_dfa::IdleRun;
+use lazy_dfa::LazyDfa;
+pub(crate) use lazy_dfa::is_short;
 use nfa::Nfa;
-use plan::{Part, Plan, Simplified};
-use table::Config;
+use partition::{Partition, PartitionPlan, SimplifiedPattern};
+use simd::SimdLevel;
 pub(crate) use table::SHORT;
-use table::narrow::Narrow;
-use table::simd::Level;
+use table::TableConfig;
+use table::sparse::SparseRows;
 
-/// Most automata besides the first that the fast path for short deltas takes.
+/// The most automata, besides the first, that the path for short input steps.
 const MOST_SHORT: usize = 8;
 
-/// A pattern became certain to match.
+/// A match event: a pattern matches, and no further input can change that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
-    /// Index of the pattern.
+pub(crate) struct MatchEvent {
+    /// The index of the pattern.
     pub(crate) pattern: u32,
-    /// Index of the pushed byte that made it certain.
+    /// The index, in the pushed bytes, of the byte that made the match certain.
     pub(crate) at: usize,
-    /// Number of bytes between the end of the match and the end of that byte.
+    /// The number of bytes between the end of the match and the end of that byte.
     pub(crate) back: usize,
 }
 
-/// Several patterns, compiled: immutable but for the append-only tables that all cursors share.
+/// A compiled set of patterns. It is immutable except for the append-only tables that all cursors share.
 ///
-/// Each pattern is reported at least at the earliest end of a match, as soon as it is certain; and
-/// it may be reported again at later ends.
+/// Each pattern is reported at least at the earliest end of a match, at the first byte at which that end is
+/// certain. It may be reported again at later ends.
 #[derive(Debug)]
 pub(crate) struct Matcher {
-    /// Patterns that match whole characters: nearly all, or none.
-    first: Union,
-    /// More of them, where all together would be too many states; and patterns that can match single
-    /// bytes of characters.
-    more: Box<[Union]>,
+    /// Patterns over whole characters: nearly all of them, or none.
+    first: Automaton,
+    /// The other automata: for patterns that would multiply the states of the first, and for patterns that
+    /// can match single bytes of a character.
+    more: Box<[Automaton]>,
 }
 
-/// An automaton and which patterns it holds.
+/// One automaton and the patterns it searches for.
 #[derive(Debug)]
-struct Union {
-    lazy: Lazy,
+struct Automaton {
+    lazy: LazyDfa,
     patterns: Box<[u32]>,
 }
 
-/// The matching state of one haystack.
+/// The search state of one haystack.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
-    first: lazy::Cursor,
-    more: Option<Box<[lazy::Cursor]>>,
+    first: lazy_dfa::DfaCursor,
+    more: Option<Box<[lazy_dfa::DfaCursor]>>,
 }
 
 impl Cursor {
-    /// The fast path for a delta of 1 to [`SHORT`] bytes that brings nothing special: steps it and copies it
-    /// to `room`, with zeros behind it. Says whether it was that, and the caller agrees to what is in `room`; if
-    /// not, nothing has happened but there.
+    /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the
+    /// bytes to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
     #[inline(always)]
     pub(crate) fn push_short(
         &mut self,
@@ -114,65 +137,65 @@ impl Cursor {
 }
 
 impl Matcher {
-    /// Compiles patterns that [`pattern::parse`] has accepted; their tables may take `table_bytes`.
+    /// Compiles patterns that [`pattern::parse`] has accepted. `table_bytes` bounds the bytes of all tables together.
     ///
     /// # Errors
-    /// The patterns tell too many characters apart.
+    /// The patterns distinguish more classes of characters than a table has columns.
     pub(crate) fn new(patterns: &[Hir], table_bytes: usize) -> Result<Matcher, TooManyClasses> {
         Matcher::with_every_end(patterns, table_bytes, &[])
     }
 
-    /// The same, but of the patterns marked in `every_end` every end of a match is reported.
+    /// As [`new`](Self::new), but reports every end of a match of the patterns marked in `every_end`.
     pub(crate) fn with_every_end(
         patterns: &[Hir],
         table_bytes: usize,
         every_end: &[bool],
     ) -> Result<Matcher, TooManyClasses> {
-        Matcher::planned(patterns, table_bytes, every_end, Plan::USUAL)
+        Matcher::planned(patterns, table_bytes, every_end, PartitionPlan::USUAL)
     }
 
-    /// The same, laid out as `plan` says.
+    /// As [`with_every_end`](Self::with_every_end), with the patterns partitioned as `plan` says.
     pub(crate) fn planned(
         patterns: &[Hir],
         table_bytes: usize,
         every_end: &[bool],
-        plan: Plan,
+        plan: PartitionPlan,
     ) -> Result<Matcher, TooManyClasses> {
-        let simplified: Vec<Simplified> = patterns
+        let simplified: Vec<SimplifiedPattern> = patterns
             .iter()
             .enumerate()
             .map(|(index, pattern)| match every_end.get(index) {
-                Some(true) => Simplified {
+                Some(true) => SimplifiedPattern {
                     hir: simplify::simplify_front(pattern),
                     wants_every_end: true,
                 },
-                _ => Simplified {
+                _ => SimplifiedPattern {
                     hir: simplify::simplify(pattern),
                     wants_every_end: false,
                 },
             })
             .collect();
-        let layout = plan.lay_out(&simplified, table_bytes)?;
+        let layout = plan.partition(&simplified, table_bytes)?;
         let config = plan.config(layout.len(), table_bytes);
-        let unions = layout
+        let automata = layout
             .into_iter()
-            .map(|part| Union::new(part, &simplified, config));
-        let mut unions = unions.collect::<Result<Vec<Union>, _>>()?.into_iter();
-        let first = match unions.next() {
+            .map(|part| Automaton::new(part, &simplified, config));
+        let mut automata = automata.collect::<Result<Vec<Automaton>, _>>()?.into_iter();
+        let first = match automata.next() {
             Some(first) => first,
-            None => Union::new(Part::default(), &[], Config::BARE)?,
+            None => Automaton::new(Partition::default(), &[], TableConfig::BARE)?,
         };
         Ok(Matcher {
             first,
-            more: unions.collect(),
+            more: automata.collect(),
         })
     }
 
-    /// For those who need whole matches: patterns are taken as written, every end is reported, and
-    /// [`is_quiet`](Self::is_quiet) says where no match is in progress.
+    /// Compiles a matcher for callers that need whole matches: patterns are not simplified or cut, every end is
+    /// reported, and [`is_idle`](Self::is_idle) tells where no partial match exists.
     ///
     /// # Errors
-    /// The patterns tell too many characters apart.
+    /// The patterns distinguish more classes of characters than a table has columns.
     pub(crate) fn for_spans(
         patterns: &[Hir],
         table_bytes: usize,
@@ -180,46 +203,45 @@ impl Matcher {
         let all = 0..patterns.len() as u32;
         let (bytes, chars): (Vec<u32>, Vec<u32>) =
             all.partition(|&index| nfa::needs_bytes(&patterns[index as usize]));
-        let union = |space, members: Vec<u32>| {
+        let automaton = |space, members: Vec<u32>| {
             let own = members
                 .iter()
                 .map(|&index| patterns[index as usize].clone());
-            // Nothing is cut: what is in progress must be seen as long as it is.
-            let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.layered();
-            // Where no match is in progress is asked of every byte, so pairs of them are of no use.
-            let config = Config {
+            // No pattern is cut: a partial match must be visible as long as it lasts.
+            let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.with_distinct_starts();
+            let config = TableConfig {
                 budget: table_bytes,
-                level: Level::best(),
-                wide_rows: 0,
-                narrow: Narrow::USUAL,
+                level: SimdLevel::best(),
+                sparse: SparseRows::USUAL,
             };
-            Ok(Union {
-                lazy: Lazy::new(nfa, config),
+            Ok(Automaton {
+                lazy: LazyDfa::new(nfa, config),
                 patterns: members.into_boxed_slice(),
             })
         };
         let has_bytes = !bytes.is_empty();
-        let more = has_bytes.then(|| union(Space::Bytes, bytes)).transpose()?;
+        let more = has_bytes
+            .then(|| automaton(SymbolSpace::Bytes, bytes))
+            .transpose()?;
         Ok(Matcher {
-            first: union(Space::Chars, chars)?,
+            first: automaton(SymbolSpace::Chars, chars)?,
             more: more.into_iter().collect(),
         })
     }
 
-    /// Steps ASCII bytes up to the first that brings something special: a report, a state that is not built.
-    /// For matchers made [for spans](Self::for_spans).
+    /// Steps ASCII bytes up to the first special state. Only for matchers made by [`for_spans`](Self::for_spans).
     #[inline]
-    pub(crate) fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> Run {
+    pub(crate) fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> IdleRun {
         match self.more.is_empty() {
             true => self.first.lazy.run(&mut cursor.first, bytes),
-            false => Run::default(),
+            false => IdleRun::default(),
         }
     }
 
-    /// As [`push_short`](Self::push_short), and says besides up to which of the bytes no match is in progress;
-    /// 0 if there is one all the time. For matchers made [for spans](Self::for_spans).
+    /// As [`push_short`](Self::push_short); also returns the number of leading bytes after which the search was last
+    /// idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
     #[inline]
-    pub(crate) fn push_marked(
+    pub(crate) fn push_short_tracking_idle(
         &self,
         cursor: &mut Cursor,
         bytes: &[u8],
@@ -227,36 +249,43 @@ impl Matcher {
         if !self.more.is_empty() {
             return None;
         }
-        self.first.lazy.push_marked(&mut cursor.first, bytes)
+        self.first
+            .lazy
+            .push_short_tracking_idle(&mut cursor.first, bytes)
     }
 
-    /// Whether no match is in progress: nothing that begins here or earlier can still end behind here.
-    /// For matchers made [for spans](Self::for_spans).
-    pub(crate) fn is_quiet(&self, cursor: &Cursor) -> bool {
+    /// Returns true if there is no partial match: no match that starts before this position can end after it.
+    /// Only for matchers made by [`for_spans`](Self::for_spans).
+    pub(crate) fn is_idle(&self, cursor: &Cursor) -> bool {
         let mut more = self.more.iter().zip(cursor.more.iter().flatten());
-        self.first.lazy.is_quiet(&cursor.first)
-            && more.all(|(union, cursor)| union.lazy.is_quiet(cursor))
+        self.first.lazy.is_idle(&cursor.first)
+            && more.all(|(automaton, cursor)| automaton.lazy.is_idle(cursor))
     }
 
-    /// A cursor at the start of a haystack.
+    /// Returns a cursor at the start of a haystack.
     #[inline]
     pub(crate) fn start(&self) -> Cursor {
-        let more = || self.more.iter().map(|union| union.lazy.start()).collect();
+        let more = || {
+            self.more
+                .iter()
+                .map(|automaton| automaton.lazy.start())
+                .collect()
+        };
         Cursor {
             first: self.first.lazy.start(),
             more: (!self.more.is_empty()).then(more),
         }
     }
 
-    /// Takes the cursor to the start of another haystack.
+    /// Moves the cursor to the start of another haystack.
     pub(crate) fn restart(&self, cursor: &mut Cursor) {
-        self.each(cursor, |union, cursor| union.lazy.restart(cursor));
+        self.each(cursor, |automaton, cursor| automaton.lazy.restart(cursor));
     }
 
-    /// Steps the bytes, each once, and gives what becomes certain. The order is that of `at` for each
-    /// pattern, but not among patterns.
+    /// Steps the bytes, each once, and calls `on` for each match that becomes certain. Events of one pattern come in
+    /// the order of `at`; events of different patterns come in no order.
     #[inline]
-    pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(Event)) {
+    pub(crate) fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(MatchEvent)) {
         if self.more.is_empty() {
             let Matcher { first, .. } = self;
             return first.lazy.push(
@@ -265,18 +294,18 @@ impl Matcher {
                 &mut |event| on(first.event(event)),
             );
         }
-        self.each(cursor, |union, cursor| {
-            // What is special to one of them is not to the others.
-            if !cursor.is_through() && union.lazy.push_short(cursor, bytes).is_none() {
-                union
+        self.each(cursor, |automaton, cursor| {
+            // A delta that is special to one automaton may be plain to the others.
+            if !cursor.is_exhausted() && automaton.lazy.push_short(cursor, bytes).is_none() {
+                automaton
                     .lazy
-                    .push(cursor, bytes, &mut |event| on(union.event(event)));
+                    .push(cursor, bytes, &mut |event| on(automaton.event(event)));
             }
         });
     }
 
-    /// What [`Cursor::push_short`] does, also where patterns are spread over several automata, and where what
-    /// follows a gap is awake; gives the bytes padded with zeros, or does nothing.
+    /// Does what [`Cursor::push_short`] does, also with several automata and with active suffixes. Returns the bytes
+    /// padded with zeros, or `None` if it declined; then nothing has changed.
     pub(crate) fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
         if !self.more.is_empty() {
             return self.push_short_all(cursor, bytes);
@@ -284,111 +313,117 @@ impl Matcher {
         self.first.lazy.push_short(&mut cursor.first, bytes)
     }
 
-    /// The same for several automata: each looks first, and then they go on together.
+    /// [`push_short`](Self::push_short) over several automata: all of them accept the delta, or none steps it.
     fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
-        let first = self.first.lazy.look_short(&mut cursor.first, bytes)?;
+        let first = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
         let cursors = cursor.more.as_deref_mut()?;
         let mut shorts = [first; MOST_SHORT];
         if cursors.len() > MOST_SHORT {
             return None;
         }
-        for ((union, cursor), short) in self.more.iter().zip(&mut *cursors).zip(&mut shorts) {
-            if !cursor.is_through() {
-                *short = union.lazy.look_short(cursor, bytes)?;
+        for ((automaton, cursor), short) in self.more.iter().zip(&mut *cursors).zip(&mut shorts) {
+            if !cursor.is_exhausted() {
+                *short = automaton.lazy.try_step_short(cursor, bytes)?;
             }
         }
-        self.first.lazy.take_short(&mut cursor.first, &first);
-        for ((union, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
-            if !cursor.is_through() {
-                union.lazy.take_short(cursor, short);
+        self.first.lazy.accept_short(&mut cursor.first, &first);
+        for ((automaton, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
+            if !cursor.is_exhausted() {
+                automaton.lazy.accept_short(cursor, short);
             }
         }
         Some(first.padded)
     }
 
-    /// Ends a run of bytes: what follows cannot complete a character that began in it.
-    pub(crate) fn flush(&self, cursor: &mut Cursor, mut on: impl FnMut(Event)) {
-        self.each(cursor, |union, cursor| {
-            union
+    /// Ends a run of bytes: later bytes cannot complete a character that began in it.
+    pub(crate) fn flush(&self, cursor: &mut Cursor, mut on: impl FnMut(MatchEvent)) {
+        self.each(cursor, |automaton, cursor| {
+            automaton
                 .lazy
-                .flush(cursor, &mut |event| on(union.event(event)));
+                .flush(cursor, &mut |event| on(automaton.event(event)));
         });
     }
 
-    /// Ends the haystack; `Event::at` is 0 and `Event::back` counts from its end.
-    pub(crate) fn finish(&self, cursor: &mut Cursor, mut on: impl FnMut(Event)) {
-        self.each(cursor, |union, cursor| {
-            union
+    /// Ends the haystack. In its events `at` is 0 and `back` counts from the end of the haystack.
+    pub(crate) fn finish(&self, cursor: &mut Cursor, mut on: impl FnMut(MatchEvent)) {
+        self.each(cursor, |automaton, cursor| {
+            automaton
                 .lazy
-                .finish(cursor, &mut |event| on(union.event(event)));
+                .finish(cursor, &mut |event| on(automaton.event(event)));
         });
     }
 
-    /// Cuts long deltas into other tiles than usual.
+    /// Sets how long deltas are cut into tiles.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "forced by tests and examples/collide.rs")
     )]
-    pub(crate) fn set_tile(&mut self, tile: lanes::Tile) {
+    pub(crate) fn set_tile(&mut self, tile: speculative::Tile) {
         self.first.lazy.set_tile(tile);
         self.more
             .iter_mut()
-            .for_each(|union| union.lazy.set_tile(tile));
+            .for_each(|automaton| automaton.lazy.set_tile(tile));
     }
 
-    /// Filters deltas of at least that many bytes, whatever it costs; or none.
+    /// Forces the prefilter for deltas of at least `least` bytes, at the given SIMD level.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "forced by tests and examples/collide.rs")
     )]
-    pub(crate) fn set_filtered(&mut self, least: usize, level: Level) {
-        self.first.lazy.set_filtered(least, level);
+    pub(crate) fn set_prefiltered(&mut self, least: usize, level: SimdLevel) {
+        self.first.lazy.set_prefiltered(least, level);
         self.more
             .iter_mut()
-            .for_each(|union| union.lazy.set_filtered(least, level));
+            .for_each(|automaton| automaton.lazy.set_prefiltered(least, level));
     }
 
-    /// Whether deltas can be filtered, and by how many of the automata.
+    /// Returns the number of automata that have a prefilter.
     #[cfg(test)]
     fn filters(&self) -> usize {
-        let unions = [&self.first].into_iter().chain(&self.more);
-        unions.filter(|union| union.lazy.has_filter()).count()
+        let automata = [&self.first].into_iter().chain(&self.more);
+        automata
+            .filter(|automaton| automaton.lazy.has_prefilter())
+            .count()
     }
 
-    /// Sizes of the automata in use.
+    /// Returns the sizes of the automata that have patterns.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = AutomatonSize> {
-        let unions = [&self.first].into_iter().chain(&self.more);
-        unions
-            .filter(|union| !union.patterns.is_empty())
-            .map(|union| union.lazy.size())
+        let automata = [&self.first].into_iter().chain(&self.more);
+        automata
+            .filter(|automaton| !automaton.patterns.is_empty())
+            .map(|automaton| automaton.lazy.size())
     }
 
-    /// Number of bytes of this haystack that belong to no character.
+    /// Returns the number of bytes of this haystack that belong to no character.
     pub(crate) fn invalid_bytes(cursor: &Cursor) -> u64 {
-        // All of them read the same bytes.
+        // Every automaton reads the same bytes.
         cursor.first.invalid_bytes().into()
     }
 
     #[inline(always)]
-    fn each(&self, cursor: &mut Cursor, mut on: impl FnMut(&Union, &mut lazy::Cursor)) {
+    fn each(&self, cursor: &mut Cursor, mut on: impl FnMut(&Automaton, &mut lazy_dfa::DfaCursor)) {
         on(&self.first, &mut cursor.first);
         let more = cursor.more.iter_mut().flat_map(|more| more.iter_mut());
         self.more
             .iter()
             .zip(more)
-            .for_each(|(union, cursor)| on(union, cursor));
+            .for_each(|(automaton, cursor)| on(automaton, cursor));
     }
 }
 
-impl Union {
-    fn new(part: Part, simplified: &[Simplified], config: Config) -> Result<Union, TooManyClasses> {
+impl Automaton {
+    fn new(
+        part: Partition,
+        simplified: &[SimplifiedPattern],
+        config: TableConfig,
+    ) -> Result<Automaton, TooManyClasses> {
         let (lazy, patterns) = part.lazy(simplified, config)?;
-        Ok(Union { lazy, patterns })
+        Ok(Automaton { lazy, patterns })
     }
 
     #[inline]
-    fn event(&self, event: Event) -> Event {
-        Event {
+    fn event(&self, event: MatchEvent) -> MatchEvent {
+        MatchEvent {
             pattern: self.patterns[event.pattern as usize],
             ..event
         }

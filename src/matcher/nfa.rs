@@ -1,162 +1,169 @@
-//! A Thompson NFA straight from the syntax tree, one state per character class.
+//! A Thompson NFA compiled from the syntax tree, with one state for each character class.
 
 use std::collections::HashMap;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Literal, Look, Repetition};
 use regex_syntax::utf8::Utf8Sequences;
 
-use super::alphabet::{Alphabet, Asked, Columns, Ranges, Space, TooManyClasses, byte_ranges};
-use super::gap::{Evidence, Gaps, evidence, is_single};
-use super::tree::{Cuts, Step, Tree};
+use super::alphabet::{
+    Alphabet, ColumnSet, LookNeeds, Ranges, SymbolSpace, TooManyClasses, byte_ranges,
+};
+use super::prefix_tree::{PatternStep, PrefixTree, SplitConfig};
+use super::split::{GapCriteria, Selectivity, is_single, selectivity};
 
-/// Index of a state.
-pub(crate) type StateId = u32;
+/// The index of a state.
+pub(crate) type NfaStateId = u32;
 
-/// One state. States are built back to front, so each knows where it continues.
+/// One state. States are compiled back to front, so each stores where it continues.
 #[derive(Clone, Debug)]
-pub(crate) enum State {
-    /// Takes one symbol of the set (an index into [`Nfa::sets`]).
-    Set { set: u32, next: StateId },
-    /// Continues at each of these without taking anything.
-    Split(Box<[StateId]>),
-    /// Continues where the assertion holds.
-    Look { look: Look, next: StateId },
+pub(crate) enum NfaState {
+    /// Takes one symbol of a class (an index into [`Nfa::classes`]).
+    Class { class: u32, next: NfaStateId },
+    /// An epsilon transition to each of these states.
+    Split(Box<[NfaStateId]>),
+    /// An epsilon transition if the assertion holds.
+    Look { look: Look, next: NfaStateId },
     /// The pattern with this index has matched.
     Match(u32),
-    /// The search goes on in the tail of this cut (an index into [`Nfa::cuts`]); a tail goes on itself.
-    Cut { cut: u32, next: StateId },
+    /// The search activates the suffix of this cut (an index into [`Nfa::cuts`]); a suffix continues at `next` itself.
+    Cut { cut: u32, next: NfaStateId },
 }
 
-/// Where patterns are cut.
+/// A cut: the point at which the NFA of a pattern is split into prefix and suffix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// Where the tail begins.
-    pub(crate) entry: StateId,
-    /// Whether the tail looks around, so that it matters what stands before.
+    /// The first state of the suffix.
+    pub(crate) entry: NfaStateId,
+    /// True if the suffix contains an assertion, so that its look-behind matters.
     pub(crate) has_look: bool,
 }
 
-/// Copies of one counted repeat of a class, of which one makes others superfluous: whatever these lead to, it
-/// leads to as well. The states of a run of copies stand in a row, the last copy first.
+/// The role of a state among the unrolled copies of a counted repeat. One copy subsumes another if everything
+/// reachable from the other is reachable from it. The copies of a repeat have consecutive numbers, the last first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Copies {
-    /// It is none.
+pub(crate) enum UnrolledRepeat {
+    /// Not a copy.
     #[default]
     None,
-    /// Of `x{2,9}`, behind which the repeat may be over: the earliest copy covers the others.
+    /// A copy in `x{2,9}` after which the repeat may be over. The earliest live copy subsumes the later ones.
     Bounded(u32),
-    /// The loop at the end of `x{5,}`: it covers the copies before it.
+    /// The loop at the end of `x{5,}`. It subsumes the copies before it.
     Loop(u32),
-    /// One of these.
+    /// A copy before such a loop.
     BeforeLoop(u32),
 }
 
 /// The NFA of several patterns over one alphabet.
 #[derive(Debug)]
 pub(crate) struct Nfa {
-    pub(crate) states: Vec<State>,
-    /// By state: of which repeat it is a copy.
-    copies: Vec<Copies>,
-    /// The columns that each set holds.
-    pub(crate) sets: Vec<Columns>,
-    /// Where patterns begin. Patterns with the same beginning share its states.
-    pub(crate) starts: Vec<StateId>,
+    pub(crate) states: Vec<NfaState>,
+    /// By state: the repeat that it is a copy of.
+    copies: Vec<UnrolledRepeat>,
+    /// By class: the columns it contains.
+    pub(crate) classes: Vec<ColumnSet>,
+    /// The start states of the patterns. Patterns with the same prefix share its states.
+    pub(crate) starts: Vec<NfaStateId>,
     pub(crate) cuts: Vec<Cut>,
     pub(crate) alphabet: Alphabet,
-    /// What look-around of these patterns asks about.
-    pub(crate) asked: Asked,
-    /// Whether any pattern looks around.
+    /// The properties of symbols that the assertions of these patterns ask about.
+    pub(crate) look_needs: LookNeeds,
+    /// True if any pattern contains an assertion.
     pub(crate) has_look: bool,
 }
 
 impl Nfa {
-    /// Builds the NFA of patterns that [`super::pattern::parse`] has accepted; `Match` holds the
-    /// index of the pattern in `patterns`.
+    /// Compiles patterns that [`super::pattern::parse`] has accepted. `Match` holds the index of the pattern in
+    /// `patterns`.
     ///
     /// # Errors
     /// [`TooManyClasses`].
     pub(crate) fn new(
-        space: Space,
+        space: SymbolSpace,
         patterns: &[Hir],
-        cuts: Option<Cuts<'_>>,
+        cuts: Option<SplitConfig<'_>>,
     ) -> Result<Nfa, TooManyClasses> {
-        let mut builder = Builder::new(space, cuts);
-        let starts = builder.tree(&Tree::new(space, patterns, cuts));
-        builder.finish(patterns, starts)
+        let mut compiler = NfaCompiler::new(space, cuts);
+        let starts = compiler.tree(&PrefixTree::new(space, patterns, cuts));
+        compiler.finish(patterns, starts)
     }
 
-    /// The same without common beginnings, and to which pattern each state belongs.
-    pub(crate) fn apart(
-        space: Space,
+    /// Compiles the patterns without shared prefixes; also returns the pattern of each state.
+    pub(crate) fn without_prefix_sharing(
+        space: SymbolSpace,
         patterns: &[Hir],
-        cuts: Option<Cuts<'_>>,
+        cuts: Option<SplitConfig<'_>>,
     ) -> Result<(Nfa, Vec<u32>), TooManyClasses> {
-        let mut builder = Builder::new(space, cuts);
+        let mut compiler = NfaCompiler::new(space, cuts);
         let (mut starts, mut owners) = (Vec::new(), Vec::new());
         for (index, pattern) in patterns.iter().enumerate() {
-            let tree = Tree::of(space, [(index as u32, pattern)], cuts);
-            starts.extend(builder.tree(&tree));
-            owners.resize(builder.states.len(), index as u32);
+            let tree = PrefixTree::of(space, [(index as u32, pattern)], cuts);
+            starts.extend(compiler.tree(&tree));
+            owners.resize(compiler.states.len(), index as u32);
         }
-        Ok((builder.finish(patterns, starts)?, owners))
+        Ok((compiler.finish(patterns, starts)?, owners))
     }
 
-    /// The patterns behind each cut.
-    pub(crate) fn behind_cuts(&self) -> Vec<Vec<u32>> {
-        self.behind(self.cuts.iter().map(|cut| cut.entry))
+    /// Returns, by cut, the patterns after it.
+    pub(crate) fn patterns_after_cuts(&self) -> Vec<Vec<u32>> {
+        self.patterns_reachable_from(self.cuts.iter().map(|cut| cut.entry))
     }
 
-    /// The patterns that each of these states leads to.
-    pub(crate) fn behind(&self, entries: impl Iterator<Item = StateId>) -> Vec<Vec<u32>> {
+    /// Returns, by state, the patterns that it leads to.
+    pub(crate) fn patterns_reachable_from(
+        &self,
+        entries: impl Iterator<Item = NfaStateId>,
+    ) -> Vec<Vec<u32>> {
         let mut seen = vec![u32::MAX; self.states.len()];
-        let behind = |(round, entry): (u32, StateId)| {
+        let patterns_reachable_from = |(round, entry): (u32, NfaStateId)| {
             let (mut stack, mut patterns) = (vec![entry], Vec::new());
             while let Some(state) = stack.pop() {
                 if std::mem::replace(&mut seen[state as usize], round) == round {
                     continue;
                 }
                 match &self.states[state as usize] {
-                    State::Match(pattern) => patterns.push(*pattern),
-                    State::Split(next) => stack.extend_from_slice(next),
-                    State::Set { next, .. }
-                    | State::Look { next, .. }
-                    | State::Cut { next, .. } => stack.push(*next),
+                    NfaState::Match(pattern) => patterns.push(*pattern),
+                    NfaState::Split(next) => stack.extend_from_slice(next),
+                    NfaState::Class { next, .. }
+                    | NfaState::Look { next, .. }
+                    | NfaState::Cut { next, .. } => stack.push(*next),
                 }
             }
             patterns.sort_unstable();
             patterns.dedup();
             patterns
         };
-        (0..).zip(entries).map(behind).collect()
+        (0..).zip(entries).map(patterns_reachable_from).collect()
     }
 
-    /// The same automaton, in which no state that a search begins in is ever entered again: what is in
-    /// progress can then be told from what begins anew at every position.
-    pub(crate) fn layered(mut self) -> Nfa {
-        let shift = self.states.len() as StateId;
-        let copies: Vec<State> = self
+    /// Adds copies of the start states, so that no start state is ever entered again. A partial match can then be
+    /// distinguished from the start closure.
+    pub(crate) fn with_distinct_starts(mut self) -> Nfa {
+        let shift = self.states.len() as NfaStateId;
+        let copies: Vec<NfaState> = self
             .states
             .iter()
             .map(|state| match state {
-                // The first symbol leads to the states as they are, and from there to no copy.
-                State::Set { .. } | State::Match(_) | State::Cut { .. } => state.clone(),
-                State::Split(to) => State::Split(to.iter().map(|next| next + shift).collect()),
-                State::Look { look, next } => State::Look {
+                // The first symbol leads to the original states, and from there to no copy.
+                NfaState::Class { .. } | NfaState::Match(_) | NfaState::Cut { .. } => state.clone(),
+                NfaState::Split(to) => {
+                    NfaState::Split(to.iter().map(|next| next + shift).collect())
+                }
+                NfaState::Look { look, next } => NfaState::Look {
                     look: *look,
                     next: next + shift,
                 },
             })
             .collect();
         self.states.extend(copies);
-        self.copies.resize(self.states.len(), Copies::None);
+        self.copies.resize(self.states.len(), UnrolledRepeat::None);
         self.starts.iter_mut().for_each(|start| *start += shift);
         self
     }
 
-    /// Leaves out what others cover; the states are in order, and stay so.
+    /// Removes states that others in the sorted list subsume.
     // PERF: without this, 742 rules of kingfisher visit 121,033 states on 12 MB of text, because counted classes
     // overlap themselves (`cargo bench --bench hard -- kingfisher`).
-    pub(crate) fn prune(&self, states: &mut Vec<StateId>) {
+    pub(crate) fn drop_subsumed(&self, states: &mut Vec<NfaStateId>) {
         if self.copies.is_empty() {
             return;
         }
@@ -165,8 +172,16 @@ impl Nfa {
             let state = states[at];
             let last = kept.checked_sub(1).map(|last| self.copies_of(states[last]));
             match (last, self.copies_of(state)) {
-                (Some(Copies::Bounded(last)), Copies::Bounded(this)) if last == this => kept -= 1,
-                (Some(Copies::Loop(last)), Copies::BeforeLoop(this)) if last == this => continue,
+                (Some(UnrolledRepeat::Bounded(last)), UnrolledRepeat::Bounded(this))
+                    if last == this =>
+                {
+                    kept -= 1
+                }
+                (Some(UnrolledRepeat::Loop(last)), UnrolledRepeat::BeforeLoop(this))
+                    if last == this =>
+                {
+                    continue;
+                }
                 _ => {}
             }
             states[kept] = state;
@@ -175,19 +190,19 @@ impl Nfa {
         states.truncate(kept);
     }
 
-    fn copies_of(&self, state: StateId) -> Copies {
+    fn copies_of(&self, state: NfaStateId) -> UnrolledRepeat {
         self.copies[state as usize]
     }
 
-    /// Whether the set holds the column.
+    /// Returns true if the class contains the column.
     #[inline]
-    pub(crate) fn holds(&self, set: u32, column: usize) -> bool {
-        self.sets[set as usize][column / 64] >> (column % 64) & 1 == 1
+    pub(crate) fn holds(&self, class: u32, column: usize) -> bool {
+        self.classes[class as usize][column / 64] >> (column % 64) & 1 == 1
     }
 }
 
-/// Whether the pattern can match a single byte of a character or a byte of none, so that it needs
-/// [`Space::Bytes`].
+/// Returns true if the pattern can match a single byte of a character, or a byte of none, and so needs
+/// [`SymbolSpace::Bytes`].
 pub(crate) fn needs_bytes(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Unicode(_)) => false,
@@ -199,38 +214,40 @@ pub(crate) fn needs_bytes(hir: &Hir) -> bool {
     }
 }
 
-fn ask(asked: &mut Asked, look: Look) {
+fn ask(look_needs: &mut LookNeeds, look: Look) {
     match look {
         Look::Start | Look::End => {}
-        Look::StartLF | Look::EndLF => asked.line = true,
-        Look::StartCRLF | Look::EndCRLF => asked.crlf = true,
+        Look::StartLF | Look::EndLF => look_needs.line = true,
+        Look::StartCRLF | Look::EndCRLF => look_needs.crlf = true,
         Look::WordAscii
         | Look::WordAsciiNegate
         | Look::WordStartAscii
         | Look::WordEndAscii
         | Look::WordStartHalfAscii
-        | Look::WordEndHalfAscii => asked.word.ascii = true,
+        | Look::WordEndHalfAscii => look_needs.word.ascii = true,
         Look::WordUnicode
         | Look::WordUnicodeNegate
         | Look::WordStartUnicode
         | Look::WordEndUnicode
         | Look::WordStartHalfUnicode
-        | Look::WordEndHalfUnicode => asked.word.unicode = true,
+        | Look::WordEndHalfUnicode => look_needs.word.unicode = true,
     }
 }
 
-/// Which states lead to an assertion.
-fn looking(states: &[State]) -> Vec<bool> {
+/// Returns, by state, whether it leads to an assertion.
+fn looking(states: &[NfaState]) -> Vec<bool> {
     let mut looking = vec![false; states.len()];
-    // Loops are the only way forward, so a few rounds do.
+    // Only loops lead forward, so a few rounds suffice.
     let mut has_changed = true;
     while std::mem::take(&mut has_changed) {
         for (state, kind) in states.iter().enumerate() {
             let is_looking = match kind {
-                State::Look { .. } => true,
-                State::Match(_) => false,
-                State::Set { next, .. } | State::Cut { next, .. } => looking[*next as usize],
-                State::Split(next) => next.iter().any(|&next| looking[next as usize]),
+                NfaState::Look { .. } => true,
+                NfaState::Match(_) => false,
+                NfaState::Class { next, .. } | NfaState::Cut { next, .. } => {
+                    looking[*next as usize]
+                }
+                NfaState::Split(next) => next.iter().any(|&next| looking[next as usize]),
             };
             has_changed |= is_looking && !looking[state];
             looking[state] = is_looking;
@@ -239,42 +256,42 @@ fn looking(states: &[State]) -> Vec<bool> {
     looking
 }
 
-struct Builder {
-    space: Space,
-    gaps: Option<Gaps>,
-    cuts: Vec<StateId>,
-    states: Vec<State>,
-    /// As long as states that are copies.
-    copies: Vec<Copies>,
+struct NfaCompiler {
+    space: SymbolSpace,
+    gaps: Option<GapCriteria>,
+    cuts: Vec<NfaStateId>,
+    states: Vec<NfaState>,
+    /// Only as long as the last copy; other states are no copies.
+    copies: Vec<UnrolledRepeat>,
     repeats: u32,
-    sets: Vec<Ranges>,
+    classes: Vec<Ranges>,
     ids: HashMap<Ranges, u32>,
 }
 
-impl Builder {
-    fn new(space: Space, cuts: Option<Cuts<'_>>) -> Builder {
-        Builder {
+impl NfaCompiler {
+    fn new(space: SymbolSpace, cuts: Option<SplitConfig<'_>>) -> NfaCompiler {
+        NfaCompiler {
             space,
             gaps: cuts.map(|cuts| cuts.gaps),
             states: Vec::new(),
             copies: Vec::new(),
             repeats: 0,
             cuts: Vec::new(),
-            sets: Vec::new(),
+            classes: Vec::new(),
             ids: HashMap::new(),
         }
     }
 
-    fn finish(self, patterns: &[Hir], starts: Vec<StateId>) -> Result<Nfa, TooManyClasses> {
-        let mut asked = Asked::default();
+    fn finish(self, patterns: &[Hir], starts: Vec<NfaStateId>) -> Result<Nfa, TooManyClasses> {
+        let mut look_needs = LookNeeds::default();
         let mut has_look = false;
         for pattern in patterns {
             for look in pattern.properties().look_set().iter() {
                 has_look = true;
-                ask(&mut asked, look);
+                ask(&mut look_needs, look);
             }
         }
-        let (alphabet, sets) = Alphabet::new(self.space, &self.sets, asked)?;
+        let (alphabet, classes) = Alphabet::new(self.space, &self.classes, look_needs)?;
         let looking = looking(&self.states);
         let cuts = self.cuts.into_iter().map(|entry| Cut {
             entry,
@@ -282,54 +299,54 @@ impl Builder {
         });
         let mut copies = self.copies;
         if !copies.is_empty() {
-            copies.resize(self.states.len(), Copies::None);
+            copies.resize(self.states.len(), UnrolledRepeat::None);
         }
         Ok(Nfa {
             cuts: cuts.collect(),
             states: self.states,
             copies,
-            sets,
+            classes,
             starts,
             alphabet,
-            asked,
+            look_needs,
             has_look,
         })
     }
 
-    fn add(&mut self, state: State) -> StateId {
+    fn add(&mut self, state: NfaState) -> NfaStateId {
         self.states.push(state);
-        self.states.len() as StateId - 1
+        self.states.len() as NfaStateId - 1
     }
 
-    fn add_set(&mut self, ranges: Ranges, next: StateId) -> StateId {
-        let set = match self.ids.get(&ranges) {
-            Some(&set) => set,
+    fn add_class(&mut self, ranges: Ranges, next: NfaStateId) -> NfaStateId {
+        let class = match self.ids.get(&ranges) {
+            Some(&class) => class,
             None => {
-                let set = self.sets.len() as u32;
-                self.sets.push(ranges.clone());
-                self.ids.insert(ranges, set);
-                set
+                let class = self.classes.len() as u32;
+                self.classes.push(ranges.clone());
+                self.ids.insert(ranges, class);
+                class
             }
         };
-        self.add(State::Set { set, next })
+        self.add(NfaState::Class { class, next })
     }
 
-    /// Compiles what the tree holds; gives where its root's branches begin.
-    fn tree(&mut self, tree: &Tree) -> Vec<StateId> {
-        // Nodes come before what they lead to, and states are built back to front.
-        let mut entries: Vec<Vec<StateId>> = vec![Vec::new(); tree.nodes.len()];
+    /// Compiles a prefix tree. Returns the entries of the root's branches.
+    fn tree(&mut self, tree: &PrefixTree) -> Vec<NfaStateId> {
+        // A node comes before its children, and states are compiled back to front.
+        let mut entries: Vec<Vec<NfaStateId>> = vec![Vec::new(); tree.nodes.len()];
         for (index, node) in tree.nodes.iter().enumerate().rev() {
-            let mut entry: Vec<StateId> = node
+            let mut entry: Vec<NfaStateId> = node
                 .ends
                 .iter()
-                .map(|&pattern| self.add(State::Match(pattern)))
+                .map(|&pattern| self.add(NfaState::Match(pattern)))
                 .collect();
             for (step, to) in &node.branches {
                 let next = match entries[*to as usize].as_slice() {
                     &[next] => next,
-                    several => self.add(State::Split(several.into())),
+                    several => self.add(NfaState::Split(several.into())),
                 };
-                // Only this branch leads there.
+                // No other branch leads there.
                 entries[*to as usize] = Vec::new();
                 entry.push(self.step(step, next));
             }
@@ -338,33 +355,37 @@ impl Builder {
         std::mem::take(&mut entries[0])
     }
 
-    fn step(&mut self, step: &Step, next: StateId) -> StateId {
+    fn step(&mut self, step: &PatternStep, next: NfaStateId) -> NfaStateId {
         match (step, self.space) {
-            (Step::Unit(code), Space::Chars) => self.add_set(vec![(*code, *code)], next),
-            (Step::Unit(byte), Space::Bytes) => self.byte(*byte as u8, *byte as u8, next),
-            (Step::Any(hir), _) => self.compile(hir, next),
-            (Step::Cutting(hir, before), _) => match self.gaps {
+            (PatternStep::Unit(code), SymbolSpace::Chars) => {
+                self.add_class(vec![(*code, *code)], next)
+            }
+            (PatternStep::Unit(byte), SymbolSpace::Bytes) => {
+                self.byte(*byte as u8, *byte as u8, next)
+            }
+            (PatternStep::Any(hir), _) => self.compile(hir, next),
+            (PatternStep::Cutting(hir, before), _) => match self.gaps {
                 Some(gaps) => self.compile_cutting(hir, next, gaps, *before),
                 None => self.compile(hir, next),
             },
-            (Step::Cut, _) => self.cut(next),
+            (PatternStep::Cut, _) => self.cut(next),
         }
     }
 
-    fn cut(&mut self, next: StateId) -> StateId {
+    fn cut(&mut self, next: NfaStateId) -> NfaStateId {
         let cut = self.cuts.len() as u32;
         self.cuts.push(next);
-        self.add(State::Cut { cut, next })
+        self.add(NfaState::Cut { cut, next })
     }
 
-    /// Compiles a pattern with gaps inside that the search is cut before.
+    /// Compiles an element that contains gaps to cut before.
     fn compile_cutting(
         &mut self,
         hir: &Hir,
-        next: StateId,
-        gaps: Gaps,
-        before: Evidence,
-    ) -> StateId {
+        next: NfaStateId,
+        gaps: GapCriteria,
+        before: Selectivity,
+    ) -> NfaStateId {
         if gaps.is_gap(hir, before) {
             let entry = self.compile(hir, next);
             return self.cut(entry);
@@ -372,11 +393,11 @@ impl Builder {
         match hir.kind() {
             HirKind::Capture(capture) => self.compile_cutting(&capture.sub, next, gaps, before),
             HirKind::Concat(subs) => {
-                let befores: Vec<Evidence> = subs
+                let befores: Vec<Selectivity> = subs
                     .iter()
                     .scan(before, |total, sub| {
                         let before = *total;
-                        *total += evidence(sub);
+                        *total += selectivity(sub);
                         Some(before)
                     })
                     .collect();
@@ -390,24 +411,24 @@ impl Builder {
                     .iter()
                     .map(|sub| self.compile_cutting(sub, next, gaps, before))
                     .collect();
-                self.add(State::Split(entries))
+                self.add(NfaState::Split(entries))
             }
             HirKind::Repetition(repetition) if is_single(repetition) => {
-                self.repetition_of(repetition, next, |builder, next| {
-                    builder.compile_cutting(&repetition.sub, next, gaps, before)
+                self.repetition_of(repetition, next, |compiler, next| {
+                    compiler.compile_cutting(&repetition.sub, next, gaps, before)
                 })
             }
             _ => self.compile(hir, next),
         }
     }
 
-    /// Compiles the pattern so that it continues at `next`; gives its entry.
-    fn compile(&mut self, hir: &Hir, next: StateId) -> StateId {
+    /// Compiles an element so that it continues at `next`. Returns its entry.
+    fn compile(&mut self, hir: &Hir, next: NfaStateId) -> NfaStateId {
         match hir.kind() {
             HirKind::Empty => next,
             HirKind::Literal(literal) => self.literal(literal, next),
             HirKind::Class(class) => self.class(class, next),
-            HirKind::Look(look) => self.add(State::Look { look: *look, next }),
+            HirKind::Look(look) => self.add(NfaState::Look { look: *look, next }),
             HirKind::Capture(capture) => self.compile(&capture.sub, next),
             HirKind::Concat(subs) => subs
                 .iter()
@@ -415,16 +436,16 @@ impl Builder {
                 .fold(next, |next, sub| self.compile(sub, next)),
             HirKind::Alternation(subs) => {
                 let entries = subs.iter().map(|sub| self.compile(sub, next)).collect();
-                self.add(State::Split(entries))
+                self.add(NfaState::Split(entries))
             }
             HirKind::Repetition(repetition) => self.repetition(repetition, next),
         }
     }
 
-    fn literal(&mut self, literal: &Literal, next: StateId) -> StateId {
+    fn literal(&mut self, literal: &Literal, next: NfaStateId) -> NfaStateId {
         match (self.space, std::str::from_utf8(&literal.0)) {
-            (Space::Chars, Ok(text)) => text.chars().rev().fold(next, |next, char| {
-                self.add_set(vec![(u32::from(char), u32::from(char))], next)
+            (SymbolSpace::Chars, Ok(text)) => text.chars().rev().fold(next, |next, char| {
+                self.add_class(vec![(u32::from(char), u32::from(char))], next)
             }),
             _ => literal
                 .0
@@ -434,13 +455,13 @@ impl Builder {
         }
     }
 
-    fn byte(&mut self, start: u8, end: u8, next: StateId) -> StateId {
+    fn byte(&mut self, start: u8, end: u8, next: NfaStateId) -> NfaStateId {
         let mut ranges = Ranges::new();
         byte_ranges(start, end, &mut ranges);
-        self.add_set(ranges, next)
+        self.add_class(ranges, next)
     }
 
-    fn class(&mut self, class: &Class, next: StateId) -> StateId {
+    fn class(&mut self, class: &Class, next: NfaStateId) -> NfaStateId {
         match (class, self.space) {
             (Class::Bytes(class), _) => {
                 let mut ranges = Ranges::new();
@@ -448,18 +469,18 @@ impl Builder {
                     .ranges()
                     .iter()
                     .for_each(|r| byte_ranges(r.start(), r.end(), &mut ranges));
-                self.add_set(ranges, next)
+                self.add_class(ranges, next)
             }
-            (Class::Unicode(class), Space::Chars) => {
+            (Class::Unicode(class), SymbolSpace::Chars) => {
                 let ranges = class.ranges().iter();
-                self.add_set(
+                self.add_class(
                     ranges
                         .map(|r| (u32::from(r.start()), u32::from(r.end())))
                         .collect(),
                     next,
                 )
             }
-            (Class::Unicode(class), Space::Bytes) => {
+            (Class::Unicode(class), SymbolSpace::Bytes) => {
                 let mut entries = Vec::new();
                 for range in class.ranges() {
                     for sequence in Utf8Sequences::new(range.start(), range.end()) {
@@ -467,47 +488,47 @@ impl Builder {
                         entries.push(bytes.fold(next, |next, r| self.byte(r.start, r.end, next)));
                     }
                 }
-                self.add(State::Split(entries.into_boxed_slice()))
+                self.add(NfaState::Split(entries.into_boxed_slice()))
             }
         }
     }
 
-    fn repetition(&mut self, repetition: &Repetition, next: StateId) -> StateId {
-        self.repetition_of(repetition, next, |builder, next| {
-            builder.compile(&repetition.sub, next)
+    fn repetition(&mut self, repetition: &Repetition, next: NfaStateId) -> NfaStateId {
+        self.repetition_of(repetition, next, |compiler, next| {
+            compiler.compile(&repetition.sub, next)
         })
     }
 
-    /// Compiles a repetition of what `body` compiles.
+    /// Compiles a repetition whose body is compiled by `body`.
     fn repetition_of(
         &mut self,
         repetition: &Repetition,
-        next: StateId,
-        mut body: impl FnMut(&mut Builder, StateId) -> StateId,
-    ) -> StateId {
+        next: NfaStateId,
+        mut body: impl FnMut(&mut NfaCompiler, NfaStateId) -> NfaStateId,
+    ) -> NfaStateId {
         let mut entry = next;
         let mut required = repetition.min;
         self.repeats += 1;
         let repeat = self.repeats;
         match repetition.max {
             None => {
-                let again = self.add(State::Split(Box::new([])));
-                let once = self.copy(Copies::Loop(repeat), again, &mut body);
-                self.states[again as usize] = State::Split(Box::new([once, next]));
-                entry = if required == 0 { again } else { once };
+                let again = self.add(NfaState::Split(Box::new([])));
+                let single_match = self.copy(UnrolledRepeat::Loop(repeat), again, &mut body);
+                self.states[again as usize] = NfaState::Split(Box::new([single_match, next]));
+                entry = if required == 0 { again } else { single_match };
                 required = required.saturating_sub(1);
                 return (0..required).fold(entry, |entry, _| {
-                    self.copy(Copies::BeforeLoop(repeat), entry, &mut body)
+                    self.copy(UnrolledRepeat::BeforeLoop(repeat), entry, &mut body)
                 });
             }
             Some(max) => {
                 for _ in repetition.min..max {
-                    let once = self.copy(Copies::Bounded(repeat), entry, &mut body);
-                    entry = self.add(State::Split(Box::new([once, next])));
+                    let single_match = self.copy(UnrolledRepeat::Bounded(repeat), entry, &mut body);
+                    entry = self.add(NfaState::Split(Box::new([single_match, next])));
                 }
-                // Behind the last required copy the repeat may be over, too.
+                // After the last required copy the repeat may be over, too.
                 if required > 0 {
-                    entry = self.copy(Copies::Bounded(repeat), entry, &mut body);
+                    entry = self.copy(UnrolledRepeat::Bounded(repeat), entry, &mut body);
                     required -= 1;
                 }
             }
@@ -515,18 +536,18 @@ impl Builder {
         (0..required).fold(entry, |entry, _| body(self, entry))
     }
 
-    /// One copy of the body of a repeat, which is noted where it is a single set.
+    /// Compiles one copy of the body, and records its role if the body is a single class.
     fn copy(
         &mut self,
-        copies: Copies,
-        next: StateId,
-        body: &mut impl FnMut(&mut Builder, StateId) -> StateId,
-    ) -> StateId {
+        copies: UnrolledRepeat,
+        next: NfaStateId,
+        body: &mut impl FnMut(&mut NfaCompiler, NfaStateId) -> NfaStateId,
+    ) -> NfaStateId {
         let known = self.states.len();
         let entry = body(self, next);
-        let is_set = matches!(self.states.get(known), Some(State::Set { .. }));
+        let is_set = matches!(self.states.get(known), Some(NfaState::Class { .. }));
         if is_set && self.states.len() == known + 1 {
-            self.copies.resize(known, Copies::None);
+            self.copies.resize(known, UnrolledRepeat::None);
             self.copies.push(copies);
         }
         entry

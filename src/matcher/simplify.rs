@@ -1,21 +1,20 @@
-//! Detection-equivalent rewrites: a smaller pattern with the same earliest end in every haystack.
+//! Rewrites that preserve detection: a smaller pattern with the same earliest end in every haystack.
 //!
-//! For the earliest end of an unanchored search, what may be left out at either edge does not matter:
-//! a match of `[\w.-]{0,50}key` ends where a match of `key` ends, and the first end of
-//! `sk_[a-z]{32,64}` is that of `sk_[a-z]{32}`. Most of the state blow-up of real secret rules goes
-//! with it. Look-around at an edge is kept, and what stands behind it is not touched. Spans are not
-//! preserved: whoever needs a start takes the pattern as written.
+//! The earliest end of an unanchored search does not depend on optional parts at either edge: a match of
+//! `[\w.-]{0,50}key` ends where a match of `key` ends, and the first end of `sk_[a-z]{32,64}` is that of
+//! `sk_[a-z]{32}`. This removes most of the state blow-up of real secret rules. Assertions at an edge are kept, and
+//! so is everything inside of them. Starts are not preserved: callers that need one use the original pattern.
 
 use regex_syntax::hir::{Hir, HirKind, Repetition};
 
 use super::pattern;
 
-/// The pattern without what both edges may leave out.
+/// Removes the optional parts at both edges.
 pub(crate) fn simplify(hir: &Hir) -> Hir {
     trim(&trim(hir, Edge::Front), Edge::Back)
 }
 
-/// The pattern without what its front may leave out: every end stays, not only the first.
+/// Removes the optional parts at the front: every end is preserved, not only the first.
 pub(crate) fn simplify_front(hir: &Hir) -> Hir {
     trim(hir, Edge::Front)
 }

@@ -1,41 +1,49 @@
 //! The transition table: append-only rows of cells that any number of threads read without a lock.
 //!
-//! A state's id is the offset of its row, and never changes. Rows of states that report a match lie
-//! above the *match bit*, and the row at that bit itself is `UNKNOWN`: every cell that is not built
-//! yet leads there, and all of its own cells do too. So one test of one bit, on the OR of the ids of
-//! a whole block of steps, tells whether anything needs a closer look.
+//! # Layout
 //!
-//! A row has two cells more than columns: where a tail leads to that is woken once more, and what stands
-//! before the state or, where it reports something, where that is listed.
+//! A state id is the offset of the state's row in `cells` and never changes. Full rows without a report grow up
+//! from 0, sparse rows grow down from the *match bit*, and rows with a report lie above it. The row at the match bit
+//! itself is `UNKNOWN`: every unbuilt transition leads to it, and all of its own cells lead back to it. One test of
+//! the ORed ids of several steps therefore tells whether any of them was special.
 //!
-//! This and what is below it are the crate's only modules with `unsafe`. The table is reserved whole, so that ids stay valid
-//! and readers need no lock, but is zeroed by the operating system page by page; and it is stepped
-//! without bounds checks.
+//! A full row has a cell for each column and two more: the state that a suffix re-enters when it is activated while
+//! live, and either the look-behind of the state or, for a state with a report, the offset of that report.
+//!
+//! # Invariants
+//!
+//! 1. A row is complete before the first cell that leads to it is published (`Release`); a reader loads cells with
+//!    `Acquire`, so it sees the whole row.
+//! 2. A published cell changes only from `UNKNOWN` to a state, or from a sparse row to the full row of the same
+//!    state.
+//! 3. Rows and reports are never moved or freed while the table lives: a state id stays valid as long as the table.
+//! 4. Only [`RowAllocator`] hands out rows, under the lock of the cache.
+//!
+//! The memory is reserved as a whole, so that ids stay valid and readers need no lock. The operating system zeroes
+//! it page by page on first use. Steps read cells without bounds checks, which is why this module has `unsafe`.
 #![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
 
-pub(crate) mod narrow;
-pub(crate) mod pairs;
-mod short;
-pub(crate) mod simd;
+pub(crate) mod short_input;
+pub(crate) mod sparse;
 
 use super::alphabet::{Alphabet, STAY};
+use super::simd::SimdLevel;
 use super::sync::{AtomicU32, Ordering};
-use narrow::Narrow;
-use pairs::Pairs;
-use simd::Level;
+use sparse::SparseRows;
 
-/// A state: the offset of its row. Only [`Rows`] and [`Table`] make them; valid for their table only.
+/// A state of a table: the offset of its row. Only [`RowAllocator`] and [`Table`] create ids, and an id is valid for
+/// its own table only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StateId(u32);
 
 impl StateId {
-    /// The id as a number, to be ORed with others and asked [`Table::any_special`].
+    /// Returns the id as bits that can be ORed with others and passed to [`Table::any_special`].
     #[inline(always)]
     pub(crate) fn bits(self) -> u32 {
         self.0
     }
 
-    /// The state of those bits; 0 stands for none, since it is the state that haystacks begin in.
+    /// Returns the state with these bits; `None` for 0, the state that a haystack begins in.
     pub(crate) fn of_bits(bits: u32) -> Option<StateId> {
         (bits != 0).then_some(StateId(bits))
     }
@@ -45,117 +53,113 @@ impl StateId {
 #[derive(Debug)]
 pub(crate) struct Table {
     cells: Box<[AtomicU32]>,
-    /// Lists of what states report, one after the other.
+    /// The reports of the states that have one, one after the other.
     reports: Box<[AtomicU32]>,
     columns: usize,
     stride: usize,
     match_bit: u32,
     special_bits: u32,
-    narrow: Narrow,
-    level: Level,
-    pairs: Pairs,
-    bytes: Columns,
+    sparse: SparseRows,
+    level: SimdLevel,
+    bytes: ByteColumns,
 }
 
-/// What a table is made for.
+/// The parameters of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Config {
-    /// Bytes that rows and state sets may take, about.
+pub(crate) struct TableConfig {
+    /// The bytes that rows, reports and state sets may take.
     pub(crate) budget: usize,
-    /// What of the processor is used.
-    pub(crate) level: Level,
-    /// Most rows that hold pairs of symbols, too.
-    pub(crate) wide_rows: usize,
-    /// Which states have narrow rows.
-    pub(crate) narrow: Narrow,
+    /// The vector instructions in use.
+    pub(crate) level: SimdLevel,
+    /// The states that get sparse rows.
+    pub(crate) sparse: SparseRows,
 }
 
-/// Room of the first table. Most packs never need more, and room is address space, three times as much: where that is
-/// limited, or counts as memory, a dozen automata with 64 MiB each asked for more than there was.
+/// The budget of the first generation, in bytes. A table reserves three times its budget of address space, and most
+/// packs never need more than the first: a dozen automata with 64 MiB each exceeded what some systems allow.
 const FIRST_ROOM: usize = 16 << 20;
 
-impl Config {
-    /// For the table that replaces so many others, each with four times the room of the one before, up to the budget.
-    pub(crate) fn of_generation(self, number: u32) -> Config {
+impl TableConfig {
+    /// Returns the parameters of the generation with this number: four times the budget of the one before, up to the
+    /// full budget.
+    pub(crate) fn of_generation(self, number: u32) -> TableConfig {
         let room = FIRST_ROOM.saturating_mul(4usize.saturating_pow(number));
-        Config {
+        TableConfig {
             budget: self.budget.min(room),
             ..self
         }
     }
 
-    /// For a table that is hardly used.
-    pub(crate) const BARE: Config = Config {
+    /// A table without room beyond its first states.
+    pub(crate) const BARE: TableConfig = TableConfig {
         budget: 0,
-        level: Level::Portable,
-        wide_rows: 0,
-        narrow: Narrow::NONE,
+        level: SimdLevel::Portable,
+        sparse: SparseRows::NONE,
     };
 }
 
-/// The column of each byte: a copy, so that a delta needs nothing but the table.
+/// The column of each byte. A copy of the alphabet's, so that a delta reads nothing but the table.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Columns([u8; 256]);
+struct ByteColumns([u8; 256]);
 
-/// Most bytes of a delta that [`Table::short`] takes.
+/// The most bytes of a delta that the path for short input steps.
 pub(crate) const SHORT: usize = 16;
 
-/// The outcome of a short delta.
+/// A short delta, classified and stepped from one state.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Short {
-    /// The state after it.
+pub(crate) struct ShortInput {
+    /// The state after the last byte.
     pub(crate) state: StateId,
-    /// The ids on the way, ORed.
+    /// The bits of all states on the way, ORed.
     pub(crate) bits: u32,
-    /// Its bytes, and zeros.
+    /// The bytes of the delta, padded with zeros.
     pub(crate) padded: [u8; SHORT],
-    /// The columns of its bytes, and `STAY`.
+    /// The columns of the bytes, padded with `STAY`.
     columns: u128,
     len: usize,
 }
 
-/// What entering a state reports, each list in order.
+/// The patterns and cuts that a state reports on entry; each list is sorted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Report<'a> {
-    /// What is certain whatever comes next.
+pub(crate) struct ReportLists<'a> {
+    /// Reported whatever comes next.
     pub(crate) now: &'a [AtomicU32],
-    /// What was there before the last symbol, and needed it to be certain.
+    /// Ended before the last symbol, which was needed to decide it.
     pub(crate) late: &'a [AtomicU32],
 }
 
-impl Short {
-    /// Number of its bytes.
+impl ShortInput {
+    /// Returns the number of bytes of the delta.
     #[inline(always)]
     pub(crate) fn len(&self) -> u32 {
         self.len as u32
     }
 }
 
-/// Cells of a row besides its columns.
+/// The cells of a full row besides its columns.
 const EXTRA: usize = 2;
 
-/// Cells before the lists of a report: what stands before, and the lengths of the lists.
+/// The cells of a report before its lists: the look-behind and the lengths of both lists.
 const HEAD: usize = 3;
 
-/// Cells of a row are a multiple of this: half a cache line, so that rows waste little.
+/// The length of a row is a multiple of this: half a cache line.
 const LINE: usize = 8;
 
-/// Rows that fit whatever the budget says: those of the states that matching begins in.
+/// The number of rows that fit whatever the budget is: those of the start states.
 const LEAST_ROWS: usize = 32;
 
 impl Table {
-    /// A table for states with a column for each of the alphabet's, with room for the budget in rows that match
-    /// and at least as many that do not.
-    pub(crate) fn new(alphabet: &Alphabet, config: Config) -> Table {
+    /// Reserves a table with a column for each of the alphabet's, and with room for `config.budget` in rows with a
+    /// report and as much in rows without.
+    pub(crate) fn new(alphabet: &Alphabet, config: TableConfig) -> Table {
         let columns = alphabet.len();
         let stride = (columns + EXTRA).next_multiple_of(LINE);
-        let pairs = Pairs::new(alphabet, config);
         let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
         let match_bit = room.next_power_of_two();
         let cells = reserve(match_bit + room);
-        // What is stepped behind a narrow row may begin at any number that a cell holds.
-        assert!(config.narrow.most().max(columns + 1) + stride <= cells.len());
+        // Obligation 3 of `next`: a step after a sparse row may begin at any number that a cell holds.
+        assert!(config.sparse.most().max(columns + 1) + stride <= cells.len());
         let table = Table {
             cells,
             reports: reserve(room),
@@ -163,56 +167,56 @@ impl Table {
             stride,
             match_bit: match_bit as u32,
             special_bits: Table::special_bits(match_bit),
-            narrow: config.narrow,
+            sparse: config.sparse,
             level: config.level,
-            pairs,
-            bytes: Columns(*alphabet.bytes()),
+            bytes: ByteColumns(*alphabet.bytes()),
         };
-        table.fill(table.unknown(), table.unknown_cells());
+        table.fill(table.unknown());
         table.set(table.unknown(), STAY, table.unknown());
         table
     }
 
-    /// The id that stands for "not built yet".
+    /// Returns the id that stands for "not built yet".
     #[inline(always)]
     pub(crate) fn unknown(&self) -> StateId {
         StateId(self.match_bit)
     }
 
-    /// Whether the state reports a match, has a narrow row, or is [`Table::unknown`].
+    /// Returns true if the state has a report or a sparse row, or is [`Table::unknown`].
     #[inline(always)]
     pub(crate) fn is_special(&self, state: StateId) -> bool {
         self.any_special(state.0)
     }
 
-    /// Whether any of the states whose bits were ORed together is special.
+    /// Returns true if any of the states whose bits were ORed is special.
     #[inline(always)]
     pub(crate) fn any_special(&self, bits: u32) -> bool {
         bits & self.special_bits != 0
     }
 
-    /// The state after `state`, whose row is full, on a symbol of that column. Behind a narrow row this is
-    /// nothing to be used.
+    /// Returns the state after `state` on a symbol of this column. `state` must have a full row; if it has a sparse
+    /// one the result is meaningless, but reading it is safe.
     #[inline(always)]
     pub(crate) fn next(&self, state: StateId, column: usize) -> StateId {
         debug_assert!(column <= self.columns);
         let cell = state.0 as usize + column;
         debug_assert!(cell < self.cells.len());
-        // SAFETY: a `StateId` is the offset of a whole row inside `cells` (made only by `Rows::add`
-        // and `unknown`, or read from a cell), and every column that an alphabet gives is below
-        // `columns <= stride`, the length of a row. A narrow row is shorter, but stands below `match_bit`, and
-        // `match_bit + stride` cells there are. What is read behind it may be any cell, so the next step may
-        // begin at what is no id: a column, what stands before (a handful), how often a row was entered, where a
-        // report is (below `match_bit`). `Table::new` asserts that a row fits behind each. A cursor steps only the table that it was started on, because the stream that owns it
-        // holds the pack.
+        // SAFETY: the index is in bounds, because
+        // 1. a `StateId` is the offset of a whole row: it is made by `RowAllocator::add` and `Table::unknown`, or read from
+        //    a published cell;
+        // 2. every column of the alphabet is below `columns`, and `columns < stride`, the length of a full row. A sparse row
+        //    is shorter, but lies below the match bit, and `match_bit + stride` cells exist;
+        // 3. after a sparse row the loaded cell may not be an id. It is then a column number, a look-behind, an entry
+        //    counter or the offset of a report. Each is below the match bit, and `Table::new` asserts that a full row
+        //    fits after the largest of them;
+        // 4. a cursor steps only the table it was started on: the stream that owns the cursor holds the pack.
         // PERF: bounds checks cost 17 % per delta at 10 rules (`cargo bench --bench delta`).
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
 
-    /// Steps at most [`SHORT`] bytes, and copies them to `room` with zeros behind them; gives the state then
-    /// and the ids on the way, ORed. How many there are costs no branch: absent bytes take the column
-    /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to
-    /// [`Table::unknown`].
+    /// Steps at most [`SHORT`] bytes and copies them to `room`, padded with zeros. Returns the last state and the ORed
+    /// bits of all states on the way. There is no branch on the number of bytes: absent bytes have the column
+    /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to [`Table::unknown`].
     #[inline(always)]
     pub(crate) fn push_short(
         &self,
@@ -221,28 +225,28 @@ impl Table {
         room: &mut [u8; SHORT],
     ) -> (StateId, u32) {
         match self.level {
-            // SAFETY: the level is `Avx512` only where the processor has these features.
+            // SAFETY: the level is `Avx512` only if the processor supports the instruction sets of this function.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { short::push_avx512(self, state, bytes, room) },
-            Level::Portable => short::push_portable(self, state, bytes, room),
+            SimdLevel::Avx512 => unsafe { short_input::push_avx512(self, state, bytes, room) },
+            SimdLevel::Portable => short_input::push_portable(self, state, bytes, room),
         }
     }
 
-    /// The same, for those who step more than one state over the bytes.
+    /// As [`push_short`](Self::push_short), for callers that step several states over the same bytes.
     #[inline(always)]
-    pub(crate) fn short(&self, state: StateId, bytes: &[u8]) -> Short {
+    pub(crate) fn short(&self, state: StateId, bytes: &[u8]) -> ShortInput {
         let (padded, columns) = match self.level {
-            // SAFETY: as above.
+            // SAFETY: as in `push_short`.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { short::columns_avx512(&self.bytes.0, bytes) },
-            Level::Portable => short::columns_portable(&self.bytes.0, bytes),
+            SimdLevel::Avx512 => unsafe { short_input::columns_avx512(&self.bytes.0, bytes) },
+            SimdLevel::Portable => short_input::columns_portable(&self.bytes.0, bytes),
         };
         let len = bytes.len().min(SHORT);
-        let (state, bits) = match short::is_ascii(padded) {
-            true => short::steps(self, state, columns, len),
+        let (state, bits) = match short_input::is_ascii(padded) {
+            true => short_input::steps(self, state, columns, len),
             false => (self.unknown(), self.unknown().bits()),
         };
-        Short {
+        ShortInput {
             state,
             bits,
             padded,
@@ -251,16 +255,16 @@ impl Table {
         }
     }
 
-    /// Steps another state over the bytes of a short delta; gives it and the ids on the way, ORed.
+    /// Steps another state over the bytes of a short delta. Returns the last state and the ORed bits of all states.
     #[inline(always)]
-    pub(crate) fn along(&self, short: &Short, state: StateId) -> (StateId, u32) {
-        short::steps(self, state, short.columns, short.len)
+    pub(crate) fn step_short_from(&self, short: &ShortInput, state: StateId) -> (StateId, u32) {
+        short_input::steps(self, state, short.columns, short.len)
     }
 
-    /// Of the bytes of a short delta, stepped from that state: the number of the last one that leads to a row
-    /// not behind that of `last`; 0 if none does.
+    /// Returns how many leading bytes of the delta had been stepped, from `from`, when the id was last at most
+    /// that of `last`; 0 if it never was.
     #[inline]
-    pub(crate) fn last_up_to(&self, short: &Short, from: StateId, last: StateId) -> usize {
+    pub(crate) fn last_up_to(&self, short: &ShortInput, from: StateId, last: StateId) -> usize {
         let (mut state, mut columns, mut done, mut found) = (from, short.columns, 0, 0);
         loop {
             for _ in 0..4 {
@@ -270,66 +274,36 @@ impl Table {
                 found = if state.0 <= last.0 { done } else { found };
             }
             if done >= short.len {
-                // Absent bytes lead from a state to itself.
+                // Absent bytes have the column `STAY`, which leads from a state to itself.
                 return found.min(short.len);
             }
         }
     }
 
-    /// Whether short deltas from the state are stepped in pairs.
-    #[inline(always)]
-    pub(crate) fn has_pairs(&self, state: StateId) -> bool {
-        self.pairs.has(state)
-    }
-
-    /// Notes where the pairs of symbols of a short delta lead that is stepped from `state`, so far as that is
-    /// known and brings nothing special.
-    pub(crate) fn learn_pairs(&self, short: &Short, state: StateId) {
-        if !self.pairs.has(state) {
-            return;
-        }
-        let (mut state, columns) = (state, short.columns.to_le_bytes());
-        for pair in columns[..short.len].chunks(2) {
-            let (first, second) = (pair[0], *pair.get(1).unwrap_or(&(STAY as u8)));
-            let Some(cell) = self.pairs.cell(state, first, second) else {
-                return;
-            };
-            let middle = self.next(state, usize::from(first));
-            let next = self.next(middle, usize::from(second));
-            if self.any_special(middle.bits() | next.bits()) {
-                return;
-            }
-            if self.pairs.is_wide(next.0 as usize) {
-                self.cells[cell].store(next.0, Ordering::Release);
-            }
-            state = next;
-        }
-    }
-
-    /// Publishes a transition; what `to`'s row holds is visible to whoever reads it here. There must be
-    /// [room](Table::has_slot) for it.
+    /// Publishes a transition: whoever reads it here sees the whole row of `to`. The row of `from` must have
+    /// [a free slot](Table::has_slot).
     pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
-        if from.is_narrow() {
+        if from.is_sparse() {
             return self.set_slot(from, column, to);
         }
         self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
     }
 
-    /// The state of a tail that is woken once more.
+    /// Returns the state of a live suffix after it is activated again.
     #[inline]
-    pub(crate) fn woken(&self, tail: StateId) -> StateId {
-        self.step(tail, self.columns)
+    pub(crate) fn reentry(&self, suffix: StateId) -> StateId {
+        self.step(suffix, self.columns)
     }
 
-    /// Publishes what [`Table::woken`] gives.
-    pub(crate) fn set_woken(&self, tail: StateId, to: StateId) {
-        self.set(tail, self.columns, to);
+    /// Publishes the state that [`Table::reentry`] returns.
+    pub(crate) fn set_reentry(&self, suffix: StateId, to: StateId) {
+        self.set(suffix, self.columns, to);
     }
 
-    /// The number of what stands before the state.
+    /// Returns the index of the state's look-behind.
     pub(crate) fn before(&self, state: StateId) -> u32 {
-        if state.is_narrow() {
-            return self.narrow_before(state);
+        if state.is_sparse() {
+            return self.sparse_before(state);
         }
         let about = self.about(state);
         match self.is_special(state) {
@@ -338,10 +312,10 @@ impl Table {
         }
     }
 
-    /// What entering the state reports, if it is special and not [`Table::unknown`].
-    pub(crate) fn report(&self, state: StateId) -> Report<'_> {
-        if state.is_narrow() {
-            return Report {
+    /// Returns the report of a state that is special and not [`Table::unknown`].
+    pub(crate) fn report(&self, state: StateId) -> ReportLists<'_> {
+        if state.is_sparse() {
+            return ReportLists {
                 now: &[],
                 late: &[],
             };
@@ -351,98 +325,66 @@ impl Table {
         let (now, late) = (length(about + 1), length(about + 2));
         let lists = &self.reports[about + HEAD..][..now + late];
         let (now, late) = lists.split_at(now);
-        Report { now, late }
+        ReportLists { now, late }
     }
 
     fn about(&self, state: StateId) -> u32 {
-        // Written before the state's id was published.
+        // Written before the id of the state was published.
         self.cells[state.0 as usize + self.columns + 1].load(Ordering::Relaxed)
     }
 
-    /// Which states have narrow rows.
-    pub(crate) fn narrow(&self) -> Narrow {
-        self.narrow
+    /// Returns which states get sparse rows.
+    pub(crate) fn sparse(&self) -> SparseRows {
+        self.sparse
     }
 
-    /// Bytes of the next full row that is handed out.
-    pub(crate) fn row_bytes(&self, rows: &Rows) -> usize {
-        self.stride_at(rows.free) * size_of::<AtomicU32>()
+    /// Returns the bytes of a full row.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.stride * size_of::<AtomicU32>()
     }
 
-    /// Cells of the row that begins there.
-    fn stride_at(&self, cell: usize) -> usize {
-        match self.pairs.is_wide(cell) {
-            true => self.pairs.stride(),
-            false => self.stride,
-        }
-    }
-
-    /// Number of the row among those that are narrow, or match, or neither.
+    /// Returns the number of the row among those of its kind: sparse, with a report, or without.
     pub(crate) fn row(&self, state: StateId) -> usize {
-        if state.is_narrow() {
-            return self.narrow_row(state);
+        if state.is_sparse() {
+            return self.sparse_row(state);
         }
-        let cell = (state.0 & !self.match_bit) as usize;
-        // Of the special rows only the first may be wide.
-        let (rows, end) = match self.is_special(state) {
-            true => (1, self.unknown_cells()),
-            false => (self.pairs.rows(), self.pairs.end()),
-        };
-        match cell.checked_sub(end) {
-            Some(cell) => rows + cell / self.stride,
-            None => cell * rows / end,
-        }
+        (state.0 & !self.match_bit) as usize / self.stride
     }
 
-    /// Kinds of rows.
-    #[cfg(test)]
-    pub(super) fn shape(&self) -> String {
-        format!(
-            "{} wide rows, pairs {}",
-            self.pairs.rows(),
-            self.pairs.has(StateId(0))
-        )
-    }
-
-    /// Cells of the row of [`Table::unknown`]: as many as any row has, for pairs lead there, too.
-    fn unknown_cells(&self) -> usize {
-        self.stride.max(self.pairs.stride())
-    }
-
-    fn fill(&self, state: StateId, cells: usize) {
+    fn fill(&self, state: StateId) {
         let row = state.0 as usize;
-        for cell in &self.cells[row..row + cells] {
+        for cell in &self.cells[row..row + self.stride] {
             cell.store(self.match_bit, Ordering::Relaxed);
         }
     }
 }
 
-/// Hands out the rows of a table; there is one, behind the lock of whoever builds states.
+/// Hands out the rows of a table. There is one for each table, behind the lock of its cache.
 #[derive(Debug)]
-pub(crate) struct Rows {
+pub(crate) struct RowAllocator {
     free: usize,
     free_match: usize,
     free_report: usize,
-    /// Number of narrow rows.
-    narrow: usize,
+    /// The number of sparse rows.
+    sparse: usize,
 }
 
-/// What a new row is for.
+/// The description of a new row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct New<'a> {
-    /// The number of what stands before.
+pub(crate) struct RowSpec<'a> {
+    /// The index of the state's look-behind.
     pub(crate) before: u32,
     pub(crate) now: &'a [u32],
     pub(crate) late: &'a [u32],
 }
 
-impl New<'_> {
-    /// Whether there is something.
+impl RowSpec<'_> {
+    /// Returns true if the state reports something.
     pub(crate) fn is_special(&self) -> bool {
         !self.now.is_empty() || !self.late.is_empty()
     }
 
-    /// Cells of its report.
+    /// Returns the cells of the report.
     fn cells(&self) -> usize {
         match self.is_special() {
             true => HEAD + self.now.len() + self.late.len(),
@@ -450,32 +392,32 @@ impl New<'_> {
         }
     }
 
-    /// Bytes of its report.
+    /// Returns the bytes of the report.
     pub(crate) fn bytes(&self) -> usize {
         self.cells() * size_of::<AtomicU32>()
     }
 }
 
-impl Rows {
-    pub(crate) fn new(table: &Table) -> Rows {
-        Rows {
+impl RowAllocator {
+    pub(crate) fn new(table: &Table) -> RowAllocator {
+        RowAllocator {
             free: 0,
-            free_match: table.match_bit as usize + table.unknown_cells(),
+            free_match: table.match_bit as usize + table.stride,
             free_report: 0,
-            narrow: 0,
+            sparse: 0,
         }
     }
 
-    /// A new full row whose transitions are all unknown, but that of column `STAY`; `None` where the table
-    /// is full.
-    pub(crate) fn add(&mut self, table: &Table, new: New<'_>) -> Option<StateId> {
+    /// Adds a full row whose transitions are unknown, except that of the column `STAY`. Returns `None` if the table is
+    /// full.
+    pub(crate) fn add(&mut self, table: &Table, new: RowSpec<'_>) -> Option<StateId> {
         let (free, end) = if new.is_special() {
             (&mut self.free_match, table.cells.len())
         } else {
-            let end = table.match_bit as usize - self.narrow_cells();
+            let end = table.match_bit as usize - self.sparse_cells();
             (&mut self.free, end)
         };
-        let stride = table.stride_at(*free);
+        let stride = table.stride;
         let has_room =
             end - *free >= stride && table.reports.len() - self.free_report >= new.cells();
         if !has_room {
@@ -483,14 +425,8 @@ impl Rows {
         }
         let state = StateId(*free as u32);
         *free += stride;
-        table.fill(state, stride);
+        table.fill(state);
         table.set(state, STAY, state);
-        match table.pairs.cell(state, STAY as u8, STAY as u8) {
-            Some(cell) => table.cells[cell].store(state.0, Ordering::Relaxed),
-            // Sooner or later most deltas would meet a row without pairs, and have been stepped in vain.
-            None if !new.is_special() => table.pairs.give_up(),
-            None => {}
-        }
         let about = match new.is_special() {
             true => self.add_report(table, new),
             false => new.before,
@@ -499,7 +435,7 @@ impl Rows {
         Some(state)
     }
 
-    fn add_report(&mut self, table: &Table, new: New<'_>) -> u32 {
+    fn add_report(&mut self, table: &Table, new: RowSpec<'_>) -> u32 {
         let about = self.free_report;
         let head = [new.before, new.now.len() as u32, new.late.len() as u32];
         for &value in head.iter().chain(new.now).chain(new.late) {
@@ -509,22 +445,22 @@ impl Rows {
         about as u32
     }
 
-    /// Bytes of the rows and reports handed out.
+    /// Returns the bytes of all rows and reports handed out.
     pub(crate) fn bytes(&self, table: &Table) -> usize {
         let rows = self.free + self.free_match - table.match_bit as usize;
-        (rows + self.narrow_cells() + self.free_report) * size_of::<AtomicU32>()
+        (rows + self.sparse_cells() + self.free_report) * size_of::<AtomicU32>()
     }
 }
 
 #[cfg(not(loom))]
 fn reserve(cells: usize) -> Box<[AtomicU32]> {
-    // SAFETY: all zero bits are a valid `AtomicU32`.
-    // PERF: writing the cells instead makes the whole reservation resident: 128 MiB and 40 ms a pack
-    // at the default budget, of which a pack of 1,000 rules uses 4.
+    // SAFETY: all bits zero are a valid `AtomicU32`.
+    // PERF: writing the cells makes the whole reservation resident: 128 MiB and 40 ms for each pack with the default
+    // budget, of which a pack of 1,000 rules uses 4 MiB.
     unsafe { Box::<[AtomicU32]>::new_zeroed_slice(cells).assume_init() }
 }
 
-/// loom's cells cannot be zeroed from outside.
+/// loom's cells cannot be created by zeroing memory.
 #[cfg(loom)]
 fn reserve(cells: usize) -> Box<[AtomicU32]> {
     (0..cells).map(|_| AtomicU32::new(0)).collect()
@@ -532,25 +468,24 @@ fn reserve(cells: usize) -> Box<[AtomicU32]> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::alphabet::Space;
-    use super::super::forced::parsed;
+    use super::super::alphabet::SymbolSpace;
     use super::super::nfa::Nfa;
+    use super::super::test_support::parsed;
     use super::*;
 
-    fn table(wide_rows: usize) -> (Nfa, Table, Rows) {
-        let nfa = Nfa::new(Space::Chars, &parsed(&["ab"]), None).expect("few classes");
-        let config = Config {
+    fn table() -> (Nfa, Table, RowAllocator) {
+        let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["ab"]), None).expect("few classes");
+        let config = TableConfig {
             budget: 1 << 20,
-            wide_rows,
-            ..Config::BARE
+            ..TableConfig::BARE
         };
         let table = Table::new(&nfa.alphabet, config);
-        let rows = Rows::new(&table);
+        let rows = RowAllocator::new(&table);
         (nfa, table, rows)
     }
 
-    fn new(now: &[u32]) -> New<'_> {
-        New {
+    fn new(now: &[u32]) -> RowSpec<'_> {
+        RowSpec {
             before: 3,
             now,
             late: &[],
@@ -558,93 +493,49 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_reports_take_what_is_said() {
-        for (wide_rows, is_wide) in [(0, false), (64, true)] {
-            let (nfa, table, mut rows) = table(wide_rows);
-            let columns = nfa.alphabet.len();
-            let stride = (columns + EXTRA).next_multiple_of(LINE);
-            let row = table.row_bytes(&rows);
-            assert_eq!(row > 4 * stride, is_wide, "a wide row has pairs besides");
-            assert!(is_wide || row == 4 * stride);
-            let before = rows.bytes(&table);
-            let plain = rows.add(&table, new(&[])).expect("room");
-            assert_eq!(rows.bytes(&table) - before, row);
-            assert_eq!(table.has_pairs(plain), is_wide);
-            // A report: what stands before, two lengths, and the lists.
-            let report = New {
-                before: 1,
-                now: &[5, 7],
-                late: &[9],
-            };
-            assert_eq!((new(&[]).bytes(), report.bytes()), (0, 4 * 6));
-            let before = rows.bytes(&table);
-            let special = rows.add(&table, report).expect("room");
-            assert_eq!(rows.bytes(&table) - before, 4 * stride + report.bytes());
-            assert!(table.is_special(special) && !table.is_special(plain));
-            assert!(!table.has_pairs(special));
-            assert_eq!(
-                table.has_pairs(plain),
-                is_wide,
-                "a special row gives nothing up"
-            );
-            assert_eq!((table.before(special), table.before(plain)), (1, 3));
-            let list = |list: &[AtomicU32]| -> Vec<u32> {
-                list.iter().map(|it| it.load(Ordering::Relaxed)).collect()
-            };
-            let found = table.report(special);
-            assert_eq!((list(found.now), list(found.late)), (vec![5, 7], vec![9]));
+    fn a_row_and_a_report_take_the_stated_bytes() {
+        let (nfa, table, mut rows) = table();
+        let stride = (nfa.alphabet.len() + EXTRA).next_multiple_of(LINE);
+        assert_eq!(table.row_bytes(), 4 * stride);
+        let before = rows.bytes(&table);
+        let plain = rows.add(&table, new(&[])).expect("room");
+        assert_eq!(rows.bytes(&table) - before, 4 * stride);
+        // A report: the look-behind, two lengths, and the lists.
+        let report = RowSpec {
+            before: 1,
+            now: &[5, 7],
+            late: &[9],
+        };
+        assert_eq!((new(&[]).bytes(), report.bytes()), (0, 4 * 6));
+        let before = rows.bytes(&table);
+        let special = rows.add(&table, report).expect("room");
+        assert_eq!(rows.bytes(&table) - before, 4 * stride + report.bytes());
+        assert!(table.is_special(special) && !table.is_special(plain));
+        assert_eq!((table.before(special), table.before(plain)), (1, 3));
+        let list = |list: &[AtomicU32]| -> Vec<u32> {
+            list.iter().map(|it| it.load(Ordering::Relaxed)).collect()
+        };
+        let found = table.report(special);
+        assert_eq!((list(found.now), list(found.late)), (vec![5, 7], vec![9]));
+    }
+
+    #[test]
+    fn an_unknown_state_leads_to_itself_on_every_column() {
+        let (nfa, table, _) = table();
+        for column in 0..=nfa.alphabet.len() {
+            assert_eq!(table.next(table.unknown(), column), table.unknown());
         }
     }
 
     #[test]
-    fn what_is_not_built_leads_nowhere_on_every_column() {
-        for wide_rows in [0, 64] {
-            let (nfa, table, _) = table(wide_rows);
-            for column in 0..=nfa.alphabet.len() {
-                assert_eq!(table.next(table.unknown(), column), table.unknown());
-            }
-            let cells = table.unknown().bits() as usize..;
-            let cells = &table.cells[cells][..table.unknown_cells()];
-            let unknown = table.unknown().bits();
-            assert!(
-                cells
-                    .iter()
-                    .all(|cell| cell.load(Ordering::Relaxed) == unknown)
-            );
-        }
-    }
-
-    #[test]
-    fn there_are_rows_for_the_budget_of_both_kinds() {
-        let (nfa, table, mut rows) = table(0);
+    fn both_kinds_of_rows_have_room_for_the_budget() {
+        let (nfa, table, mut rows) = table();
         let stride = (nfa.alphabet.len() + EXTRA).next_multiple_of(LINE);
         let room = (1 << 20) / 4;
-        // Rows that report nothing have the room up to the bit of those that do, less for what is not built.
+        // Rows without a report end below the match bit; `UNKNOWN` takes the first row above it.
         let plain = std::iter::from_fn(|| rows.add(&table, new(&[]))).count();
         assert_eq!(plain, room / stride);
         let special = std::iter::from_fn(|| rows.add(&table, new(&[1]))).count();
         assert_eq!(special, room / stride - 1);
-    }
-
-    #[test]
-    fn a_pair_with_something_special_on_the_way_is_not_learned() {
-        let (nfa, table, mut rows) = table(64);
-        let column = |byte: u8| usize::from(nfa.alphabet.bytes()[usize::from(byte)]);
-        let start = rows.add(&table, new(&[])).expect("room");
-        let plain = rows.add(&table, new(&[])).expect("room");
-        let special = rows.add(&table, new(&[1])).expect("room");
-        table.set(start, column(b'a'), special);
-        table.set(special, column(b'b'), plain);
-        table.set(start, column(b'b'), plain);
-        table.set(plain, column(b'a'), special);
-        table.set(plain, column(b'b'), start);
-        for (text, is_learned) in [(b"ab", false), (b"ba", false), (b"bb", true)] {
-            let short = table.short(start, text);
-            assert_eq!(short.len(), 2);
-            table.learn_pairs(&short, start);
-            let mut room = [0; SHORT];
-            let (_, bits) = table.push_short(start, text, &mut room);
-            assert_eq!(!table.any_special(bits), is_learned, "{text:?}");
-        }
     }
 }

@@ -6,22 +6,22 @@ pub(super) mod shape;
 
 use regex_automata::nfa::thompson::pikevm::PikeVM;
 
-use super::decode::Decoder;
-use super::forced;
-use super::forced::{
+use super::simd::SimdLevel;
+use super::speculative::Tile;
+use super::split::GapCriteria;
+use super::test_support;
+use super::test_support::{
     EVERY_GAP, Firsts, PLANS, SMALL_TILE, ends, every_end, every_end_with, expected, firsts,
     matcher_of, matcher_of_ends, oracle, parsed, plan, random_cuts, random_patterns, rare_pattern,
     strewn_text, text_for,
 };
-use super::gap::Gaps;
-use super::lanes::Tile;
-use super::table::simd::Level;
+use super::utf8::Utf8Decoder;
 use super::*;
 use crate::limits::Limits;
 use crate::testing::{Random, scale};
 
 fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {
-    matcher_of(&parsed(patterns), table_bytes, Plan::USUAL)
+    matcher_of(&parsed(patterns), table_bytes, PartitionPlan::USUAL)
 }
 
 /// Whole, byte by byte, and at every two-way cut.
@@ -36,7 +36,7 @@ fn check_all_cuts(patterns: &[&str], text: &[u8], table_bytes: usize) {
     );
 }
 
-fn check_plan(patterns: &[&str], text: &[u8], table_bytes: usize, plan: Plan) -> Firsts {
+fn check_plan(patterns: &[&str], text: &[u8], table_bytes: usize, plan: PartitionPlan) -> Firsts {
     let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
     let matcher = matcher_of(&parsed(patterns), table_bytes, plan);
     let whole = firsts(&matcher, text, &[]);
@@ -159,8 +159,8 @@ fn a_word_boundary_inside_a_character_is_what_regex_says() {
         let mut patterns = Vec::new();
         for look in BOUNDARIES {
             for at in 0..=bytes.len() {
-                let (head, tail) = (bytes_pattern(&bytes[..at]), bytes_pattern(&bytes[at..]));
-                patterns.push(format!("{head}{look}{tail}"));
+                let (head, suffix) = (bytes_pattern(&bytes[..at]), bytes_pattern(&bytes[at..]));
+                patterns.push(format!("{head}{look}{suffix}"));
             }
         }
         let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
@@ -264,10 +264,10 @@ fn gaps_of_every_kind_are_cut_without_a_trace() {
 fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
     let hirs = parsed(&["a.*b", "a.*c"]);
     for gaps in [None, Some(EVERY_GAP)] {
-        for unions in [1, 2] {
+        for automata in [1, 2] {
             let wanted = &[true, true];
             let matcher =
-                Matcher::planned(&hirs, 1 << 20, wanted, plan(gaps, unions, None)).unwrap();
+                Matcher::planned(&hirs, 1 << 20, wanted, plan(gaps, automata, None)).unwrap();
             let mut ends = Vec::new();
             let mut cursor = matcher.start();
             matcher.push(&mut cursor, b"a-bb-c\nb a b", |event| {
@@ -277,7 +277,7 @@ fn a_pattern_that_wants_every_end_gets_every_end_of_a_match() {
             assert_eq!(
                 ends,
                 [(0, 3), (0, 4), (0, 12), (1, 6)],
-                "{gaps:?}, {unions}"
+                "{gaps:?}, {automata}"
             );
         }
     }
@@ -294,7 +294,7 @@ fn random_patterns_that_want_every_end_agree_with_regex_under_random_cuts() {
         let mut matcher = matcher_of_ends(&hirs, budget, PLANS[group / 3 % PLANS.len()], &wanted);
         if group % 2 == 0 {
             matcher.set_tile(SMALL_TILE);
-            matcher.set_filtered(1, Level::best());
+            matcher.set_prefiltered(1, SimdLevel::best());
         }
         let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
         for _ in 0..20 {
@@ -383,14 +383,14 @@ fn a_hit_is_told_at_the_first_byte_where_it_is_certain_or_with_the_character_it_
             told += 1;
             let mut is_certain = |seen: &[u8]| {
                 let mut ends = continuations.iter().map(|more| {
-                    forced::first_end_with(&vm, &mut cache, &[seen, more.as_slice()].concat())
+                    test_support::first_end_with(&vm, &mut cache, &[seen, more.as_slice()].concat())
                 });
                 ends.all(|found| found == Some(end))
             };
             let shown = (&patterns[0], text.escape_ascii().to_string(), end, decided);
             assert!(is_certain(&text[..decided]), "too early: {shown:?}");
             let before = &text[..decided - 1];
-            let mut decoder = Decoder::default();
+            let mut decoder = Utf8Decoder::default();
             before
                 .iter()
                 .for_each(|&byte| decoder.push(byte, |_, _| {}));
@@ -427,7 +427,7 @@ fn random_patterns_agree_with_regex_under_random_cuts() {
             matcher.set_tile(SMALL_TILE);
         }
         if group % 5 < 2 {
-            matcher.set_filtered(1, Level::best());
+            matcher.set_prefiltered(1, SimdLevel::best());
         }
         let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
         for _ in 0..110 {
@@ -483,17 +483,17 @@ fn small_patterns() -> Vec<String> {
             .flat_map(|(a, b)| [format!("(?:{a})(?:{b})"), format!("(?:{a})|(?:{b})")])
             .collect()
     };
-    let once = repeated(&atoms);
+    let single_match = repeated(&atoms);
     let pairs = joined(&atoms, &atoms);
     [
-        repeated(&once),
-        joined(&once, &atoms),
-        joined(&atoms, &once),
+        repeated(&single_match),
+        joined(&single_match, &atoms),
+        joined(&atoms, &single_match),
         repeated(&pairs),
         joined(&pairs, &atoms),
         joined(&atoms, &pairs),
         pairs,
-        once,
+        single_match,
         atoms,
     ]
     .concat()
@@ -523,7 +523,7 @@ fn every_small_pattern_on_every_small_text_under_every_cut() {
             continue;
         };
         let cut_everywhere = plan(Some(EVERY_GAP), 1, None);
-        let matchers = [Plan::USUAL, cut_everywhere].map(|plan| {
+        let matchers = [PartitionPlan::USUAL, cut_everywhere].map(|plan| {
             let hir = hir.clone();
             matcher_of(&[hir], 1 << 16, plan)
         });
@@ -777,7 +777,7 @@ fn too_many_different_characters_are_refused_before_they_cost_much() {
 fn a_filter_finds_what_regex_and_plain_steps_find() {
     let limits = Limits::default();
     let mut random = Random::new(4242);
-    let (mut filtered, mut unions, mut cut) = (0, 0, 0);
+    let (mut prefiltered, mut automata, mut cut) = (0, 0, 0);
     let (mut events, mut firsts_seen) = (0, 0);
     for group in 0..scale(600).max(20) {
         let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
@@ -792,17 +792,17 @@ fn a_filter_finds_what_regex_and_plain_steps_find() {
         let plan = PLANS[group / 2 % PLANS.len()];
         let mut matchers = [(); 2].map(|()| matcher_of(&hirs, budget, plan));
         let level = match group % 8 {
-            0 => Level::Portable,
-            _ => Level::best(),
+            0 => SimdLevel::Portable,
+            _ => SimdLevel::best(),
         };
-        matchers[0].set_filtered(usize::MAX, level);
-        matchers[1].set_filtered(1, level);
+        matchers[0].set_prefiltered(usize::MAX, level);
+        matchers[1].set_prefiltered(1, level);
         let filters = matchers[1].filters();
         if filters == 0 {
             continue;
         }
-        filtered += 1;
-        unions += usize::from(filters > 1);
+        prefiltered += 1;
+        automata += usize::from(filters > 1);
         cut += usize::from(matchers[1].sizes().any(|size| size.cuts > 0));
         let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
         for _ in 0..10 {
@@ -837,12 +837,12 @@ fn a_filter_finds_what_regex_and_plain_steps_find() {
         }
     }
     println!(
-        "{filtered} sets with a filter, {unions} with several, {cut} with cuts, {events} events, \
+        "{prefiltered} sets with a filter, {automata} with several, {cut} with cuts, {events} events, \
          {firsts_seen} first ends"
     );
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512vbmi") {
-        assert!(unions > 0 && cut > 0 && firsts_seen > 0);
+        assert!(automata > 0 && cut > 0 && firsts_seen > 0);
     }
 }
 
@@ -868,15 +868,15 @@ fn a_filter_waits_for_live_tails_and_sees_cuts_in_its_windows() {
             b"the end of a long line of text, Q-zxJ# and JZ-------------#Q",
         ),
     ];
-    let mut filtered = 0;
+    let mut prefiltered = 0;
     for (patterns, text) in cases {
         for plan in PLANS {
             let hirs = parsed(patterns);
             let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
             for (budget, cut) in [(0, 3), (0, 40), (1 << 20, 3), (1 << 20, 40)] {
                 let mut matcher = matcher_of(&hirs, budget, plan);
-                matcher.set_filtered(1, Level::best());
-                filtered += matcher.filters();
+                matcher.set_prefiltered(1, SimdLevel::best());
+                prefiltered += matcher.filters();
                 // Once to build the table, and once through it.
                 for _ in 0..2 {
                     let found = ends(&firsts(&matcher, text, &[cut]));
@@ -888,7 +888,7 @@ fn a_filter_waits_for_live_tails_and_sees_cuts_in_its_windows() {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512vbmi") {
         let plans = PLANS.iter().filter(|plan| plan.level.is_none()).count();
-        assert!(filtered >= 4 * cases.len() * plans, "{filtered}");
+        assert!(prefiltered >= 4 * cases.len() * plans, "{prefiltered}");
     }
 }
 
@@ -933,7 +933,7 @@ fn counted_classes_that_overlap_themselves_visit_few_states() {
     let matcher = matcher_of(
         &parsed(&["[a-z][-a-z0-9]{5,60}Q", "[-a-z]{1,40}R", "x[a-z0-9]{9,}S"]),
         16 << 20,
-        Plan::USUAL,
+        PartitionPlan::USUAL,
     );
     let mut random = Random::new(7);
     let text: Vec<u8> = (0..100_000)
@@ -963,22 +963,25 @@ fn what_is_forced_is_what_is_done() {
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
     let mut matcher = matcher_of(&parsed(&patterns), 1 << 20, plan(None, 3, None));
     let forced = |matcher: &Matcher| -> Vec<_> {
-        let unions = [&matcher.first].into_iter().chain(&matcher.more);
-        unions.map(|union| union.lazy.forced()).collect()
+        let automata = [&matcher.first].into_iter().chain(&matcher.more);
+        automata.map(|automaton| automaton.lazy.forced()).collect()
     };
     assert_eq!(forced(&matcher).len(), 3);
     matcher.set_tile(SMALL_TILE);
-    matcher.set_filtered(7, Level::Portable);
-    for (tiles, filtered, level) in forced(&matcher) {
-        assert_eq!((tiles, filtered), ([SMALL_TILE; 2], 7));
-        assert!(matches!(level, None | Some(Level::Portable)));
+    matcher.set_prefiltered(7, SimdLevel::Portable);
+    for (tiles, prefiltered, level) in forced(&matcher) {
+        assert_eq!((tiles, prefiltered), ([SMALL_TILE; 2], 7));
+        assert!(matches!(level, None | Some(SimdLevel::Portable)));
     }
-    let mut matcher = matcher_of(&parsed(&["needle~Q"]), 1 << 20, Plan::USUAL);
-    matcher.set_filtered(9, Level::Portable);
+    let mut matcher = matcher_of(&parsed(&["needle~Q"]), 1 << 20, PartitionPlan::USUAL);
+    matcher.set_prefiltered(9, SimdLevel::Portable);
     if let (_, 9, Some(level)) = forced(&matcher)[0] {
-        assert_eq!(level, Level::Portable);
+        assert_eq!(level, SimdLevel::Portable);
     } else {
-        assert!(Level::best() == Level::Portable, "no filter was made");
+        assert!(
+            SimdLevel::best() == SimdLevel::Portable,
+            "no filter was made"
+        );
     }
 }
 
@@ -987,13 +990,13 @@ fn patterns_whose_states_multiply_are_spread_and_hit_the_same() {
     let patterns = patterns_that_multiply();
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
     let hirs = parsed(&patterns);
-    let spread = matcher_of(&hirs, 16 << 20, Plan::USUAL);
+    let spread = matcher_of(&hirs, 16 << 20, PartitionPlan::USUAL);
     assert!(
         spread.sizes().count() > 1,
         "{} patterns in one automaton: the sample shows nothing",
         patterns.len()
     );
-    let together = matcher_of(&hirs, 16 << 20, plan(Some(Gaps::USUAL), 1, None));
+    let together = matcher_of(&hirs, 16 << 20, plan(Some(GapCriteria::USUAL), 1, None));
     assert_eq!(together.sizes().count(), 1);
     let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
     let mut random = Random::new(5);
@@ -1030,79 +1033,6 @@ fn patterns_whose_states_multiply_are_spread_and_hit_the_same() {
     }
 }
 
-/// Whether a delta takes the fastest path, in which pairs of symbols are stepped where there are any.
-fn is_fastest(matcher: &Matcher, delta: &[u8]) -> bool {
-    matcher.start().push_short(delta, &mut [0; SHORT], |_| true)
-}
-
-fn read(matcher: &Matcher, delta: &[u8]) -> usize {
-    let (mut cursor, mut hits) = (matcher.start(), 0);
-    if matcher.push_short(&mut cursor, delta).is_none() {
-        matcher.push(&mut cursor, delta, |_| hits += 1);
-    }
-    hits
-}
-
-#[test]
-fn pairs_of_symbols_are_learned_and_given_up_with_the_states() {
-    let hirs = parsed(&["abc", "x[0-9]{30}y"]);
-    for (wide_rows, level) in [(0, None), (512, None), (512, Some(Level::Portable))] {
-        let plan = Plan {
-            wide_rows,
-            level,
-            ..Plan::USUAL
-        };
-        let matcher = matcher_of(&hirs, 1 << 24, plan);
-        for delta in ["zzab", "bab", "x0123456789abzab"] {
-            let delta = delta.as_bytes();
-            assert!(wide_rows == 0 || !is_fastest(&matcher, delta), "not seen");
-            read(&matcher, delta);
-            // What is stepped symbol by symbol is known by now, and pairs where that was seen to lead.
-            assert_eq!(is_fastest(&matcher, delta), wide_rows == 0);
-            read(&matcher, delta);
-            assert!(is_fastest(&matcher, delta), "{delta:?}");
-        }
-        // A hit is never in a pair, wherever it ends.
-        for delta in ["abc", "zabc", "abcz", "zabcz"] {
-            for _ in 0..4 {
-                assert_eq!(read(&matcher, delta.as_bytes()), 1);
-            }
-        }
-    }
-    // Who does not ask for the short path learns, too.
-    let matcher = matcher_of(&hirs, 1 << 24, Plan::USUAL);
-    for _ in 0..2 {
-        assert!(!is_fastest(&matcher, b"zzab"));
-        matcher.push(&mut matcher.start(), b"zzab", |_| {
-            unreachable!("nothing is broken")
-        });
-    }
-    assert!(is_fastest(&matcher, b"zzab"));
-    // More states than wide rows: all of them are stepped symbol by symbol.
-    let plan = Plan {
-        wide_rows: 16,
-        ..Plan::USUAL
-    };
-    let matcher = matcher_of(&hirs, 1 << 24, plan);
-    let mut cursor = matcher.start();
-    let long = format!("x{}", "0".repeat(29));
-    long.as_bytes()
-        .chunks(1)
-        .for_each(|byte| matcher.push(&mut cursor, byte, |_| unreachable!("nothing is broken")));
-    let delta = b"zzx00000";
-    read(&matcher, delta);
-    assert!(is_fastest(&matcher, delta), "no pair is needed any more");
-    // Many symbols make too many pairs, and little memory holds too few rows.
-    let many: String = ('!'..='~')
-        .filter(|char| !"\\.+*?()|[]{}^$#&-~".contains(*char))
-        .collect();
-    for (hirs, bytes) in [(parsed(&[&many]), 1 << 24), (hirs, 1 << 16)] {
-        let matcher = matcher_of(&hirs, bytes, Plan::USUAL);
-        read(&matcher, b"zzab");
-        assert!(is_fastest(&matcher, b"zzab"));
-    }
-}
-
 #[test]
 fn short_deltas_that_bring_nothing_are_read_at_once() {
     let patterns = parsed(&["ab.*cd", "é?needle"]);
@@ -1114,13 +1044,16 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
         ("an ab ", "is\nover"),
     ];
     for (plan, expected) in [
-        (Plan::USUAL, [true; 5]),
+        (PartitionPlan::USUAL, [true; 5]),
         (plan(Some(EVERY_GAP), 1, None), [true; 5]),
-        (plan(Some(EVERY_GAP), 1, Some(Level::Portable)), [true; 5]),
+        (
+            plan(Some(EVERY_GAP), 1, Some(SimdLevel::Portable)),
+            [true; 5],
+        ),
         // Over several automata what is wide, or wakes a tail, goes the long way.
         (plan(None, 2, None), [true, false, true, true, true]),
         (
-            plan(Some(EVERY_GAP), 2, Some(Level::Portable)),
+            plan(Some(EVERY_GAP), 2, Some(SimdLevel::Portable)),
             [true, false, false, true, true],
         ),
     ] {
@@ -1211,7 +1144,7 @@ fn gaps_inside_of_patterns_are_cut_once_each_way() {
 
 #[test]
 fn what_began_later_in_a_repeat_without_end_is_covered_by_what_is_through_its_count() {
-    let matcher = matcher_of(&parsed(&["x[abx]{12,}9"]), 1 << 20, Plan::USUAL);
+    let matcher = matcher_of(&parsed(&["x[abx]{12,}9"]), 1 << 20, PartitionPlan::USUAL);
     let mut random = Random::new(3);
     let text: Vec<u8> = (0..4000).map(|_| b"xab"[random.below(3)]).collect();
     assert!(firsts(&matcher, &text, &[]).is_empty());
@@ -1221,7 +1154,7 @@ fn what_began_later_in_a_repeat_without_end_is_covered_by_what_is_through_its_co
 
 #[test]
 fn what_would_be_found_everywhere_is_not_filtered() {
-    if Level::best() == Level::Portable {
+    if SimdLevel::best() == SimdLevel::Portable {
         return;
     }
     let filters = |patterns: &[&str]| {
@@ -1255,7 +1188,7 @@ fn a_filter_begins_with_what_stands_before_the_byte_it_begins_at() {
         let text = format!("{}{text} and more{}", ". ".repeat(40), " .".repeat(40));
         for least in [1, usize::MAX] {
             let mut matcher = matcher_of(&hirs, 1 << 20, plan(None, 1, None));
-            matcher.set_filtered(least, Level::best());
+            matcher.set_prefiltered(least, SimdLevel::best());
             assert_eq!(
                 firsts(&matcher, text.as_bytes(), &[]).len(),
                 hits,
@@ -1294,9 +1227,9 @@ fn a_window_inside_the_beginning_of_another_match_does_not_hide_it() {
     // The window of the first is behind fifteen bytes, in which that of the second stands.
     let patterns = ["[a-z]{15}Q#~Q", "abca[a-z]{9}Z"];
     let hirs = parsed(&patterns);
-    let mut matcher = matcher_of(&hirs, 1 << 24, Plan::USUAL);
-    matcher.set_filtered(1, Level::best());
-    assert!(matcher.filters() == 1 || Level::best() == Level::Portable);
+    let mut matcher = matcher_of(&hirs, 1 << 24, PartitionPlan::USUAL);
+    matcher.set_prefiltered(1, SimdLevel::best());
+    assert!(matcher.filters() == 1 || SimdLevel::best() == SimdLevel::Portable);
     let vms: Vec<PikeVM> = patterns.iter().map(|pattern| oracle(pattern)).collect();
     for inside in 0..=11 {
         let mut text = b"The quick brown fox jumps over the lazy dog, ".to_vec();

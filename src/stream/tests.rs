@@ -22,30 +22,6 @@ fn streams(count: usize) -> Vec<Stream> {
 }
 
 #[test]
-fn many_streams_in_one_call_find_what_each_finds_by_itself() {
-    let (mut one_by_one, mut together) = (streams(70), streams(70));
-    for turn in ["a ba", "d thing", " and ba", "", "d again, whatever it is"] {
-        let mut expected = Vec::new();
-        for (place, stream) in one_by_one.iter_mut().enumerate() {
-            // Every third says something else.
-            let delta = if place % 3 == 0 { turn } else { "quiet" };
-            let hits = stream.push(PART, delta.as_bytes());
-            expected.extend(hits.iter().map(|hit| (place, *hit)));
-        }
-        let mut found = Vec::new();
-        let deltas = together.iter_mut().enumerate().map(|(place, stream)| {
-            let delta = if place % 3 == 0 { turn } else { "quiet" };
-            (stream, PART, delta.as_bytes())
-        });
-        Stream::push_many(deltas, |place, hits| {
-            found.extend(hits.iter().map(|hit| (place, *hit)));
-        });
-        assert_eq!(found, expected, "{turn:?}");
-        assert_eq!(found.len(), if turn == "d thing" { 24 } else { 0 });
-    }
-}
-
-#[test]
 fn hits_of_a_call_are_not_given_again() {
     let mut streams = streams(2);
     let mut stream = streams.remove(0);

@@ -6,8 +6,8 @@ use regex_automata::{Anchored, Input};
 
 use super::{Compiler, Found, PikeVm};
 use crate::limits::Limits;
-use crate::matcher::forced::oracle;
 use crate::matcher::pattern;
+use crate::matcher::test_support::oracle;
 use crate::testing::{Random, pattern_text, sample, scale};
 
 fn compiled(pattern: &str, group: Option<u32>) -> PikeVm {

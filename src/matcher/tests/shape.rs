@@ -3,26 +3,26 @@
 
 use std::fmt::Write as _;
 
-use super::{Plan, Random, matcher_of, parsed, patterns_that_multiply, plan};
-use crate::matcher::forced::EVERY_GAP;
-use crate::matcher::sample::TEXT;
-use crate::matcher::table::narrow::Narrow;
-use crate::matcher::table::simd::Level;
-use crate::matcher::{Matcher, SHORT, Union};
+use super::{PartitionPlan, Random, matcher_of, parsed, patterns_that_multiply, plan};
+use crate::matcher::partition::profile::TEXT;
+use crate::matcher::simd::SimdLevel;
+use crate::matcher::table::sparse::SparseRows;
+use crate::matcher::test_support::EVERY_GAP;
+use crate::matcher::{Automaton, Matcher, SHORT};
 
 /// A layout of some patterns.
 struct Set {
     name: &'static str,
     patterns: Vec<String>,
-    plan: Plan,
+    plan: PartitionPlan,
     table_bytes: usize,
 }
 
-fn sets() -> Vec<Set> {
+fn classes() -> Vec<Set> {
     let set = |name, patterns: Vec<String>| Set {
         name,
         patterns,
-        plan: Plan::USUAL,
+        plan: PartitionPlan::USUAL,
         table_bytes: 32 << 20,
     };
     let owned = |patterns: &[&str]| -> Vec<String> {
@@ -40,8 +40,8 @@ fn sets() -> Vec<Set> {
         "[a-z]+@[a-z]+\\.com$",
         "étude|naïve",
     ]);
-    let busy = |narrow| Plan {
-        narrow,
+    let busy = |sparse| PartitionPlan {
+        sparse,
         ..plan(Some(EVERY_GAP), 1, None)
     };
     vec![
@@ -71,13 +71,13 @@ fn sets() -> Vec<Set> {
         Set {
             name: "states that multiply, together",
             patterns: patterns_that_multiply(),
-            plan: busy(Narrow::USUAL),
+            plan: busy(SparseRows::USUAL),
             table_bytes: 32 << 20,
         },
         Set {
             name: "states that multiply, in narrow rows",
             patterns: patterns_that_multiply(),
-            plan: busy(Narrow {
+            plan: busy(SparseRows {
                 behind: 64,
                 entries: 24,
             }),
@@ -86,28 +86,28 @@ fn sets() -> Vec<Set> {
         Set {
             name: "states that multiply, in little memory",
             patterns: patterns_that_multiply(),
-            plan: busy(Narrow::NONE),
+            plan: busy(SparseRows::NONE),
             table_bytes: 1 << 20,
         },
         Set {
             name: "states that multiply, tried in more memory than there is",
             patterns: patterns_that_multiply(),
-            plan: Plan::USUAL,
+            plan: PartitionPlan::USUAL,
             table_bytes: 256 << 10,
         },
         Set {
             name: "many words, tried in more memory than there is",
             patterns: words(300),
-            plan: Plan::USUAL,
+            plan: PartitionPlan::USUAL,
             table_bytes: 1 << 20,
         },
         set("states that multiply, with tails that are shared", {
-            let tails = ["ed", "ing", "ly"].map(|end| format!("[a-y]{end}[a-z ]{{3,90}}zq"));
+            let suffixes = ["ed", "ing", "ly"].map(|end| format!("[a-y]{end}[a-z ]{{3,90}}zq"));
             let more = b"abcdfghlmnprstuwy"
                 .map(|letter| format!("{0}[a-z, ]{{6,40}}{0}[a-z ]{{9,30}}q9", char::from(letter)));
             patterns_that_multiply()
                 .into_iter()
-                .chain(tails)
+                .chain(suffixes)
                 .chain(more)
                 .collect()
         }),
@@ -118,18 +118,9 @@ fn sets() -> Vec<Set> {
             table_bytes: 1 << 20,
         },
         Set {
-            name: "few, without pairs",
-            patterns: few.clone(),
-            plan: Plan {
-                wide_rows: 0,
-                ..Plan::USUAL
-            },
-            table_bytes: 1 << 20,
-        },
-        Set {
             name: "few, in little memory",
             patterns: few,
-            plan: Plan::USUAL,
+            plan: PartitionPlan::USUAL,
             table_bytes: 1 << 12,
         },
     ]
@@ -214,9 +205,9 @@ fn read(matcher: &Matcher) -> Ways {
 }
 
 /// All that is known of a set that was laid out for such a processor.
-fn describe(set: &Set, level: Level) -> String {
+fn describe(set: &Set, level: SimdLevel) -> String {
     let patterns: Vec<&str> = set.patterns.iter().map(String::as_str).collect();
-    let plan = Plan {
+    let plan = PartitionPlan {
         level: Some(level),
         ..set.plan
     };
@@ -231,8 +222,8 @@ fn describe(set: &Set, level: Level) -> String {
         ways.long,
         ways.hits
     );
-    for union in [&matcher.first].into_iter().chain(&matcher.more) {
-        describe_union(union, &mut out);
+    for automaton in [&matcher.first].into_iter().chain(&matcher.more) {
+        describe_union(automaton, &mut out);
     }
     out
 }
@@ -243,41 +234,44 @@ fn describe_spans() -> String {
     let patterns = ["needle[0-9]{2,9}", "e [a-z]+ing", r"\bfn \w+\(", "x[ab]*y"];
     let matcher = Matcher::for_spans(&parsed(&patterns), 1 << 20).expect("few characters");
     let mut cursor = matcher.start();
-    let (mut marked, mut run, mut pushed, mut quiet, mut ends) = (0, 0, 0, 0, 0);
+    let (mut marked, mut run, mut pushed, mut idle_until, mut ends) = (0, 0, 0, 0, 0);
     for delta in deltas() {
-        if let Some((_, at)) = matcher.push_marked(&mut cursor, delta) {
-            (marked, quiet) = (marked + 1, quiet + at);
+        if let Some((_, at)) = matcher.push_short_tracking_idle(&mut cursor, delta) {
+            (marked, idle_until) = (marked + 1, idle_until + at);
             continue;
         }
         let mut at = 0;
         while at < delta.len() {
             let stretch = matcher.run(&mut cursor, &delta[at..]);
-            (run, quiet) = (run + stretch.stepped, quiet + stretch.quiet);
+            (run, idle_until) = (run + stretch.stepped, idle_until + stretch.idle_until);
             at += stretch.stepped;
             if let Some(byte) = delta.get(at..=at) {
                 matcher.push(&mut cursor, byte, |_| ends += 1);
-                (pushed, quiet) = (pushed + 1, quiet + usize::from(matcher.is_quiet(&cursor)));
+                (pushed, idle_until) = (
+                    pushed + 1,
+                    idle_until + usize::from(matcher.is_idle(&cursor)),
+                );
                 at += 1;
             }
         }
     }
     let mut out = format!(
-        "spans: {marked} deltas marked, {run} bytes run, {pushed} pushed, {quiet} up to where it was quiet; {ends} ends\n"
+        "spans: {marked} deltas marked, {run} bytes run, {pushed} pushed, {idle_until} up to where it was quiet; {ends} ends\n"
     );
     describe_union(&matcher.first, &mut out);
     out
 }
 
-fn describe_union(union: &Union, out: &mut String) {
-    let size = union.lazy.size();
+fn describe_union(automaton: &Automaton, out: &mut String) {
+    let size = automaton.lazy.size();
     let _ = writeln!(
         out,
         "  {} patterns #{:08x}: {} NFA states, {} cuts; {}",
-        union.patterns.len(),
-        sum(&union.patterns),
+        automaton.patterns.len(),
+        sum(&automaton.patterns),
         size.nfa_states,
         size.cuts,
-        union.lazy.shape()
+        automaton.lazy.shape()
     );
     let _ = writeln!(
         out,
@@ -295,8 +289,8 @@ pub(in crate::matcher) fn sum(of: &(impl std::fmt::Debug + ?Sized)) -> u32 {
     })
 }
 
-fn held_to(name: &str, level: Level, more: &str) {
-    let mut found: String = sets().iter().map(|set| describe(set, level)).collect();
+fn held_to(name: &str, level: SimdLevel, more: &str) {
+    let mut found: String = classes().iter().map(|set| describe(set, level)).collect();
     found += more;
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/matcher/tests")
@@ -313,15 +307,15 @@ fn held_to(name: &str, level: Level, more: &str) {
 
 #[test]
 fn layouts_and_tables_are_those_of_the_file() {
-    held_to("shape.txt", Level::Portable, "");
+    held_to("shape.txt", SimdLevel::Portable, "");
 }
 
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn with_filters_layouts_and_tables_are_those_of_the_file() {
-    if Level::best() == Level::Portable {
+    if SimdLevel::best() == SimdLevel::Portable {
         println!("skipped: this processor has no AVX-512, so there are no filters");
         return;
     }
-    held_to("shape-avx512.txt", Level::best(), &describe_spans());
+    held_to("shape-avx512.txt", SimdLevel::best(), &describe_spans());
 }

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 
 use super::haystack::{EXCERPT, Haystack, Near};
 use super::judge::Judge;
-use crate::matcher::Event;
+use crate::matcher::MatchEvent;
 use crate::matcher::confirm::{Confirm, Confirmed, nth_end};
-use crate::matcher::decode::Decoder;
+use crate::matcher::utf8::Utf8Decoder;
 use crate::pack::{Confirms, ViewRules};
 use crate::stream::window::WINDOW;
 use crate::view::json::ArgPath;
@@ -66,7 +66,7 @@ pub(super) struct Waiting {
 /// Counts characters while something waits for them.
 #[derive(Debug, Default)]
 struct Clock {
-    decoder: Decoder,
+    decoder: Utf8Decoder,
     known: u64,
     /// Bytes of the haystack that it has seen.
     at: u64,
@@ -296,7 +296,7 @@ impl Waiting {
 
 /// Number of characters that these bytes are certain to hold.
 fn known_in(bytes: &[u8]) -> usize {
-    let mut decoder = Decoder::default();
+    let mut decoder = Utf8Decoder::default();
     let mut known = 0;
     for &byte in bytes {
         decoder.push(byte, |_, _| known += 1);
@@ -322,7 +322,7 @@ impl<'j> Confirming<'_, 'j> {
     }
 
     fn hit(&mut self, waiting: &Waiting, candidate: &Candidate, start: u64, decided: u64) {
-        let event = Event {
+        let event = MatchEvent {
             pattern: candidate.pattern,
             at: 0,
             back: 0,
@@ -434,7 +434,7 @@ impl Haystack {
         let total = waiting.total();
         let Haystack { cursor, window, .. } = self;
         let matcher = &judge.view.matcher;
-        let mut on = |event: Event| {
+        let mut on = |event: MatchEvent| {
             let back = event.back as u64;
             if judge.view.confirms.get(event.pattern).is_some() {
                 waiting.report(event.pattern, total - back, end - back, total);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::confirm;
 use super::judge::Judge;
 use crate::matcher::pike::PikeVm;
-use crate::matcher::{Cursor, Event, Matcher, SHORT};
+use crate::matcher::{Cursor, MatchEvent, Matcher, SHORT};
 use crate::pack::ViewRules;
 use crate::stream::window::{WINDOW, Window};
 use crate::stream::{Counters, Quote};
@@ -196,7 +196,7 @@ impl Haystack {
         }
         let Haystack { cursor, window, .. } = self;
         let matcher = &judge.view.matcher;
-        let found = |event: Event| {
+        let found = |event: MatchEvent| {
             let back = event.back;
             judge.judge(arg, &event, end - back as u64, decided, || {
                 Near::new(window, &[], back)

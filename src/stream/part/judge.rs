@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::condition::{Book, Match, Position};
 use super::haystack::Near;
-use crate::matcher::Event;
+use crate::matcher::MatchEvent;
 use crate::pack::{Allowed, ChannelRules, Extent, Pack, Role, Scope, ViewRules};
 use crate::rule::{Count, Per};
 use crate::stream::{Counted, Found, Quote, Redaction};
@@ -84,7 +84,7 @@ impl Judge<'_> {
     pub(super) fn judge(
         &mut self,
         arg: Option<&ArgPath>,
-        event: &Event,
+        event: &MatchEvent,
         end: u64,
         decided: u64,
         near: impl FnOnce() -> Near,

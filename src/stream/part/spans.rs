@@ -88,15 +88,18 @@ impl Spans {
         if !has_room || !self.has_nothing_to_settle() {
             return false;
         }
-        let Some((padded, quiet)) = rules.matcher.push_marked(&mut self.cursor, piece.bytes) else {
+        let Some((padded, idle_until)) = rules
+            .matcher
+            .push_short_tracking_idle(&mut self.cursor, piece.bytes)
+        else {
             return false;
         };
-        if quiet > 0 {
+        if idle_until > 0 {
             self.forget();
-            self.before.push_short(padded, quiet);
+            self.before.push_short(padded, idle_until);
         }
-        if quiet < len {
-            self.held.push(piece.slice(quiet..len));
+        if idle_until < len {
+            self.held.push(piece.slice(idle_until..len));
         }
         true
     }
@@ -112,20 +115,20 @@ impl Spans {
         let limit = judge.pack.limits().stretch_bytes;
         // Of the piece: where what is not behind us begins, and where the last place is that a stretch may
         // end. What is held stands before the piece, so it is behind us as soon as there is such a place.
-        let (mut from, mut quiet) = (0, 0);
+        let (mut from, mut idle_until) = (0, 0);
         let mut at = 0;
         while at < piece.bytes.len() {
-            let held = if quiet > from {
+            let held = if idle_until > from {
                 0
             } else {
                 self.held.bytes().len()
             };
             if self.has_nothing_to_settle() {
-                let room = limit.saturating_sub(held + at - quiet + 1);
+                let room = limit.saturating_sub(held + at - idle_until + 1);
                 let end = piece.bytes.len().min(at + room);
                 let run = rules.matcher.run(&mut self.cursor, &piece.bytes[at..end]);
-                if run.quiet > 0 {
-                    quiet = at + run.quiet;
+                if run.idle_until > 0 {
+                    idle_until = at + run.idle_until;
                 }
                 at += run.stepped;
                 if run.stepped > 0 {
@@ -135,28 +138,28 @@ impl Spans {
             let is_full = self.step(
                 rules,
                 piece.bytes[at],
-                limit.saturating_sub(held + at - quiet),
+                limit.saturating_sub(held + at - idle_until),
             );
             judge.found.counters.cut_matches += u64::from(is_full);
             at += 1;
-            if !is_full && !rules.matcher.is_quiet(&self.cursor) {
+            if !is_full && !rules.matcher.is_idle(&self.cursor) {
                 continue;
             }
             if self.has_nothing_to_settle() {
-                quiet = at;
+                idle_until = at;
                 continue;
             }
-            self.pass(piece.slice(from..quiet));
-            self.held.push(piece.slice(quiet..at));
+            self.pass(piece.slice(from..idle_until));
+            self.held.push(piece.slice(idle_until..at));
             let here = Here {
                 end: piece.end(at - 1),
                 decided: piece.decided(at - 1),
             };
             self.settle(rules, judge, arg, here);
-            (from, quiet) = (at, at);
+            (from, idle_until) = (at, at);
         }
-        self.pass(piece.slice(from..quiet));
-        self.held.push(piece.slice(quiet..piece.bytes.len()));
+        self.pass(piece.slice(from..idle_until));
+        self.held.push(piece.slice(idle_until..piece.bytes.len()));
     }
 
     fn has_nothing_to_settle(&self) -> bool {
@@ -173,7 +176,7 @@ impl Spans {
                 reported.insert(place, event.pattern);
             }
         });
-        let is_full = room <= 1 && !rules.matcher.is_quiet(cursor);
+        let is_full = room <= 1 && !rules.matcher.is_idle(cursor);
         if is_full {
             rules.matcher.restart(cursor);
         }

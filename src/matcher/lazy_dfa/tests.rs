@@ -1,16 +1,16 @@
 //! Which way texts are stepped, and in which tables.
 
 use super::*;
-use crate::matcher::alphabet::Space;
-use crate::matcher::forced::parsed;
+use crate::matcher::alphabet::SymbolSpace;
+use crate::matcher::test_support::parsed;
 
-fn lazy(patterns: &[&str], budget: usize) -> Lazy {
-    let nfa = Nfa::new(Space::Chars, &parsed(patterns), None).expect("few classes");
-    let config = Config {
+fn lazy(patterns: &[&str], budget: usize) -> LazyDfa {
+    let nfa = Nfa::new(SymbolSpace::Chars, &parsed(patterns), None).expect("few classes");
+    let config = TableConfig {
         budget,
-        ..Config::BARE
+        ..TableConfig::BARE
     };
-    Lazy::new(nfa, config)
+    LazyDfa::new(nfa, config)
 }
 
 /// Text without hits in which the patterns are in progress now and then, also where stretches of lanes begin.
@@ -34,10 +34,10 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
     for begin in (0..text.len()).rev() {
         lazy.restart(&mut plain);
         let end = text.len().min(begin + 2 * Tile::USUAL.stretch);
-        lazy.push_plain(&mut plain, &text[begin..end], 0, &mut nothing);
+        lazy.push_scalar(&mut plain, &text[begin..end], 0, &mut nothing);
     }
     lazy.restart(&mut plain);
-    lazy.push_plain(&mut plain, &text, 0, &mut nothing);
+    lazy.push_scalar(&mut plain, &text, 0, &mut nothing);
     for tile in [Tile::USUAL, Tile::SMALL] {
         for end in [text.len(), text.len() - 1] {
             let mut cursor = lazy.start();
@@ -52,7 +52,7 @@ fn text_that_brings_nothing_special_is_stepped_in_lanes() {
             );
             assert_eq!(at, end / tile.bytes() * tile.bytes());
             assert_eq!(stepped, 0, "{tile:?}");
-            lazy.push_plain(&mut cursor, &text, at, &mut nothing);
+            lazy.push_scalar(&mut cursor, &text, at, &mut nothing);
             assert_eq!(cursor.state, plain.state, "{tile:?}");
         }
     }
@@ -97,7 +97,7 @@ fn a_table_that_was_tried_is_taken_only_as_it_was() {
     let lazy = lazy(&["abc"], 1 << 20);
     let config = lazy.config;
     assert!(lazy.has(config));
-    let other = Config {
+    let other = TableConfig {
         budget: config.budget / 2,
         ..config
     };
@@ -116,15 +116,15 @@ fn tables_grow_up_to_the_budget() {
         let mut cursor = lazy.start();
         let rooms = std::array::from_fn(|_| {
             let room = cursor.generation.lock().budget();
-            lazy.move_on(&mut cursor);
+            lazy.move_to_current(&mut cursor);
             room
         });
         assert_eq!(rooms, want);
         assert_eq!(lazy.config.of_generation(u32::MAX).budget, budget);
     }
     // A sample is tried in one table, whatever comes of it.
-    let Lazy { nfa, config, .. } = lazy(&["abc"], 64 << 20);
-    let tried = Lazy::on_trial(nfa, config, 32 << 20);
+    let LazyDfa { nfa, config, .. } = lazy(&["abc"], 64 << 20);
+    let tried = LazyDfa::for_profile(nfa, config, 32 << 20);
     assert_eq!(tried.generations.current().lock().budget(), 32 << 20);
     assert!(tried.has(config));
 }

@@ -1,5 +1,5 @@
-//! What the tests of the matcher and `examples/collide.rs` share: layouts that are forced, random rule sets and texts
-//! for them, and the oracle.
+//! Shared code of the matcher's tests and `examples/collide.rs`: forced layouts, random pattern sets with texts for
+//! them, and the oracle.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,18 @@ use regex_automata::{Input, MatchKind};
 use regex_syntax::hir::Hir;
 
 use crate::limits::Limits;
-use crate::matcher::gap::Gaps;
-use crate::matcher::lanes::Tile;
-use crate::matcher::plan::{Plan, Spread};
-use crate::matcher::table::narrow::Narrow;
-use crate::matcher::table::pairs::WIDE_ROWS;
-use crate::matcher::table::simd::Level;
+use crate::matcher::partition::{PartitionPlan, Spread};
+use crate::matcher::simd::SimdLevel;
+use crate::matcher::speculative::Tile;
+use crate::matcher::split::GapCriteria;
+use crate::matcher::table::sparse::SparseRows;
 use crate::matcher::{Matcher, SHORT, is_short, pattern};
 use crate::testing::{Random, pattern_text, sample};
 
-/// First end of each pattern, and the number of bytes that had to be seen.
+/// By pattern: its first end, and the number of bytes after which that was certain.
 pub(crate) type Firsts = BTreeMap<u32, (usize, usize)>;
 
-/// By pattern and end of a match, the number of bytes that had to be seen.
+/// By pattern and end of a match: the number of bytes after which that was certain.
 pub(crate) type EveryEnd = BTreeMap<(u32, usize), usize>;
 
 pub(crate) fn oracle(pattern: &str) -> PikeVM {
@@ -38,7 +37,7 @@ pub(crate) fn first_end(vm: &PikeVM, text: &[u8]) -> Option<usize> {
     first_end_with(vm, &mut vm.create_cache(), text)
 }
 
-/// The same, for those who keep the oracle's memory.
+/// As `first_end`, with the cache of the oracle reused.
 pub(crate) fn first_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Option<usize> {
     let mut slots = [None; 2];
     let input = Input::new(text).earliest(true);
@@ -46,10 +45,10 @@ pub(crate) fn first_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Opt
     slots[1].map(|end| end.get())
 }
 
-/// The ends of all matches, from whichever start.
+/// Returns the ends of all matches, from any start.
 pub(crate) fn every_end_with(vm: &PikeVM, cache: &mut Cache, text: &[u8]) -> Vec<usize> {
     let mut slots = [None; 2];
-    // Of all matches up to there the search tells the one that ends last.
+    // Of all matches up to this end, the search returns the one that ends last.
     let mut ends_at = |&end: &usize| {
         vm.search_slots(cache, &Input::new(text).range(..end), &mut slots);
         slots[1].is_some_and(|last| last.get() == end)
@@ -63,83 +62,79 @@ pub(crate) fn parsed(patterns: &[&str]) -> Vec<Hir> {
     patterns.iter().map(parse).collect()
 }
 
-/// Every gap is cut, however narrow and wherever it is.
-pub(crate) const EVERY_GAP: Gaps = Gaps {
+/// Criteria by which every gap is cut, however narrow and wherever it is.
+pub(crate) const EVERY_GAP: GapCriteria = GapCriteria {
     characters: 0,
     repeats: 1,
-    evidence: 0,
+    selectivity: 0,
 };
 
-/// Ways to lay out patterns: as usual, and forced.
-pub(crate) const PLANS: [Plan; 11] = [
-    Plan::USUAL,
-    // Without pairs of symbols, and with so few that they are given up.
-    Plan {
-        wide_rows: 0,
-        ..Plan::USUAL
+/// The usual layout, and forced ones.
+pub(crate) const PLANS: [PartitionPlan; 10] = [
+    PartitionPlan::USUAL,
+    PartitionPlan {
+        level: Some(SimdLevel::Portable),
+        ..PartitionPlan::USUAL
     },
-    Plan {
-        wide_rows: 16,
-        level: Some(Level::Portable),
-        ..Plan::USUAL
-    },
-    // With narrow rows for all states that report nothing, and for those behind a few.
-    Plan {
-        narrow: Narrow {
+    // Sparse rows for all states without a report, and for those after the first few.
+    PartitionPlan {
+        sparse: SparseRows {
             behind: 0,
             entries: 2,
         },
         ..plan(Some(EVERY_GAP), 1, None)
     },
-    Plan {
-        narrow: Narrow {
+    PartitionPlan {
+        sparse: SparseRows {
             behind: 12,
             entries: 1,
         },
-        wide_rows: 0,
-        level: Some(Level::Portable),
-        ..Plan::USUAL
+        level: Some(SimdLevel::Portable),
+        ..PartitionPlan::USUAL
     },
-    Plan {
-        narrow: Narrow {
+    PartitionPlan {
+        sparse: SparseRows {
             behind: 0,
-            ..Narrow::USUAL
+            ..SparseRows::USUAL
         },
         ..plan(None, 2, None)
     },
     plan(None, 1, None),
-    plan(Some(EVERY_GAP), 1, Some(Level::Portable)),
+    plan(Some(EVERY_GAP), 1, Some(SimdLevel::Portable)),
     plan(Some(EVERY_GAP), 2, None),
-    plan(None, 3, Some(Level::Portable)),
+    plan(None, 3, Some(SimdLevel::Portable)),
     plan(Some(EVERY_GAP), usize::MAX, None),
 ];
 
-pub(crate) const fn plan(gaps: Option<Gaps>, unions: usize, level: Option<Level>) -> Plan {
-    Plan {
+pub(crate) const fn plan(
+    gaps: Option<GapCriteria>,
+    automata: usize,
+    level: Option<SimdLevel>,
+) -> PartitionPlan {
+    PartitionPlan {
         gaps,
-        spread: Spread::InTurn(unions),
+        spread: Spread::InTurn(automata),
         level,
-        wide_rows: WIDE_ROWS,
-        narrow: Narrow::USUAL,
+        sparse: SparseRows::USUAL,
     }
 }
 
-pub(crate) fn matcher_of(hirs: &[Hir], table_bytes: usize, plan: Plan) -> Matcher {
+pub(crate) fn matcher_of(hirs: &[Hir], table_bytes: usize, plan: PartitionPlan) -> Matcher {
     matcher_of_ends(hirs, table_bytes, plan, &[])
 }
 
-/// The same; of the patterns marked every end is reported.
+/// As `matcher_of`; every end of the patterns marked in `every_end` is reported.
 pub(crate) fn matcher_of_ends(
     hirs: &[Hir],
     table_bytes: usize,
-    plan: Plan,
+    plan: PartitionPlan,
     every_end: &[bool],
 ) -> Matcher {
     Matcher::planned(hirs, table_bytes, every_end, plan)
         .expect("few patterns tell few characters apart")
 }
 
-/// Runs the text cut at `cuts` (offsets in rising order).
+/// Searches the text cut at `cuts` (offsets in rising order).
 pub(crate) fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
     let mut found = Firsts::new();
     run(matcher, text, cuts, |pattern, end, decided| {
@@ -148,7 +143,7 @@ pub(crate) fn firsts(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Firsts {
     found
 }
 
-/// All ends that are reported, with the number of bytes that had to be seen for each.
+/// Returns all reported ends, with the number of bytes after which each was certain.
 pub(crate) fn every_end(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> EveryEnd {
     let mut found = EveryEnd::new();
     run(matcher, text, cuts, |pattern, end, decided| {
@@ -157,13 +152,13 @@ pub(crate) fn every_end(matcher: &Matcher, text: &[u8], cuts: &[usize]) -> Every
     found
 }
 
-/// Tells of each event its pattern, the end, and the number of bytes that had to be seen.
+/// Calls `note` for each event with its pattern, its end, and the number of bytes after which it was certain.
 fn run(matcher: &Matcher, text: &[u8], cuts: &[usize], mut note: impl FnMut(u32, usize, usize)) {
     let mut cursor = matcher.start();
     let mut from = 0;
     for &to in cuts.iter().chain([&text.len()]) {
         let delta = &text[from..to];
-        // As streams do it.
+        // In the order in which streams try the paths.
         let is_done = is_short(delta)
             && (cursor.push_short(delta, &mut [0; SHORT], |_| true)
                 || matcher.push_short(&mut cursor, delta).is_some());
@@ -195,7 +190,7 @@ pub(crate) fn expected(vms: &[PikeVM], text: &[u8]) -> Vec<(u32, usize)> {
     ends.collect()
 }
 
-/// Random cuts of a text: offsets in rising order, some of them twice (an empty delta).
+/// Returns random cuts of a text: offsets in rising order, some of them twice (an empty delta).
 pub(crate) fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
     let mut cuts: Vec<usize> = (0..random.below(5))
         .map(|_| random.below(len + 1))
@@ -204,7 +199,7 @@ pub(crate) fn random_cuts(random: &mut Random, len: usize) -> Vec<usize> {
     cuts
 }
 
-/// Texts that the patterns are likely to match: samples of them with noise around.
+/// Returns a text that the patterns are likely to match: samples of them in noise.
 pub(crate) fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     let mut text = random.noise(6);
     for _ in 0..1 + random.below(2) {
@@ -216,7 +211,7 @@ pub(crate) fn text_for(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     text
 }
 
-/// Lanes even for the shortest texts.
+/// Tiles for the shortest texts.
 pub(crate) const SMALL_TILE: Tile = Tile {
     lanes: 8,
     stretch: 2,
@@ -237,10 +232,10 @@ pub(crate) fn random_patterns(random: &mut Random, count: usize) -> (Vec<String>
     (patterns, hirs)
 }
 
-/// A pattern with a beginning that is rare in ordinary text, so that it has a window.
+/// Returns a pattern with a prefix that is rare in ordinary text, so that it has a window.
 pub(crate) fn rare_pattern(random: &mut Random) -> String {
     const RARE: [&str; 10] = [
-        // With their windows far from where they begin.
+        // Windows far from the start.
         "[a-z ]{7}Q#",
         "(?:[a-y]{15}|e)ZQ~Q",
         "Qz#",
@@ -260,7 +255,7 @@ pub(crate) fn rare_pattern(random: &mut Random) -> String {
     }
 }
 
-/// Text of ordinary letters with beginnings and whole matches strewn in, and wide characters.
+/// Returns a text of ordinary letters with prefixes, whole matches and characters of several bytes in it.
 pub(crate) fn strewn_text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
     const PIECES: [&str; 12] = [
         "-", " ", "e", "ab", "Q", "Z#", "é", "\n", "zx", "~", "the ", "日",

@@ -1,13 +1,16 @@
-//! Short deltas: most of what a model sends.
+//! The accelerator for short input: deltas of at most [`SHORT`] bytes, which is what models send.
+//!
+//! Contract: it reads the table and returns the last state with the ORed bits of all states on the way. It does
+//! not touch a cursor and reports nothing; the caller discards the result if a state was special.
 
-use super::{Ordering, SHORT, StateId, Table};
+use super::{SHORT, StateId, Table};
 
 #[inline(always)]
 pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
     u128::from_le_bytes(padded) & u128::from_le_bytes([128; SHORT]) == 0
 }
 
-/// Steps the columns of a delta of `len` bytes; those beyond it are `STAY`.
+/// Steps the columns of a delta of `len` bytes. The columns after `len` are `STAY`.
 #[inline(always)]
 pub(super) fn steps(table: &Table, state: StateId, columns: u128, len: usize) -> (StateId, u32) {
     let (mut state, mut bits, mut columns, mut done) = (state, state.entry_bits(), columns, 0);
@@ -25,33 +28,6 @@ pub(super) fn steps(table: &Table, state: StateId, columns: u128, len: usize) ->
     }
 }
 
-/// The same, two symbols a step, from a wide row; all symbols are ASCII.
-#[inline(always)]
-fn pair_steps(table: &Table, state: StateId, columns: u128, len: usize) -> (StateId, u32) {
-    let cells = &table.cells[table.pairs.first()..];
-    let (mut state, mut bits, mut columns, mut done) = (state.0, 0, columns, 0);
-    loop {
-        let mut pairs = table.pairs.of(columns as u64);
-        for _ in 0..4 {
-            let cell = state as usize + (pairs & 0xFFFF) as usize;
-            debug_assert!(cell < cells.len());
-            // SAFETY: the first state is of a wide row, and what cells of pairs hold is too, or is `UNKNOWN`,
-            // whose row is as long as a wide one (written by `Table::fill`, `Rows::add` and
-            // `Table::learn_pairs` only). The columns are those of ASCII bytes and `STAY`, all below
-            // `Pairs::symbols`, so the cell is in the row.
-            // PERF: as for `Table::next`.
-            state = unsafe { cells.get_unchecked(cell) }.load(Ordering::Acquire);
-            bits |= state;
-            pairs >>= 16;
-        }
-        done += 8;
-        columns >>= 64;
-        if done >= len {
-            return (StateId(state), bits);
-        }
-    }
-}
-
 /// Steps a delta whose bytes and columns are known.
 #[inline(always)]
 fn push(
@@ -63,19 +39,16 @@ fn push(
     if !is_ascii(padded) {
         return (table.unknown(), table.unknown().bits());
     }
-    match table.pairs.has(state) {
-        true => pair_steps(table, state, columns, len),
-        false => steps(table, state, columns, len),
-    }
+    steps(table, state, columns, len)
 }
 
-/// The bytes with zeros behind them, and their columns with `STAY` behind them; what those are where not
-/// all bytes are ASCII does not matter.
+/// Returns the bytes padded with zeros and their columns padded with `STAY`. If a byte is not ASCII the columns are
+/// unspecified.
 #[inline(always)]
 pub(super) fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT], u128) {
     let len = bytes.len().min(SHORT);
     let padded = padded(&bytes[..len]);
-    // Half of them at a time: most deltas have no more.
+    // Eight at a time: most deltas have no more.
     let half = |at: usize| {
         let half = (padded >> (8 * at)) as u64;
         let of = half.to_le_bytes().map(|byte| columns[usize::from(byte)]);
@@ -87,13 +60,13 @@ pub(super) fn columns_portable(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT
     (padded.to_le_bytes(), of)
 }
 
-/// At most [`SHORT`] bytes with zeros behind them, the first one lowest.
-// PERF: 15.7 ns a portable delta at 100 rules; 26.3 where a copy of as many bytes as there are was called, and the
-// columns of all sixteen places were looked up (`cargo bench --bench versus -- 100`).
+/// Returns at most [`SHORT`] bytes as an integer, padded with zeros, the first byte lowest.
+// PERF: 15.7 ns for a portable delta at 100 rules; 26.3 ns with a `memcpy` of variable length and a lookup of all
+// sixteen columns (`cargo bench --bench versus -- 100`).
 #[inline(always)]
 fn padded(bytes: &[u8]) -> u128 {
     let len = bytes.len();
-    // Where two halves overlap they hold the same.
+    // The halves may overlap; the overlapping bytes are equal.
     if let (Some(&first), Some(&last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         let (first, last) = (u64::from_le_bytes(first), u64::from_le_bytes(last));
         return u128::from(first) | u128::from(last) << (8 * (len - 8));
@@ -109,7 +82,7 @@ fn padded(bytes: &[u8]) -> u128 {
     (u32::from(first) | middle << (8 * (len / 2)) | last << (8 * (len - 1))).into()
 }
 
-// PERF: inlined beside the call of the other path it costs that one a third of its time, in spilled registers.
+// PERF: inlined beside the call of the AVX-512 path, this spills registers there: a third of that path's time.
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
 pub(super) fn push_portable(
@@ -123,20 +96,7 @@ pub(super) fn push_portable(
     push(table, state, known, bytes.len().min(SHORT))
 }
 
-#[cfg(target_arch = "x86_64")]
-pub(super) fn has_avx512() -> bool {
-    [
-        is_x86_feature_detected!("avx512f"),
-        is_x86_feature_detected!("avx512bw"),
-        is_x86_feature_detected!("avx512vl"),
-        is_x86_feature_detected!("avx512vbmi"),
-        is_x86_feature_detected!("bmi2"),
-    ]
-    .into_iter()
-    .all(|is_there| is_there)
-}
-
-/// As [`columns_portable`], all columns at once, from a masked load.
+/// As [`columns_portable`], with all columns from one masked load.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi2")]
@@ -147,19 +107,19 @@ pub(super) fn columns_avx512(columns: &[u8; 256], bytes: &[u8]) -> ([u8; SHORT],
     };
     let len = bytes.len().min(SHORT);
     let mask = _bzhi_u32(u32::MAX, len as u32) as u16;
-    // SAFETY: masked-out bytes are not read; the others are `bytes[..len]`.
+    // SAFETY: the mask selects `bytes[..len]`; bytes that are masked out are not read.
     let text = unsafe { _mm_maskz_loadu_epi8(mask, bytes.as_ptr().cast()) };
-    // SAFETY: the columns of ASCII bytes are twice 64 bytes.
+    // SAFETY: the columns of the 128 ASCII bytes are two blocks of 64 bytes.
     let half = |at: usize| unsafe { _mm512_loadu_si512(columns[64 * at..][..64].as_ptr().cast()) };
     let wide = _mm512_castsi128_si512(text);
     let of = _mm512_maskz_permutex2var_epi8(mask.into(), half(0), wide, half(1));
-    // SAFETY: both types are sixteen bytes without padding.
+    // SAFETY: both types have sixteen bytes and no padding.
     let plain = |vector: __m128i| unsafe { std::mem::transmute::<__m128i, u128>(vector) };
     (plain(text).to_le_bytes(), plain(_mm512_castsi512_si128(of)))
 }
 
-// PERF: 8.4 ns a delta at 10 rules against 13.7 portable, and 10.8 against 15.7 at 100, where a sum of the bytes takes
-// 8.4 (`cargo bench --bench versus -- 10,100`).
+// PERF: 8.4 ns a delta at 10 rules against 13.7 portable, and 10.8 against 15.7 at 100 rules; a sum of the bytes
+// takes 8.4 (`cargo bench --bench versus -- 10,100`).
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi2")]
 pub(super) fn push_avx512(
@@ -175,6 +135,7 @@ pub(super) fn push_avx512(
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::simd::SimdLevel;
     use super::*;
 
     #[test]
@@ -194,8 +155,8 @@ mod tests {
                 );
             }
             #[cfg(target_arch = "x86_64")]
-            if has_avx512() {
-                // SAFETY: the processor has the features.
+            if SimdLevel::best() == SimdLevel::Avx512 {
+                // SAFETY: the processor supports AVX-512.
                 let wide = unsafe { columns_avx512(&columns, &text[..len]) };
                 assert_eq!(wide, (padded, u128::from_le_bytes(of)));
             }

@@ -1,40 +1,40 @@
-//! What patterns do on a sample of text: which of them hit all the time, and which
-//! states there would be if some of the patterns shared an automaton.
+//! Profiles patterns on a sample of text: which of them match all the time, and which states there would be if some
+//! of them shared an automaton.
 //!
-//! The sample is made of this project's own sources and of text written for it: prose, several
-//! programming languages, a shell, a log. It decides nothing but speed.
+//! The sample consists of sources of this project and of text written for it: prose, several programming
+//! languages, a shell, a log. It decides nothing but speed.
 
 use regex_syntax::hir::Hir;
 
-use super::alphabet::{Space, TooManyClasses};
-use super::build::Builder;
-use super::decode::Symbol;
-use super::hash;
-use super::lazy::Lazy;
-use super::live::{CUT, Live};
-use super::nfa::Nfa;
-use super::table::{Config, SHORT, Table};
-use super::tree::Cuts;
+use super::super::alphabet::{SymbolSpace, TooManyClasses};
+use super::super::cache::CacheBuilder;
+use super::super::determinize::{CUT, StateSet};
+use super::super::hash;
+use super::super::lazy_dfa::LazyDfa;
+use super::super::nfa::Nfa;
+use super::super::prefix_tree::SplitConfig;
+use super::super::table::{SHORT, Table, TableConfig};
+use super::super::utf8::Symbol;
 
-/// The text.
-pub(super) const TEXT: &str = include_str!("sample.txt");
+/// The sample.
+pub(in crate::matcher) const TEXT: &str = include_str!("sample.txt");
 
-/// Bytes after which a new haystack begins.
+/// The bytes of a haystack of the sample.
 const WINDOW: usize = 2048;
 
-/// How one automaton did on the sample.
+/// The result of stepping the sample through one automaton.
 #[derive(Debug)]
-pub(super) struct Trial {
+pub(super) struct ProfileRun {
     pub(super) states: usize,
-    /// By pattern: the number of windows that it hits.
+    /// By pattern: the number of haystacks that it matches.
     pub(super) hits: Vec<u32>,
     pub(super) windows: u32,
 }
 
-impl Trial {
+impl ProfileRun {
     /// Steps the sample through the automaton.
-    pub(super) fn new(lazy: &Lazy, patterns: usize) -> Trial {
-        let mut trial = Trial {
+    pub(super) fn new(lazy: &LazyDfa, patterns: usize) -> ProfileRun {
+        let mut trial = ProfileRun {
             states: 0,
             hits: vec![0; patterns],
             windows: 0,
@@ -43,7 +43,7 @@ impl Trial {
             trial.windows += 1;
             let mut cursor = lazy.start();
             let mut hit = vec![false; patterns];
-            // Short deltas meet every state: a filter skips some in long ones.
+            // Short deltas visit every state; the prefilter skips some in long ones.
             for delta in window.chunks(SHORT) {
                 lazy.push(&mut cursor, delta, &mut |event| {
                     hit[event.pattern as usize] = true;
@@ -56,60 +56,61 @@ impl Trial {
         trial
     }
 
-    /// Whether the pattern hits nearly any text.
+    /// Returns true if the pattern matches nearly any text.
     pub(super) fn is_common(&self, pattern: usize) -> bool {
         self.hits[pattern] * 2 >= self.windows
     }
 }
 
-/// Where each pattern has something in progress, and what, as a hash: the states of an automaton of
-/// several patterns are the different sums of their hashes.
+/// A hash of the partial matches of each pattern at each symbol of the sample. The states of an automaton of several
+/// patterns are the distinct sums of their hashes.
 #[derive(Debug)]
-pub(super) struct Trace {
-    /// By symbol: a hash of what stands before.
+pub(super) struct StateTrace {
+    /// By symbol: a hash of the look-behind.
     pub(super) before: Vec<u64>,
-    /// By pattern: symbols, and the hash there.
+    /// By pattern: the symbols with a partial match, and its hash.
     pub(super) patterns: Vec<Vec<(u32, u64)>>,
 }
 
-impl Trace {
+impl StateTrace {
     pub(super) fn new(
-        space: Space,
+        space: SymbolSpace,
         patterns: &[Hir],
-        cuts: Option<Cuts<'_>>,
-    ) -> Result<Trace, TooManyClasses> {
-        let (nfa, owners) = Nfa::apart(space, patterns, cuts)?;
-        let table = Table::new(&nfa.alphabet, Config::BARE);
-        let mut builder = Builder::new(&nfa, &table, 0);
+        cuts: Option<SplitConfig<'_>>,
+    ) -> Result<StateTrace, TooManyClasses> {
+        let (nfa, owners) = Nfa::without_prefix_sharing(space, patterns, cuts)?;
+        let table = Table::new(&nfa.alphabet, TableConfig::BARE);
+        let mut cache = CacheBuilder::new(&nfa, &table, 0);
         let cut_owners: Vec<u32> = nfa
             .cuts
             .iter()
             .map(|cut| owners[cut.entry as usize])
             .collect();
-        let mut trace = Trace {
+        let mut trace = StateTrace {
             before: Vec::new(),
             patterns: vec![Vec::new(); patterns.len()],
         };
         for window in TEXT.as_bytes().chunks(WINDOW) {
-            let mut search = Live::default();
+            let mut search = StateSet::default();
             for char in String::from_utf8_lossy(window).chars() {
                 nfa.alphabet.symbol(Symbol::Char(char), |column, _| {
-                    builder.step_live(&nfa, &search, column);
-                    let outcome = &mut builder.step.outcome;
-                    std::mem::swap(&mut search, &mut outcome.live);
+                    cache.step_set(&nfa, &search, column);
+                    let successor = &mut cache.step.successor;
+                    std::mem::swap(&mut search, &mut successor.state_set);
                     let at = trace.before.len() as u32;
                     trace
                         .before
                         .push(hash::of_number(1 << 40 | search.before as u64));
                     let states = search.states.iter();
-                    states.for_each(|&state| trace.note(owners[state as usize], at, state.into()));
-                    for (list, tag) in [(&outcome.now, 1), (&outcome.late, 2)] {
+                    states
+                        .for_each(|&state| trace.record(owners[state as usize], at, state.into()));
+                    for (list, tag) in [(&successor.now, 1), (&successor.late, 2)] {
                         for &reported in list {
                             let pattern = match reported & CUT {
                                 0 => reported,
                                 _ => cut_owners[(reported & !CUT) as usize],
                             };
-                            trace.note(pattern, at, tag << 32 | u64::from(reported));
+                            trace.record(pattern, at, tag << 32 | u64::from(reported));
                         }
                     }
                 });
@@ -118,7 +119,7 @@ impl Trace {
         Ok(trace)
     }
 
-    fn note(&mut self, pattern: u32, at: u32, what: u64) {
+    fn record(&mut self, pattern: u32, at: u32, what: u64) {
         let entries = &mut self.patterns[pattern as usize];
         let hash = hash::of_number(what);
         match entries.last_mut() {
@@ -130,12 +131,12 @@ impl Trace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::forced::parsed;
+    use super::super::super::test_support::parsed;
     use super::*;
 
     #[test]
     fn what_hits_half_of_the_windows_is_common() {
-        let trial = Trial {
+        let trial = ProfileRun {
             states: 0,
             hits: vec![4, 3],
             windows: 8,
@@ -145,9 +146,9 @@ mod tests {
 
     #[test]
     fn a_trace_says_once_a_symbol_what_is_in_progress_there() {
-        // Several states of the first are in progress at once, and the last never begins.
+        // The first has several partial matches at once; the last never starts.
         let patterns = parsed(&["[a-z]{3}X", "fn", "\u{1F980}\u{1F980}"]);
-        let trace = Trace::new(Space::Chars, &patterns, None).expect("few classes");
+        let trace = StateTrace::new(SymbolSpace::Chars, &patterns, None).expect("few classes");
         assert_eq!(trace.before.len(), TEXT.chars().count());
         let [letters, word, never] = &trace.patterns[..] else {
             panic!("{} patterns", trace.patterns.len());
@@ -159,7 +160,7 @@ mod tests {
         let is_letter = |&(_, char): &(usize, char)| char.is_ascii_lowercase();
         let letters_of_text = TEXT.chars().enumerate().filter(is_letter).count();
         assert_eq!(letters.len(), letters_of_text);
-        // One letter, two letters, and three or more of them.
+        // One letter, two letters, and three or more.
         let kinds = |entries: &[(u32, u64)]| {
             let mut kinds: Vec<u64> = entries.iter().map(|entry| entry.1).collect();
             kinds.sort_unstable();

@@ -1,81 +1,61 @@
-//! What the processor does with many bytes at once: where windows of four bytes may begin.
-//!
-//! Which of its abilities are used is a [`Level`], found out once, and forced in tests.
+//! The vector probe of the prefilter: it finds the places where a window of four bytes may start.
+#![allow(unsafe_code)] // vector loads: the reasons stand at each block
 
-/// What the processor can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// What every processor can: no windows are looked for.
-    Portable,
-    /// AVX-512 with byte permutations (`vbmi`).
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
+use super::super::simd::SimdLevel;
 
-impl Level {
-    /// The most that this processor can do.
-    pub(crate) fn best() -> Level {
-        #[cfg(target_arch = "x86_64")]
-        if super::short::has_avx512() {
-            return Level::Avx512;
-        }
-        Level::Portable
-    }
-}
-
-/// Bytes of a window.
+/// The bytes of a window that the probe compares.
 pub(crate) const WIDTH: usize = 4;
 
-/// Sets of bytes at each place of a window, eight at a time: bit `i` of `group[place][slot(byte)]` says
-/// whether set `i` has the byte.
-pub(crate) type Group = [[u8; 64]; WIDTH];
+/// Eight sets of bytes for each position of a window: bit `i` of `masks[position][slot(byte)]` is set if set `i`
+/// contains the byte.
+pub(crate) type BucketMasks = [[u8; 64]; WIDTH];
 
-/// What a window must look like to be a candidate.
+/// The condition that makes a place a candidate.
 #[derive(Debug)]
-pub(crate) enum Probe {
-    /// Two of its bytes, by place.
+pub(crate) enum WindowProbe {
+    /// Two bytes of the window, by position.
     Pair([(usize, u8); 2]),
-    /// Every place in the same set of some group; at most four groups.
-    Groups(Box<[Group]>),
+    /// Every position in the same set of one of at most four groups.
+    Groups(Box<[BucketMasks]>),
 }
 
-/// The slot of a byte: letters of both cases share theirs.
+/// Returns the slot of a byte. Both cases of a letter share one.
 pub(crate) fn slot(byte: u8) -> usize {
     usize::from(byte & 0x1F | byte >> 1 & 0x20)
 }
 
-/// Window starts that are probed at once.
+/// The number of places that are probed at once.
 pub(crate) const SPAN: usize = 64 * BLOCKS;
 const BLOCKS: usize = 16;
 
-/// Which window starts are candidates, a bit each.
-pub(crate) type Marks = [u64; BLOCKS];
+/// The candidates among the probed places, one bit each.
+pub(crate) type CandidateBits = [u64; BLOCKS];
 
-impl Probe {
-    /// Marks the candidates among the first `starts` places of `text`, at most [`SPAN`], and every byte
-    /// there that is not ASCII. The text goes on for a window beyond them. Says whether there are any;
-    /// `None` if the processor cannot do it.
+impl WindowProbe {
+    /// Marks the candidates among the first `starts` places of `text`, at most [`SPAN`], and every byte there that is not
+    /// ASCII. The text extends a window past them. Returns whether there are any; `None` if the processor lacks the
+    /// instructions.
     pub(crate) fn mark(
         &self,
-        level: Level,
+        level: SimdLevel,
         text: &[u8],
         starts: usize,
-        marks: &mut Marks,
+        marks: &mut CandidateBits,
     ) -> Option<bool> {
         assert!(starts <= SPAN && starts + WIDTH - 1 <= text.len());
-        if let Probe::Pair(pair) = self {
+        if let WindowProbe::Pair(pair) = self {
             assert!(pair.iter().all(|&(place, _)| place < WIDTH));
         }
         match (level, self) {
-            (Level::Portable, _) => None,
-            // SAFETY: the level is `Avx512` only where the processor has these features.
+            (SimdLevel::Portable, _) => None,
+            // SAFETY: the level is `Avx512` only if the processor supports the instruction sets of these functions.
             #[cfg(target_arch = "x86_64")]
-            (Level::Avx512, Probe::Pair(pair)) => {
+            (SimdLevel::Avx512, WindowProbe::Pair(pair)) => {
                 Some(unsafe { avx512::pair(*pair, text, starts, marks) })
             }
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            (Level::Avx512, Probe::Groups(groups)) => Some(unsafe {
+            (SimdLevel::Avx512, WindowProbe::Groups(groups)) => Some(unsafe {
                 match groups.len() {
                     1 => avx512::groups::<1>(groups, text, starts, marks),
                     2 => avx512::groups::<2>(groups, text, starts, marks),
@@ -95,26 +75,25 @@ mod avx512 {
         _mm512_test_epi8_mask,
     };
 
-    use super::{Group, Marks, WIDTH};
+    use super::{BucketMasks, CandidateBits, WIDTH};
 
-    /// Sixty-four bytes of `text` from `at`, as many as are among the first `starts` window starts; zeros
-    /// for the others.
+    /// Loads sixty-four bytes of `text` from `at + place`, zeros where `present` has no bit.
     ///
     /// # Safety
-    /// `present` has no bit of a byte beyond the text.
+    /// `present` has no bit for a byte past the end of the text.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn load(text: &[u8], at: usize, place: usize, present: u64) -> __m512i {
         debug_assert!(at + place + 64 - present.leading_zeros() as usize <= text.len());
-        // SAFETY: bytes without a bit are not read, and the others are in the text: the caller's promise.
+        // SAFETY: bytes without a bit are not read; the caller promises that the others are in the text.
         // PERF: as for `groups` below.
         unsafe { _mm512_maskz_loadu_epi8(present, text.as_ptr().add(at + place).cast()) }
     }
 
-    /// Calls `mark` for each block of window starts with those that there are.
+    /// Calls `mark` for each block of places, with the bits of the places that exist.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn each(starts: usize, marks: &mut Marks, mark: impl Fn(usize, u64) -> u64) -> bool {
+    fn each(starts: usize, marks: &mut CandidateBits, mark: impl Fn(usize, u64) -> u64) -> bool {
         let mut any = 0;
         for (block, marks) in marks.iter_mut().enumerate() {
             let at = 64 * block;
@@ -133,13 +112,13 @@ mod avx512 {
         [first, second]: [(usize, u8); 2],
         text: &[u8],
         starts: usize,
-        marks: &mut Marks,
+        marks: &mut CandidateBits,
     ) -> bool {
         let byte = |(_, byte): (usize, u8)| _mm512_set1_epi8(byte as i8);
         let (one, two) = (byte(first), byte(second));
         each(starts, marks, |at, present| {
-            // SAFETY: `each` gives bits of the first `starts` places only, the places of the pair are in a
-            // window, and the text goes on for a window behind the last start: `Probe::mark` asserts both.
+            // SAFETY: `each` sets bits of the first `starts` places only, the positions of the pair are in a window, and the
+            // text extends a window past the last place: `WindowProbe::mark` asserts both.
             let load = |place: usize| unsafe { load(text, at, place, present) };
             let found = _mm512_cmpeq_epi8_mask(load(first.0), one);
             let found = _mm512_mask_cmpeq_epi8_mask(found, load(second.0), two);
@@ -147,14 +126,14 @@ mod avx512 {
         })
     }
 
-    // PERF: bytes tested one at a time run at the speed of lanes: 1.0 GB/s at 10 rules, against 7.9 here
+    // PERF: testing one byte at a time runs at the speed of lanes: 1.0 GB/s at 10 rules, against 7.9 here
     // (`cargo bench --bench versus -- 10`, 64 KB).
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub(super) fn groups<const COUNT: usize>(
-        groups: &[Group],
+        groups: &[BucketMasks],
         text: &[u8],
         starts: usize,
-        marks: &mut Marks,
+        marks: &mut CandidateBits,
     ) -> bool {
         let mut tables = [[_mm512_setzero_si512(); WIDTH]; COUNT];
         for (tables, group) in tables.iter_mut().zip(groups) {
@@ -169,7 +148,7 @@ mod avx512 {
             let mut slots = [_mm512_setzero_si512(); WIDTH];
             let mut wide = 0;
             for (place, slots) in slots.iter_mut().enumerate() {
-                // SAFETY: as in `pair`; there are as many slots as places in a window.
+                // SAFETY: as in `pair`; there are as many slots as positions in a window.
                 let bytes = unsafe { load(text, at, place, present) };
                 if place == 0 {
                     wide = _mm512_movepi8_mask(bytes);
@@ -196,14 +175,14 @@ mod tests {
     use super::*;
     use crate::testing::Random;
 
-    /// Whether a place is a candidate, by the definition.
-    fn is_candidate(probe: &Probe, text: &[u8], at: usize) -> bool {
+    /// Returns whether a place is a candidate, by the definition.
+    fn is_candidate(probe: &WindowProbe, text: &[u8], at: usize) -> bool {
         let window = &text[at..at + WIDTH];
         let fits = match probe {
-            Probe::Pair(pair) => pair.iter().all(|&(place, byte)| window[place] == byte),
-            Probe::Groups(groups) => groups.iter().any(|group| {
-                let sets = window.iter().zip(group).map(|(&byte, set)| set[slot(byte)]);
-                sets.fold(u8::MAX, |all, set| all & set) != 0
+            WindowProbe::Pair(pair) => pair.iter().all(|&(place, byte)| window[place] == byte),
+            WindowProbe::Groups(groups) => groups.iter().any(|group| {
+                let classes = window.iter().zip(group).map(|(&byte, set)| set[slot(byte)]);
+                classes.fold(u8::MAX, |all, set| all & set) != 0
             }),
         };
         fits || !window[0].is_ascii()
@@ -211,14 +190,14 @@ mod tests {
 
     #[test]
     fn candidates_are_those_of_the_definition() {
-        if Level::best() == Level::Portable {
+        if SimdLevel::best() == SimdLevel::Portable {
             println!("skipped: this processor has no AVX-512, so nothing is probed");
             return;
         }
         let mut random = Random::new(9);
         let mut probes = vec![
-            Probe::Pair([(0, b'a'), (2, b'q')]),
-            Probe::Pair([(1, b'a'), (3, b'z')]),
+            WindowProbe::Pair([(0, b'a'), (2, b'q')]),
+            WindowProbe::Pair([(1, b'a'), (3, b'z')]),
         ];
         for count in [1, 2, 4] {
             let mut groups = vec![[[0; 64]; WIDTH]; count];
@@ -230,9 +209,9 @@ mod tests {
                     }
                 }
             }
-            probes.push(Probe::Groups(groups.into_boxed_slice()));
+            probes.push(WindowProbe::Groups(groups.into_boxed_slice()));
         }
-        // Bytes that are not ASCII and share their slots with those that are looked for.
+        // Non-ASCII bytes that share their slots with the searched ones.
         let bytes = b"azqAZQ xy\xE1\xFA\xF1\xA0\xC3";
         for round in 0..200 {
             let starts = [SPAN, 1, 63, 64, 65, 700][round % 6];
@@ -247,14 +226,17 @@ mod tests {
             let text: Vec<u8> = text.collect();
             for probe in &probes {
                 let mut marks = [0; SPAN / 64];
-                let any = probe.mark(Level::best(), &text, starts, &mut marks);
+                let any = probe.mark(SimdLevel::best(), &text, starts, &mut marks);
                 let expected: Vec<usize> = (0..starts)
                     .filter(|&at| is_candidate(probe, &text, at))
                     .collect();
                 let found = (0..SPAN).filter(|at| marks[at / 64] >> (at % 64) & 1 == 1);
                 assert_eq!(found.collect::<Vec<_>>(), expected, "{probe:?}");
                 assert_eq!(any, Some(!expected.is_empty()));
-                assert_eq!(probe.mark(Level::Portable, &text, starts, &mut marks), None);
+                assert_eq!(
+                    probe.mark(SimdLevel::Portable, &text, starts, &mut marks),
+                    None
+                );
             }
         }
     }

@@ -1,51 +1,50 @@
-//! Where a pattern is cut: at its first wide gap.
+//! Decides where a pattern is cut: before its first wide gap.
 //!
-//! `A.*B` in a union of thousands of patterns multiplies its states: for every other pattern there is a
-//! state with the gap open and one without. So the union knows only `A`; what follows is a *tail*, an
-//! automaton of its own that is stepped from there on, and only while it is alive. Nothing here knows
-//! how tails are stepped.
+//! `A.*B` in a set of thousands of patterns multiplies the states: for every other pattern there is a state with
+//! the gap open and one without. So the search only looks for `A`. The rest is a *suffix*, an automaton of its own
+//! that is stepped after a match of `A`, while it is live. This module does not know how suffixes are stepped.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
 
-/// Hundredths of a bit: how unlikely text is to get past something.
-pub(crate) type Evidence = u32;
+/// The selectivity of a prefix, in hundredths of a bit: the negative binary logarithm of how often text matches it.
+pub(crate) type Selectivity = u32;
 
-/// The evidence of one character.
-pub(crate) const UNIT: Evidence = 500;
+/// The selectivity of one character.
+pub(crate) const UNIT: Selectivity = 500;
 
-/// What counts as a wide gap, and how much must stand before it.
+/// The definition of a wide gap, and the least selectivity of the prefix before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gaps {
-    /// Least printable ASCII characters that the gap takes.
+pub(crate) struct GapCriteria {
+    /// The least number of printable ASCII characters in the class of the gap.
     pub(crate) characters: usize,
-    /// Least number of optional repeats.
+    /// The least number of optional repeats.
     pub(crate) repeats: u32,
-    /// Least evidence before it: a tail that any text wakes is only a slow union.
-    pub(crate) evidence: Evidence,
+    /// The least selectivity before the gap: a suffix that any text activates only costs an additional step.
+    pub(crate) selectivity: Selectivity,
 }
 
-impl Gaps {
-    /// Four bits, less than one letter: with eight, the prefixes that multiply most (`; `) were not cut,
-    /// and uap-core visited 200,865 states instead of 17,057.
-    pub(crate) const USUAL: Gaps = Gaps {
+impl GapCriteria {
+    /// Four bits, less than one letter. With eight bits, the prefixes that multiply most (`; `) were not cut, and
+    /// uap-core visited 200,865 states instead of 17,057.
+    pub(crate) const USUAL: GapCriteria = GapCriteria {
         characters: 40,
         repeats: 8,
-        evidence: 400,
+        selectivity: 400,
     };
 
-    /// Whether the pattern is, at this place, a gap to cut before.
-    pub(crate) fn is_gap(&self, hir: &Hir, before: Evidence) -> bool {
+    /// Returns true if this element is a gap to cut before.
+    pub(crate) fn is_gap(&self, hir: &Hir, before: Selectivity) -> bool {
         let HirKind::Repetition(repetition) = uncaptured(hir).kind() else {
             return false;
         };
-        before >= self.evidence
+        before >= self.selectivity
             && repeats(repetition) >= self.repeats
             && class(&repetition.sub).is_some_and(|class| characters(class) >= self.characters)
     }
 
-    /// Whether a gap to cut before is somewhere inside; those in counted repeats are not, because there
-    /// would be one for each copy.
-    pub(crate) fn is_inside(&self, hir: &Hir, before: Evidence) -> bool {
+    /// Returns true if the element contains a gap to cut before. Gaps in counted repeats do not count: there would be
+    /// a cut for each copy.
+    pub(crate) fn is_inside(&self, hir: &Hir, before: Selectivity) -> bool {
         if self.is_gap(hir, before) {
             return true;
         }
@@ -59,7 +58,7 @@ impl Gaps {
                 let mut before = before;
                 subs.iter().any(|sub| {
                     let is_inside = self.is_inside(sub, before);
-                    before += evidence(sub);
+                    before += selectivity(sub);
                     is_inside
                 })
             }
@@ -68,7 +67,7 @@ impl Gaps {
     }
 }
 
-/// Whether the repetition is compiled once, not copied.
+/// Returns true if the repetition is compiled once, not unrolled.
 pub(crate) fn is_single(repetition: &Repetition) -> bool {
     match repetition.max {
         None => repetition.min <= 1,
@@ -76,24 +75,27 @@ pub(crate) fn is_single(repetition: &Repetition) -> bool {
     }
 }
 
-/// The evidence of the least telling way through the pattern.
-pub(crate) fn evidence(hir: &Hir) -> Evidence {
+/// Returns the selectivity of the least selective alternative.
+pub(crate) fn selectivity(hir: &Hir) -> Selectivity {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(Look::Start) => 0,
         HirKind::Look(_) => 50,
         HirKind::Literal(literal) => UNIT * literal.0.len().min(64) as u32,
         HirKind::Class(class) => of_class(class),
-        HirKind::Capture(capture) => evidence(&capture.sub),
-        HirKind::Repetition(repetition) => repetition.min.min(64) * evidence(&repetition.sub),
-        HirKind::Concat(subs) => subs.iter().map(evidence).fold(0, Evidence::saturating_add),
-        HirKind::Alternation(subs) => subs.iter().map(evidence).min().unwrap_or(0),
+        HirKind::Capture(capture) => selectivity(&capture.sub),
+        HirKind::Repetition(repetition) => repetition.min.min(64) * selectivity(&repetition.sub),
+        HirKind::Concat(subs) => subs
+            .iter()
+            .map(selectivity)
+            .fold(0, Selectivity::saturating_add),
+        HirKind::Alternation(subs) => subs.iter().map(selectivity).min().unwrap_or(0),
     }
     .min(1 << 20)
 }
 
-fn of_class(class: &Class) -> Evidence {
+fn of_class(class: &Class) -> Selectivity {
     let share = 95.0 / (characters(class) as f32).max(1.5);
-    (share.log2() * 100.0).clamp(0.0, UNIT as f32) as Evidence
+    (share.log2() * 100.0).clamp(0.0, UNIT as f32) as Selectivity
 }
 
 fn repeats(repetition: &Repetition) -> u32 {
@@ -114,7 +116,7 @@ fn class(hir: &Hir) -> Option<&Class> {
     }
 }
 
-/// Number of printable ASCII characters in the class.
+/// Returns the number of printable ASCII characters in the class.
 fn characters(class: &Class) -> usize {
     let printable = 32..127u8;
     match class {
@@ -149,19 +151,19 @@ mod tests {
 
     #[test]
     fn a_gap_is_wide_long_and_stands_behind_something() {
-        let is_gap = |text| Gaps::USUAL.is_gap(&parse(text), 400);
+        let is_gap = |text| GapCriteria::USUAL.is_gap(&parse(text), 400);
         for gap in [".*", "(.)*?", "[^;]{1,200}", "(?s:.)+", r"[^\n]{3,}"] {
             assert!(is_gap(gap), "{gap}");
         }
         for other in [r"\d*", ".", ".{3}", ".{0,7}", "(?:ab)*", "[a-z]*"] {
             assert!(!is_gap(other), "{other}");
         }
-        assert!(!Gaps::USUAL.is_gap(&parse(".*"), 399));
+        assert!(!GapCriteria::USUAL.is_gap(&parse(".*"), 399));
     }
 
     #[test]
     fn gaps_inside_alternations_and_loops_count_and_those_in_copies_do_not() {
-        let is_inside = |text| Gaps::USUAL.is_inside(&parse(text), 0);
+        let is_inside = |text| GapCriteria::USUAL.is_inside(&parse(text), 0);
         assert!(is_inside("(?:a.*b|c)d"));
         assert!(is_inside("(?:a.*b)+"));
         assert!(!is_inside("(?:a.*b){2,9}"));
@@ -185,16 +187,16 @@ mod tests {
                 .utf8(false)
                 .build()
                 .parse(class);
-            assert_eq!(evidence(&parser.unwrap()), want, "{class}");
+            assert_eq!(selectivity(&parser.unwrap()), want, "{class}");
         }
     }
 
     #[test]
     fn evidence_is_that_of_the_least_telling_way() {
-        assert_eq!(evidence(&parse("abc")), 1500);
-        assert_eq!(evidence(&parse("(?:abc|d)")), 500);
-        assert_eq!(evidence(&parse("^")), 0);
-        assert!(evidence(&parse(r"\d")) > evidence(&parse(r"[a-z]")));
-        assert_eq!(evidence(&parse("a{0,9}")), 0);
+        assert_eq!(selectivity(&parse("abc")), 1500);
+        assert_eq!(selectivity(&parse("(?:abc|d)")), 500);
+        assert_eq!(selectivity(&parse("^")), 0);
+        assert!(selectivity(&parse(r"\d")) > selectivity(&parse(r"[a-z]")));
+        assert_eq!(selectivity(&parse("a{0,9}")), 0);
     }
 }

@@ -1,31 +1,40 @@
-//! One byte after the other, and what comes between the fast paths: special states, characters that are not
-//! ASCII, incomplete ones.
+//! The scalar search: the loop that steps a byte, and the slow path for special states, for characters that are not
+//! ASCII and for incomplete ones.
+//!
+//! # Invariants
+//!
+//! 1. A block of [`BLOCK`] bytes is stepped into local variables. If any of its states is special, the cursor is left
+//!    as it was and `push_special` steps the block again, symbol by symbol. So a report is never lost and never made
+//!    twice.
+//! 2. Only `step` and `fallback` report. A plain pattern is reported at its last byte; a pattern with an assertion at
+//!    its end is reported at the next symbol, or by `finish`.
+//! 3. When a loop here returns, the cursor has consumed exactly the bytes before the returned index.
 
-use super::super::Event;
-use super::super::decode::{Symbol, wide};
-use super::{Built, Cursor, Lazy};
+use super::super::MatchEvent;
+use super::super::utf8::{Symbol, wide};
+use super::{DfaCache, DfaCursor, LazyDfa};
 
-/// Bytes of a block of steps between two tests.
+/// The bytes of a block: the steps between two tests for a special state.
 const BLOCK: usize = 4;
 
-/// Bytes of ASCII between wide characters that are stepped with these.
+/// The most ASCII bytes between characters of several bytes that `step_chars` steps itself.
 const ASCII_RUN: usize = 8;
 
-impl Lazy {
-    /// Steps `bytes` from `at` one after the other.
+impl LazyDfa {
+    /// Steps `bytes[at..]`.
     #[inline]
-    pub(super) fn push_plain(
+    pub(super) fn push_scalar(
         &self,
-        cursor: &mut Cursor,
+        cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(Event),
+        on: &mut impl FnMut(MatchEvent),
     ) {
         let Some(&last) = bytes[at..].last() else {
             return;
         };
-        if cursor.decoder.is_pending() || cursor.is_over() {
-            at = self.push_slow(cursor, bytes, at, on);
+        if cursor.decoder.is_pending() || cursor.in_fallback() {
+            at = self.push_special(cursor, bytes, at, on);
         }
         let columns = self.nfa.alphabet.bytes();
         while let Some(block) = bytes.get(at..at + BLOCK) {
@@ -36,8 +45,8 @@ impl Lazy {
                 state = table.next(state, usize::from(columns[usize::from(byte)]));
                 bits |= state.bits();
             }
-            if table.any_special(bits) || !self.push_tails(cursor, block) {
-                at = self.push_slow(cursor, bytes, at, on);
+            if table.any_special(bits) || !self.push_suffixes(cursor, block) {
+                at = self.push_special(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
                 at += BLOCK;
@@ -47,8 +56,8 @@ impl Lazy {
             let table = &cursor.generation.table;
             let state = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
             let bits = cursor.state.entry_bits() | state.bits();
-            if table.any_special(bits) || !self.push_tails(cursor, &[byte]) {
-                at = self.push_slow(cursor, bytes, at, on);
+            if table.any_special(bits) || !self.push_suffixes(cursor, &[byte]) {
+                at = self.push_special(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
                 at += 1;
@@ -59,47 +68,47 @@ impl Lazy {
         }
     }
 
-    /// Steps the tails; if that is not plain nothing has happened.
+    /// Steps the suffixes over the bytes of a block. Returns false if a state was special; then nothing has changed.
     #[inline]
-    fn push_tails(&self, cursor: &mut Cursor, bytes: &[u8]) -> bool {
-        let Some(aside) = &mut cursor.aside else {
+    fn push_suffixes(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> bool {
+        let Some(extra) = &mut cursor.extra else {
             return true;
         };
-        let Built { table, dead, .. } = &**cursor.generation;
-        let is_plain = aside.push_plain(table, self.nfa.alphabet.bytes(), bytes);
+        let DfaCache { table, dead, .. } = &**cursor.generation;
+        let is_plain = extra.push_scalar(table, self.nfa.alphabet.bytes(), bytes);
         if is_plain {
-            aside.commit(*dead);
+            extra.accept_step(*dead);
         }
         is_plain
     }
 
-    /// Steps byte by byte from `at`: through a block that holds something special, incomplete or wide
-    /// characters, or past the budget. Gives where the fast path can go on.
+    /// Steps symbol by symbol from `at`: through a block with a special state, through characters that are not ASCII or
+    /// incomplete, or in the fallback. Returns the index at which the fast path can continue.
     #[cold]
     #[inline(never)]
-    pub(super) fn push_slow(
+    pub(super) fn push_special(
         &self,
-        cursor: &mut Cursor,
+        cursor: &mut DfaCursor,
         bytes: &[u8],
         mut at: usize,
-        on: &mut impl FnMut(Event),
+        on: &mut impl FnMut(MatchEvent),
     ) -> usize {
         let block_end = (at + BLOCK).min(bytes.len());
         if at > 0 && bytes[at - 1] < 128 {
             cursor.decoder.passed_ascii();
         }
         while let Some(&byte) = bytes.get(at) {
-            if cursor.is_over() {
-                at = self.push_over(cursor, bytes, at, on);
+            if cursor.in_fallback() {
+                at = self.push_fallback(cursor, bytes, at, on);
                 continue;
             }
             if at >= block_end && byte < 128 && !cursor.decoder.is_pending() {
                 break;
             }
-            if cursor.is_alone() {
-                let plain = self.run_chars(cursor, &bytes[at..]);
+            if cursor.is_single_state() {
+                let plain = self.step_chars(cursor, &bytes[at..]);
                 at += plain;
-                // After a plain stretch it may be ASCII that follows, and a long one.
+                // A long run of ASCII may follow: test for it again.
                 if plain > 0 {
                     continue;
                 }
@@ -129,10 +138,10 @@ impl Lazy {
         at
     }
 
-    /// Steps whole characters as long as nothing about them is special, and stops at a run of ASCII, which is
-    /// stepped faster elsewhere. Gives the number of bytes. The cursor must be alone.
+    /// Steps whole characters while no state is special, and stops at a run of ASCII, which the block loop steps
+    /// faster. Returns the number of bytes stepped. The cursor must be a single state.
     #[inline]
-    pub(super) fn run_chars(&self, cursor: &mut Cursor, bytes: &[u8]) -> usize {
+    pub(super) fn step_chars(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> usize {
         let table = &cursor.generation.table;
         let columns = self.nfa.alphabet.bytes();
         let (mut at, mut ascii) = (0, 0);

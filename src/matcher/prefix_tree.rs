@@ -1,77 +1,81 @@
-//! Patterns as a tree of what they begin with.
+//! A prefix tree over the elements of patterns.
 //!
-//! Thousands of rules begin alike (`from ['"]…`). In a tree their common beginning is there once, so a
-//! search that is inside it carries one NFA state and not one for each rule.
+//! Thousands of rules start alike (`from ['"]…`). The tree holds their common prefix once, so a search inside it
+//! has one NFA state and not one for each rule.
 
 use std::collections::HashMap;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-use super::alphabet::Space;
-use super::gap::{Evidence, Gaps, UNIT, evidence};
+use super::alphabet::SymbolSpace;
 use super::hash;
+use super::split::{GapCriteria, Selectivity, UNIT, selectivity};
 
-/// The tree of several patterns; node 0 is its root, and every node comes before what it leads to.
+/// The prefix tree of several patterns. Node 0 is the root, and a node comes before its children.
 #[derive(Debug)]
-pub(crate) struct Tree {
-    pub(crate) nodes: Vec<Node>,
+pub(crate) struct PrefixTree {
+    pub(crate) nodes: Vec<PrefixNode>,
 }
 
-/// A place that some patterns have come to.
+/// A prefix of some patterns.
 #[derive(Debug, Default)]
-pub(crate) struct Node {
-    /// What can come next, and the node it leads to.
-    pub(crate) branches: Vec<(Step, u32)>,
-    /// Patterns that end here.
+pub(crate) struct PrefixNode {
+    /// The elements that can follow, and the node that each leads to.
+    pub(crate) branches: Vec<(PatternStep, u32)>,
+    /// The patterns that end here.
     pub(crate) ends: Vec<u32>,
 }
 
 /// One element of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// A character; in [`Space::Bytes`] a byte.
+pub(crate) enum PatternStep {
+    /// A character; in [`SymbolSpace::Bytes`] a byte.
     Unit(u32),
     /// Anything else.
     Any(Hir),
-    /// Something with gaps in it to cut before, and the evidence that stands before it.
-    Cutting(Hir, Evidence),
-    /// The search goes on in a tail.
+    /// An element with gaps inside to cut before, and the selectivity of the prefix before it.
+    Cutting(Hir, Selectivity),
+    /// A cut: the suffix starts here.
     Cut,
 }
 
-/// What is cut, and which patterns are not, whatever gaps they have.
+/// The gaps to cut before, and the patterns that are never cut.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cuts<'a> {
-    pub(crate) gaps: Gaps,
-    /// By pattern; those beyond its end are cut.
+pub(crate) struct SplitConfig<'a> {
+    pub(crate) gaps: GapCriteria,
+    /// By pattern: never cut. Patterns after the end of the slice may be.
     pub(crate) whole: &'a [bool],
 }
 
-impl Cuts<'_> {
-    fn of(&self, pattern: u32) -> Option<Gaps> {
+impl SplitConfig<'_> {
+    fn of(&self, pattern: u32) -> Option<GapCriteria> {
         let is_whole = self.whole.get(pattern as usize) == Some(&true);
         (!is_whole).then_some(self.gaps)
     }
 }
 
-impl Tree {
-    /// Patterns are named by their index.
-    pub(crate) fn new(space: Space, patterns: &[Hir], cuts: Option<Cuts<'_>>) -> Tree {
+impl PrefixTree {
+    /// Builds the tree of patterns, named by their index.
+    pub(crate) fn new(
+        space: SymbolSpace,
+        patterns: &[Hir],
+        cuts: Option<SplitConfig<'_>>,
+    ) -> PrefixTree {
         let named = patterns.iter().enumerate();
-        Tree::of(space, named.map(|(index, hir)| (index as u32, hir)), cuts)
+        PrefixTree::of(space, named.map(|(index, hir)| (index as u32, hir)), cuts)
     }
 
-    /// The tree of patterns with these names.
+    /// Builds the tree of patterns with the given names.
     pub(crate) fn of<'a>(
-        space: Space,
+        space: SymbolSpace,
         patterns: impl IntoIterator<Item = (u32, &'a Hir)>,
-        cuts: Option<Cuts<'_>>,
-    ) -> Tree {
-        let mut builder = Builder {
+        cuts: Option<SplitConfig<'_>>,
+    ) -> PrefixTree {
+        let mut builder = PrefixTreeBuilder {
             space,
             cuts,
-            tree: Tree {
-                nodes: vec![Node::default()],
+            tree: PrefixTree {
+                nodes: vec![PrefixNode::default()],
             },
             known: HashMap::new(),
         };
@@ -82,15 +86,15 @@ impl Tree {
     }
 }
 
-struct Builder<'a> {
-    space: Space,
-    cuts: Option<Cuts<'a>>,
-    tree: Tree,
-    /// Branches by node and fingerprint; the fingerprint alone proves nothing.
+struct PrefixTreeBuilder<'a> {
+    space: SymbolSpace,
+    cuts: Option<SplitConfig<'a>>,
+    tree: PrefixTree,
+    /// The candidates for an equal branch, by node and fingerprint. Equal fingerprints do not prove equality.
     known: HashMap<(u32, u64), Vec<u32>>,
 }
 
-impl Builder<'_> {
+impl PrefixTreeBuilder<'_> {
     fn add(&mut self, pattern: &Hir, index: u32) {
         match pattern.kind() {
             HirKind::Alternation(subs) => subs.iter().for_each(|sub| self.add(sub, index)),
@@ -112,8 +116,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The node that `step` leads to from `node`.
-    fn branch(&mut self, node: u32, step: Step) -> u32 {
+    /// Returns the node that `step` leads to from `node`.
+    fn branch(&mut self, node: u32, step: PatternStep) -> u32 {
         let branches = &self.tree.nodes[node as usize].branches;
         let alike = self.known.entry((node, fingerprint(&step))).or_default();
         if let Some(&known) = alike
@@ -125,66 +129,66 @@ impl Builder<'_> {
         alike.push(branches.len() as u32);
         let to = self.tree.nodes.len() as u32;
         self.tree.nodes[node as usize].branches.push((step, to));
-        self.tree.nodes.push(Node::default());
+        self.tree.nodes.push(PrefixNode::default());
         to
     }
 }
 
-/// Marks where the pattern is cut: before its first gap, and inside what comes before that.
-fn cut(gaps: Gaps, steps: &mut Vec<Step>) {
+/// Marks the cut of a pattern: before its first gap, or inside an element before that.
+fn cut(gaps: GapCriteria, steps: &mut Vec<PatternStep>) {
     if steps.len() > 1 && is_start(&steps[0]) {
-        // What only the beginning of a haystack can match is a search of its own.
-        return steps.insert(1, Step::Cut);
+        // A pattern anchored at the start of the haystack is a search of its own.
+        return steps.insert(1, PatternStep::Cut);
     }
-    let mut before: Evidence = 0;
+    let mut before: Selectivity = 0;
     for at in 0..steps.len() {
-        let Step::Any(hir) = &steps[at] else {
+        let PatternStep::Any(hir) = &steps[at] else {
             before += UNIT;
             continue;
         };
         if gaps.is_gap(hir, before) {
-            return steps.insert(at, Step::Cut);
+            return steps.insert(at, PatternStep::Cut);
         }
-        let behind = before + evidence(hir);
+        let behind = before + selectivity(hir);
         if gaps.is_inside(hir, before) {
-            steps[at] = Step::Cutting(hir.clone(), before);
+            steps[at] = PatternStep::Cutting(hir.clone(), before);
         }
         before = behind;
     }
 }
 
-fn is_start(step: &Step) -> bool {
-    matches!(step, Step::Any(hir) if matches!(hir.kind(), HirKind::Look(Look::Start)))
+fn is_start(step: &PatternStep) -> bool {
+    matches!(step, PatternStep::Any(hir) if matches!(hir.kind(), HirKind::Look(Look::Start)))
 }
 
-fn flatten(space: Space, hir: &Hir, out: &mut Vec<Step>) {
+fn flatten(space: SymbolSpace, hir: &Hir, out: &mut Vec<PatternStep>) {
     match hir.kind() {
         HirKind::Empty => {}
         HirKind::Concat(subs) => subs.iter().for_each(|sub| flatten(space, sub, out)),
         HirKind::Capture(capture) => flatten(space, &capture.sub, out),
         HirKind::Literal(literal) => match (space, std::str::from_utf8(&literal.0)) {
-            (Space::Chars, Ok(text)) => {
-                out.extend(text.chars().map(|char| Step::Unit(char.into())))
+            (SymbolSpace::Chars, Ok(text)) => {
+                out.extend(text.chars().map(|char| PatternStep::Unit(char.into())))
             }
-            _ => out.extend(literal.0.iter().map(|&byte| Step::Unit(byte.into()))),
+            _ => out.extend(literal.0.iter().map(|&byte| PatternStep::Unit(byte.into()))),
         },
-        _ => out.push(Step::Any(hir.clone())),
+        _ => out.push(PatternStep::Any(hir.clone())),
     }
 }
 
-/// Equal steps have equal fingerprints; different ones mostly do not.
-fn fingerprint(step: &Step) -> u64 {
+/// Returns a hash that is equal for equal elements.
+fn fingerprint(step: &PatternStep) -> u64 {
     match step {
-        Step::Unit(code) => (*code).into(),
-        Step::Any(hir) => hash::with(1, of_hir(hir)),
-        Step::Cutting(hir, before) => hash::with(of_hir(hir), (*before).into()),
-        Step::Cut => u64::MAX,
+        PatternStep::Unit(code) => (*code).into(),
+        PatternStep::Any(hir) => hash::with(1, of_hir(hir)),
+        PatternStep::Cutting(hir, before) => hash::with(of_hir(hir), (*before).into()),
+        PatternStep::Cut => u64::MAX,
     }
 }
 
 fn of_hir(hir: &Hir) -> u64 {
     let all = |tag: u64, subs: &[Hir]| subs.iter().map(of_hir).fold(tag, hash::with);
-    // Of classes their ends and how many ranges they have: all of `\w` would be seven hundred.
+    // A class contributes its bounds and its number of ranges; all ranges of `\w` would be seven hundred.
     let class = |tag: u64, first: Option<u32>, last: Option<u32>, ranges: usize| {
         let ends = [first, last].map(|end| end.map_or(0, u64::from));
         ends.into_iter().fold(tag + ranges as u64, hash::with)
@@ -228,7 +232,7 @@ mod tests {
         ]
         .map(|text| regex_syntax::parse(text).unwrap())
         .into();
-        let tree = Tree::new(Space::Chars, &patterns, None);
+        let tree = PrefixTree::new(SymbolSpace::Chars, &patterns, None);
         let root = &tree.nodes[0];
         assert_eq!(root.branches.len(), 3, "f, a word, z: {root:?}");
         // f r o m space quote, then a and b with a quote each; the word, x and y; z; and the root.
@@ -257,8 +261,8 @@ mod tests {
         let parse = |text: &&str| regex_syntax::parse(text).unwrap();
         let plain = ["from", "for", ""].map(|text| parse(&text));
         let grouped = ["(f(?:ro)m)", "(f(o)(r)|)", "()"].map(|text| parse(&text));
-        let plain = Tree::new(Space::Chars, &plain, None);
-        let grouped = Tree::new(Space::Chars, &grouped, None);
+        let plain = PrefixTree::new(SymbolSpace::Chars, &plain, None);
+        let grouped = PrefixTree::new(SymbolSpace::Chars, &grouped, None);
         assert_eq!((plain.nodes.len(), grouped.nodes.len()), (7, 7));
         assert_eq!(
             (&*plain.nodes[0].ends, &*grouped.nodes[0].ends),
@@ -298,12 +302,12 @@ mod tests {
             "(?:aaa){2}",
         ];
         let hirs = texts.map(|text| regex_syntax::parse(text).unwrap());
-        let any = hirs.iter().cloned().map(Step::Any);
-        let cutting = hirs
-            .iter()
-            .flat_map(|hir| [0, UNIT, 2 * UNIT].map(|before| Step::Cutting(hir.clone(), before)));
-        let units = (0..200).map(Step::Unit).chain([Step::Cut]);
-        let steps: Vec<Step> = any.chain(cutting).chain(units).collect();
+        let any = hirs.iter().cloned().map(PatternStep::Any);
+        let cutting = hirs.iter().flat_map(|hir| {
+            [0, UNIT, 2 * UNIT].map(|before| PatternStep::Cutting(hir.clone(), before))
+        });
+        let units = (0..200).map(PatternStep::Unit).chain([PatternStep::Cut]);
+        let steps: Vec<PatternStep> = any.chain(cutting).chain(units).collect();
         let mut fingerprints: Vec<u64> = steps.iter().map(fingerprint).collect();
         fingerprints.sort_unstable();
         fingerprints.dedup();
@@ -316,7 +320,9 @@ mod tests {
     fn a_long_literal_is_no_deep_recursion() {
         let pattern = Hir::literal("a".repeat(1 << 16).into_bytes());
         assert_eq!(
-            Tree::new(Space::Chars, &[pattern], None).nodes.len(),
+            PrefixTree::new(SymbolSpace::Chars, &[pattern], None)
+                .nodes
+                .len(),
             (1 << 16) + 1
         );
     }

@@ -1,9 +1,8 @@
-//! UTF-8 arriving byte by byte, as the symbols of the automaton.
+//! An incremental UTF-8 decoder that yields the symbols of the automaton.
 //!
-//! A symbol is a whole character, or one byte that belongs to none. `regex` decides a Unicode word
-//! boundary by decoding backwards over at most four bytes, and counts stray continuation bytes to the
-//! character before them; so a stray byte within that window is a symbol of its own
-//! ([`Symbol::Trailing`]), which leaves the look-behind as it was.
+//! A symbol is a whole character, or one byte that belongs to none. `regex` decides a Unicode word boundary by
+//! decoding backwards over at most four bytes, and skips stray continuation bytes to the character before them. A
+//! stray byte within that window is therefore a symbol of its own ([`Symbol::Trailing`]), which keeps the look-behind.
 
 /// One symbol of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,18 +11,18 @@ pub(crate) enum Symbol {
     Char(char),
     /// A byte that is not part of valid UTF-8.
     Raw(u8),
-    /// A continuation byte after a complete character, still inside the window of four bytes.
+    /// A continuation byte after a complete character, within the window of four bytes.
     Trailing(u8),
 }
 
-/// The bytes of an incomplete character (at most three), and the room left in the look-behind window.
+/// The bytes of an incomplete character (at most three), and the rest of the look-behind window.
 ///
-/// Packed: bytes 0..24 the pending bytes, 24..26 their number, 26..28 the room.
+/// Packed: bits 0..24 hold the pending bytes, 24..26 their number, 26..28 the rest of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Decoder(u32);
+pub(crate) struct Utf8Decoder(u32);
 
-/// The character that `bytes` begin with, if it is whole and not ASCII: its code point and how many bytes it
-/// has.
+/// Decodes the character at the start of `bytes`, if it is complete and not ASCII. Returns its code point and its
+/// number of bytes.
 #[inline(always)]
 pub(crate) fn wide(bytes: &[u8]) -> Option<(char, usize)> {
     let (code, len) = match *bytes {
@@ -34,7 +33,7 @@ pub(crate) fn wide(bytes: &[u8]) -> Option<(char, usize)> {
             if is_continuation(second) && is_continuation(third) =>
         {
             let code = bits(first, 4) << 12 | bits(second, 6) << 6 | bits(third, 6);
-            // Not in the shortest form: not this character.
+            // Overlong: invalid.
             (if code < 0x800 { u32::MAX } else { code }, 3)
         }
         [first @ 0xF0..=0xF4, second, third, fourth, ..]
@@ -49,38 +48,38 @@ pub(crate) fn wide(bytes: &[u8]) -> Option<(char, usize)> {
     Some((char::from_u32(code)?, len))
 }
 
-/// The low bits of a byte.
+/// Returns the low `count` bits of a byte.
 fn bits(byte: u8, count: u32) -> u32 {
     u32::from(byte) & ((1 << count) - 1)
 }
 
-impl Decoder {
-    /// Whether a character is incomplete.
+impl Utf8Decoder {
+    /// Returns true if a character is incomplete.
     pub(crate) fn is_pending(self) -> bool {
         self.pending() != 0
     }
 
-    /// Number of bytes of the incomplete character, 0 to 3.
+    /// Returns the number of bytes of the incomplete character, 0 to 3.
     pub(crate) fn pending(self) -> usize {
         (self.0 >> 24 & 3) as usize
     }
 
-    /// Notes that an ASCII character went by outside the decoder; needs that nothing is pending.
+    /// Records an ASCII character that was stepped outside the decoder. No character may be incomplete.
     #[inline(always)]
     pub(crate) fn passed_ascii(&mut self) {
         debug_assert!(!self.is_pending());
         self.0 = 3 << 26;
     }
 
-    /// Notes that a character of so many bytes went by outside the decoder; needs that nothing is pending.
+    /// Records a character of `len` bytes that was stepped outside the decoder. No character may be incomplete.
     #[inline(always)]
     pub(crate) fn passed(&mut self, len: usize) {
         debug_assert!(!self.is_pending());
         self.0 = (4 - len as u32) << 26;
     }
 
-    /// Takes one byte; gives each symbol that is now certain with the number of bytes between its end
-    /// and the end of this byte.
+    /// Pushes one byte. Calls `on` for each symbol that is now certain, with the number of bytes between its end and the
+    /// end of this byte.
     pub(crate) fn push(&mut self, byte: u8, mut on: impl FnMut(Symbol, usize)) {
         let count = self.pending();
         let mut bytes = [self.0 as u8, (self.0 >> 8) as u8, (self.0 >> 16) as u8, 0];
@@ -92,7 +91,7 @@ impl Decoder {
             }
             Sequence::Incomplete => {
                 let packed = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
-                // What completes it sets the room anew, and so does what does not.
+                // The window is set anew by the byte that completes the character or breaks it.
                 self.0 = packed | (count as u32 + 1) << 24;
             }
             Sequence::Invalid if count == 0 => on(self.stray(byte), 0),
@@ -106,7 +105,7 @@ impl Decoder {
         }
     }
 
-    /// Ends the input, or the run of bytes that could complete a character: what is pending is raw.
+    /// Ends a run of bytes: the bytes of an incomplete character are raw.
     pub(crate) fn flush(&mut self, mut on: impl FnMut(Symbol, usize)) {
         let count = self.pending();
         if count == 0 {
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
 
     fn symbols(bytes: &[u8]) -> Vec<(Symbol, usize)> {
-        let mut decoder = Decoder::default();
+        let mut decoder = Utf8Decoder::default();
         let mut out = Vec::new();
         for (at, &byte) in bytes.iter().enumerate() {
             decoder.push(byte, |symbol, back| out.push((symbol, at + 1 - back)));
@@ -184,8 +183,8 @@ mod tests {
     #[test]
     fn whole_characters_are_what_their_bytes_are_one_by_one() {
         for text in ["é", "€", "😀", "é\u{a9}", "ж\u{10FFFF}"] {
-            let mut fast = Decoder::default();
-            let mut slow = Decoder::default();
+            let mut fast = Utf8Decoder::default();
+            let mut slow = Utf8Decoder::default();
             let (char, len) = wide(text.as_bytes()).unwrap();
             assert_eq!(len, char.len_utf8());
             fast.passed(len);
@@ -216,7 +215,7 @@ mod tests {
             assert_eq!(wide(&text), Some((char, len)));
             assert_eq!(wide(&text[..len - 1]), None);
         }
-        // Every beginning of four bytes of which the last two matter least.
+        // All prefixes of four bytes; the last two matter least.
         for start in 0..=u16::MAX {
             for end in [[0x80, 0x80], [0xBF, 0xBF], [0x80, 0x7F], [0xC0, 0x80]] {
                 let [first, second] = start.to_be_bytes();

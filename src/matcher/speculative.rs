@@ -1,28 +1,27 @@
-//! Long deltas: several stretches of a text are stepped at once, the later ones speculatively.
+//! Speculative parallel stepping of long input.
 //!
-//! A step waits for the load of the step before it, so one search leaves the processor idle. Here a
-//! tile of text is cut into as many stretches as there are lanes. The first lane begins in the true
-//! state; each other one begins a little before its stretch, in the state that nothing is in progress
-//! in, which is where searches are most of the time. Where the lane before it ends in another state
-//! than that, the stretch is stepped again from the true state until the two meet. So the outcome is
-//! exact, whatever the text; only its speed is a guess.
+//! A step waits for the load of the step before it, so one search leaves the processor idle. A tile of text is cut
+//! into as many stretches as there are lanes. The first lane starts in the true state. Each other lane starts a few
+//! bytes before its stretch in an idle state, which is where searches are most of the time. If the lane before it ends
+//! in another state than guessed, the stretch is stepped again from the true state until both meet. The result is
+//! exact whatever the text; only the speed depends on the guess.
 //!
-//! A tile in which anything special turns up (a match, a state not built yet, a byte that needs
-//! decoding) is left to the plain path.
+//! Contract: a tile with a special state or a byte that needs decoding is declined before the cursor is touched, and
+//! nothing is reported.
 
-use super::look::Before;
+use super::look::LookBehind;
 use super::table::{StateId, Table};
 
-/// How tiles are cut.
+/// The size of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
-    /// Stretches side by side: 4 or 8.
+    /// The number of stretches stepped in parallel: 4 or 8.
     pub(crate) lanes: usize,
-    /// Bytes of a stretch.
+    /// The bytes of a stretch.
     pub(crate) stretch: usize,
-    /// Bytes that a lane begins early; less than a stretch.
+    /// The bytes that a lane starts early; fewer than those of a stretch.
     pub(crate) early: usize,
-    /// Least bytes of a delta that are worth tiles.
+    /// The least bytes of a delta for which tiles pay.
     pub(crate) least: usize,
 }
 
@@ -35,7 +34,7 @@ impl Tile {
         least: 1024,
     };
 
-    /// 4 lanes of 16 bytes, for what is shorter and for the rest.
+    /// 4 lanes of 16 bytes, for shorter input and for the remainder.
     pub(crate) const SMALL: Tile = Tile {
         lanes: 4,
         stretch: 16,
@@ -48,18 +47,18 @@ impl Tile {
     }
 }
 
-/// What tiles are stepped with.
-pub(crate) struct Lanes<'a> {
+/// The tables that lanes step through.
+pub(crate) struct SpeculativeLanes<'a> {
     pub(crate) table: &'a Table,
     pub(crate) columns: &'a [u8; 256],
-    /// The states that nothing is in progress in, by what stands before.
-    pub(crate) bases: &'a [StateId; Before::ALL.len()],
-    /// What stands behind each column.
-    pub(crate) behind: &'a [Before],
+    /// The states without a partial match, by look-behind.
+    pub(crate) start_states: &'a [StateId; LookBehind::ALL.len()],
+    /// The look-behind after each column.
+    pub(crate) look_behind_after: &'a [LookBehind],
 }
 
-impl Lanes<'_> {
-    /// The state after a tile that begins in `state`; nothing if anything special is in it.
+impl SpeculativeLanes<'_> {
+    /// Returns the state after a tile that starts in `state`; `None` if it declines.
     pub(crate) fn step(&self, state: StateId, text: &[u8], tile: Tile) -> Option<StateId> {
         match tile.lanes {
             4 => self.step_lanes::<4>(state, text, tile),
@@ -79,7 +78,7 @@ impl Lanes<'_> {
         for (lane, guess) in guess.iter_mut().enumerate().skip(1) {
             let begin = lane * tile.stretch;
             let early = begin - tile.early;
-            *guess = self.base(text[early - 1])?;
+            *guess = self.start_state(text[early - 1])?;
             *guess = self.run(*guess, &text[early..begin], &mut bits);
         }
         let texts: [&[u8]; LANES] = std::array::from_fn(stretch);
@@ -97,14 +96,14 @@ impl Lanes<'_> {
         for lane in 1..LANES {
             last = match last == guess[lane] {
                 true => states[lane],
-                false => self.mend(last, guess[lane], states[lane], texts[lane])?,
+                false => self.repair(last, guess[lane], states[lane], texts[lane])?,
             };
         }
         Some(last)
     }
 
-    /// The state after `text` from the true state, given the one guessed and where the guess led.
-    fn mend(&self, state: StateId, guess: StateId, led: StateId, text: &[u8]) -> Option<StateId> {
+    /// Returns the state after `text` from the true state, given the guessed state and where the guess led.
+    fn repair(&self, state: StateId, guess: StateId, led: StateId, text: &[u8]) -> Option<StateId> {
         let (mut state, mut guess) = (state, guess);
         for &byte in text {
             state = self.next(state, byte);
@@ -119,11 +118,11 @@ impl Lanes<'_> {
         Some(state)
     }
 
-    /// The state of a search in which nothing is in progress, after an ASCII byte.
-    fn base(&self, byte: u8) -> Option<StateId> {
+    /// Returns the idle state after an ASCII byte.
+    fn start_state(&self, byte: u8) -> Option<StateId> {
         let column = usize::from(self.columns[usize::from(byte)]);
         byte.is_ascii()
-            .then(|| self.bases[self.behind[column] as usize])
+            .then(|| self.start_states[self.look_behind_after[column] as usize])
     }
 
     fn run(&self, state: StateId, text: &[u8], bits: &mut u32) -> StateId {

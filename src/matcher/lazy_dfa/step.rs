@@ -1,0 +1,330 @@
+//! One step over one symbol, whatever it leads to: search and suffixes are stepped, suffixes are activated, patterns
+//! are reported, and unbuilt states are built.
+//!
+//! A step is atomic: it is computed in `Suffix::next` and in [`StepReports`] first. If a state is unbuilt, that state
+//! is built and the step starts over; only a complete step changes the cursor and reports.
+
+use super::super::MatchEvent;
+use super::super::alphabet::SymbolSpan;
+use super::super::cache::Unbuilt;
+use super::super::determinize::CUT;
+use super::super::look::LookBehind;
+use super::super::suffix::{CursorExtra, StepReports, Suffix};
+use super::super::sync::{Arc, Ordering};
+use super::super::table::StateId;
+use super::{DfaCache, DfaCursor, LazyDfa};
+
+impl LazyDfa {
+    /// Steps the cursor over a symbol, wherever it is, and builds unbuilt states.
+    #[inline]
+    pub(super) fn step(
+        &self,
+        cursor: &mut DfaCursor,
+        column: usize,
+        place: SymbolSpan,
+        on: &mut impl FnMut(MatchEvent),
+    ) {
+        if cursor.extra.as_ref().is_none_or(|extra| extra.is_empty())
+            && self.step_single_state(cursor, column, place, on)
+        {
+            return;
+        }
+        while !cursor.in_fallback() {
+            match self.try_step(cursor, column) {
+                Ok((next, reports)) => {
+                    cursor.state = next;
+                    self.accept_step(cursor, reports, place, on);
+                    return;
+                }
+                Err(unbuilt) => self.build(cursor, unbuilt),
+            }
+        }
+        let generation = Arc::clone(&cursor.generation);
+        self.step_fallback(&mut generation.lock(), cursor, column, place, on);
+    }
+
+    /// Steps a search without suffixes if the next state is built and reports no cut. Returns false if it declined; then
+    /// nothing has changed.
+    #[inline]
+    fn step_single_state(
+        &self,
+        cursor: &mut DfaCursor,
+        column: usize,
+        place: SymbolSpan,
+        on: &mut impl FnMut(MatchEvent),
+    ) -> bool {
+        let DfaCursor {
+            generation, extra, ..
+        } = cursor;
+        let table = &generation.table;
+        let next = table.step(cursor.state, column);
+        if table.is_special(next) {
+            if next == table.unknown() || table.is_promotion_due(next) {
+                return false;
+            }
+            let report = table.report(next);
+            // The lists are sorted, and cuts are greater than patterns.
+            let last = [report.now.last(), report.late.last()]
+                .into_iter()
+                .flatten();
+            if last.fold(0, |bits, last| bits | last.load(Ordering::Relaxed)) & CUT != 0 {
+                return false;
+            }
+            for (list, is_late) in [(report.late, true), (report.now, false)] {
+                for pattern in list {
+                    let pattern = pattern.load(Ordering::Relaxed);
+                    self.report(extra, pattern, is_late, place, on);
+                }
+            }
+        }
+        cursor.state = next;
+        true
+    }
+
+    /// Moves the suffixes to their next states and reports what the step found.
+    pub(super) fn accept_step(
+        &self,
+        cursor: &mut DfaCursor,
+        mut reports: StepReports,
+        place: SymbolSpan,
+        on: &mut impl FnMut(MatchEvent),
+    ) {
+        if let Some(extra) = &mut cursor.extra {
+            extra.accept_step(cursor.generation.dead);
+        }
+        reports.sort();
+        for (pattern, is_late) in reports.iter() {
+            self.report(&mut cursor.extra, pattern, is_late, place, on);
+        }
+        if let (Some(single_match), Some(extra)) = (&self.single_match, &mut cursor.extra) {
+            single_match.drop_exhausted_suffixes(extra);
+        }
+    }
+
+    /// Reports a pattern that ends at the symbol, or before it if `is_late`.
+    #[inline]
+    fn report(
+        &self,
+        extra: &mut Option<Box<CursorExtra>>,
+        pattern: u32,
+        is_late: bool,
+        place: SymbolSpan,
+        on: &mut impl FnMut(MatchEvent),
+    ) {
+        if let Some(single_match) = &self.single_match
+            && !single_match.is_first(extra.get_or_insert_default(), pattern)
+        {
+            return;
+        }
+        let width = if is_late { place.width } else { 0 };
+        on(MatchEvent {
+            pattern,
+            at: place.at,
+            back: place.back + width,
+        });
+    }
+
+    /// Steps search and suffixes through the table. Fails if a state is unbuilt; then only [`Suffix::next`] has
+    /// changed.
+    pub(super) fn try_step(
+        &self,
+        cursor: &mut DfaCursor,
+        column: usize,
+    ) -> Result<(StateId, StepReports), Unbuilt> {
+        let DfaCursor {
+            generation,
+            state: from,
+            extra,
+            ..
+        } = cursor;
+        let table = &generation.table;
+        let next = table.step(*from, column);
+        if next == table.unknown() {
+            return Err(Unbuilt::Transition(*from, column));
+        }
+        if table.is_promotion_due(next) {
+            return Err(Unbuilt::FullRow(next));
+        }
+        let extra = extra.get_or_insert_default();
+        let awake = extra.suffixes.len();
+        extra
+            .suffixes
+            .iter_mut()
+            .for_each(|suffix| suffix.next = suffix.state);
+        let reports = match table.is_special(next) {
+            false => self.try_step_suffixes(generation, extra, column),
+            true => self.try_step_report(generation, extra, (*from, next), column),
+        };
+        if reports.is_err() {
+            extra.suffixes.truncate(awake);
+        }
+        Ok((next, reports?))
+    }
+
+    fn try_step_suffixes(
+        &self,
+        generation: &DfaCache,
+        extra: &mut CursorExtra,
+        column: usize,
+    ) -> Result<StepReports, Unbuilt> {
+        let mut reports = StepReports::default();
+        let table = &generation.table;
+        for suffix in &mut extra.suffixes {
+            let next = table.step(suffix.next, column);
+            if table.is_special(next) {
+                if next == table.unknown() {
+                    return Err(Unbuilt::Transition(suffix.next, column));
+                }
+                if table.is_promotion_due(next) {
+                    return Err(Unbuilt::FullRow(next));
+                }
+                reports.add_reports(table, next);
+            }
+            suffix.next = next;
+        }
+        Ok(reports)
+    }
+
+    /// Completes a step of the search into a state with a report.
+    fn try_step_report(
+        &self,
+        generation: &DfaCache,
+        extra: &mut CursorExtra,
+        (from, to): (StateId, StateId),
+        column: usize,
+    ) -> Result<StepReports, Unbuilt> {
+        let report = generation.table.report(to);
+        let mut early = StepReports::default();
+        for late in report.late {
+            let late = late.load(Ordering::Relaxed);
+            self.on_report(generation, extra, from, late, true, &mut early)?;
+        }
+        let mut reports = self.try_step_suffixes(generation, extra, column)?;
+        reports.append(early);
+        for now in report.now {
+            let now = now.load(Ordering::Relaxed);
+            self.on_report(generation, extra, to, now, false, &mut reports)?;
+        }
+        Ok(reports)
+    }
+
+    /// Handles one entry of a report, of the search in state `at`: collects a pattern, or activates the suffix of a cut.
+    #[inline]
+    fn on_report(
+        &self,
+        generation: &DfaCache,
+        extra: &mut CursorExtra,
+        at: StateId,
+        reached: u32,
+        is_late: bool,
+        reports: &mut StepReports,
+    ) -> Result<(), Unbuilt> {
+        if reached & CUT == 0 {
+            reports.push(reached, is_late);
+            return Ok(());
+        }
+        let cut = reached & !CUT;
+        if self
+            .single_match
+            .as_ref()
+            .is_some_and(|single_match| single_match.is_cut_exhausted(extra, cut))
+        {
+            return Ok(());
+        }
+        let DfaCache { table, dead, .. } = generation;
+        let suffixes = &mut extra.suffixes;
+        let index = suffixes.iter().position(|suffix| suffix.cut == cut);
+        let next = match index.map(|index| suffixes[index].next) {
+            Some(state_set) if state_set != *dead => match table.reentry(state_set) {
+                next if next == table.unknown() => return Err(Unbuilt::Reentry(state_set)),
+                next if table.is_promotion_due(next) => return Err(Unbuilt::FullRow(next)),
+                next => next,
+            },
+            _ => {
+                let before = LookBehind::ALL[table.before(at) as usize];
+                let first = generation.suffix_start(cut, before);
+                first.ok_or(Unbuilt::SuffixStart(cut, before))?
+            }
+        };
+        match index {
+            Some(index) => suffixes[index].next = next,
+            None => suffixes.push(Suffix {
+                cut,
+                state: *dead,
+                next,
+            }),
+        }
+        if table.is_special(next) {
+            table.report(next).now.iter().for_each(|pattern| {
+                reports.push(pattern.load(Ordering::Relaxed), is_late);
+            });
+        }
+        Ok(())
+    }
+
+    /// Activates the suffixes of the cuts that are reached before the first symbol.
+    pub(super) fn activate_initial_suffixes(&self, cursor: &mut DfaCursor) {
+        if cursor.generation.initial_cuts.is_empty() {
+            return;
+        }
+        while !cursor.in_fallback() {
+            match self.try_activate_initial(cursor) {
+                Ok(()) => {
+                    let dead = cursor.generation.dead;
+                    return cursor
+                        .extra
+                        .iter_mut()
+                        .for_each(|extra| extra.accept_step(dead));
+                }
+                Err(unbuilt) => {
+                    cursor.extra.get_or_insert_default().suffixes.clear();
+                    self.build(cursor, unbuilt);
+                }
+            }
+        }
+        if let Some(nfa_cursor) = cursor
+            .extra
+            .as_mut()
+            .and_then(|extra| extra.nfa_cursor.as_mut())
+        {
+            let mut cache = cursor.generation.lock();
+            let reports = &mut StepReports::default();
+            for &cut in &cursor.generation.initial_cuts {
+                nfa_cursor.activate_suffix(
+                    &self.nfa,
+                    &mut cache,
+                    cut & !CUT,
+                    LookBehind::Start,
+                    false,
+                    reports,
+                );
+            }
+        }
+    }
+
+    fn try_activate_initial(&self, cursor: &mut DfaCursor) -> Result<(), Unbuilt> {
+        let DfaCursor {
+            generation, extra, ..
+        } = cursor;
+        let extra = extra.get_or_insert_default();
+        extra.suffixes.clear();
+        for &cut in &generation.initial_cuts {
+            // No pattern matches the empty text, so nothing is reported here.
+            let reports = &mut StepReports::default();
+            self.on_report(generation, extra, generation.start(), cut, false, reports)?;
+        }
+        Ok(())
+    }
+
+    /// Builds an unbuilt state. If there is no room, moves the cursor into the fallback.
+    #[cold]
+    fn build(&self, cursor: &mut DfaCursor, unbuilt: Unbuilt) {
+        let generation = Arc::clone(&cursor.generation);
+        let mut cache = generation.lock();
+        let stepped = std::mem::take(&mut cursor.stepped);
+        match cache.build(&self.nfa, &generation.table, unbuilt, stepped) {
+            Some(state) => generation.publish_suffix_start(unbuilt, state),
+            None => self.enter_fallback(cursor, &cache),
+        }
+    }
+}

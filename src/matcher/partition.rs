@@ -1,0 +1,536 @@
+//! Decides how patterns are partitioned over automata, and which of them are cut.
+
+pub(super) mod profile;
+
+use regex_syntax::hir::Hir;
+
+use super::alphabet::{SymbolSpace, TooManyClasses};
+use super::lazy_dfa::LazyDfa;
+use super::nfa::{self, Nfa};
+use super::partition::profile::{ProfileRun, StateTrace};
+use super::prefix_tree::SplitConfig;
+use super::simd::SimdLevel;
+use super::single_match::MAX_SINGLE_MATCH;
+use super::split::GapCriteria;
+use super::table::TableConfig;
+use super::table::sparse::SparseRows;
+
+/// A pattern in the form in which it is searched for.
+#[derive(Debug)]
+pub(crate) struct SimplifiedPattern {
+    pub(crate) hir: Hir,
+    /// True if every end is reported. Such a pattern is not cut.
+    pub(crate) wants_every_end: bool,
+}
+
+/// The parameters of a partition, so that tests can force each layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartitionPlan {
+    /// The gaps to cut before; `None` to cut nothing.
+    pub(crate) gaps: Option<GapCriteria>,
+    pub(crate) spread: Spread,
+    /// The vector instructions to use; `None` for all that the processor has.
+    pub(crate) level: Option<SimdLevel>,
+    /// The states that get sparse rows.
+    pub(crate) sparse: SparseRows,
+}
+
+/// The number of automata that patterns are distributed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Spread {
+    /// Chosen by profiling on a sample of text.
+    Sampled,
+    /// Fixed, filled round-robin. Each automaton reports every pattern at least once and may then stop.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
+    InTurn(usize),
+}
+
+/// The patterns of one automaton.
+#[derive(Debug, Default)]
+pub(crate) struct Partition {
+    /// The indices of the patterns.
+    pub(crate) patterns: Vec<u32>,
+    pub(crate) space: SymbolSpace,
+    pub(crate) gaps: Option<GapCriteria>,
+    /// By pattern of the partition: never cut.
+    pub(crate) whole: Vec<bool>,
+    /// True if each pattern is reported once; then no two of them share a suffix.
+    pub(crate) is_single_match: bool,
+    /// The automaton that profiling built, with the states that the sample visits.
+    tried: Option<LazyDfa>,
+}
+
+impl Partition {
+    /// Builds the automaton, with tables of these parameters.
+    pub(crate) fn lazy(
+        mut self,
+        simplified: &[SimplifiedPattern],
+        config: TableConfig,
+    ) -> Result<(LazyDfa, Box<[u32]>), TooManyClasses> {
+        let lazy = match self.tried.take() {
+            Some(tried) if tried.has(config) => tried.prefiltered(),
+            Some(tried) => LazyDfa::new(tried.into_nfa(), config),
+            None if self.is_single_match => LazyDfa::single_match(self.nfa(simplified)?, config),
+            None => LazyDfa::new(self.nfa(simplified)?, config),
+        };
+        Ok((lazy, self.patterns.into_boxed_slice()))
+    }
+
+    fn nfa(&self, simplified: &[SimplifiedPattern]) -> Result<Nfa, TooManyClasses> {
+        let subset = |&pattern: &u32| simplified[pattern as usize].hir.clone();
+        let patterns: Vec<Hir> = self.patterns.iter().map(subset).collect();
+        let whole = &self.whole;
+        let cuts = self.gaps.map(|gaps| SplitConfig { gaps, whole });
+        match self.is_single_match {
+            true => Ok(Nfa::without_prefix_sharing(self.space, &patterns, cuts)?.0),
+            false => Nfa::new(self.space, &patterns, cuts),
+        }
+    }
+}
+
+impl PartitionPlan {
+    pub(crate) const USUAL: PartitionPlan = PartitionPlan {
+        gaps: Some(GapCriteria::USUAL),
+        spread: Spread::Sampled,
+        level: None,
+        sparse: SparseRows::USUAL,
+    };
+
+    /// Returns the table parameters of `automata` automata that share `table_bytes`.
+    pub(crate) fn config(&self, automata: usize, table_bytes: usize) -> TableConfig {
+        TableConfig {
+            // Without patterns there is nothing to build, and nothing to reserve memory for.
+            budget: table_bytes / automata.max(1),
+            level: self.level.unwrap_or_else(SimdLevel::best),
+            sparse: self.sparse,
+        }
+    }
+
+    /// Distributes the patterns over automata whose tables share `table_bytes`. Patterns that can match single bytes of a
+    /// character come last.
+    pub(crate) fn partition(
+        &self,
+        simplified: &[SimplifiedPattern],
+        table_bytes: usize,
+    ) -> Result<Vec<Partition>, TooManyClasses> {
+        let needs_bytes = |&pattern: &u32| nfa::needs_bytes(&simplified[pattern as usize].hir);
+        let all = 0..simplified.len() as u32;
+        let (bytes, chars): (Vec<u32>, Vec<u32>) = all.partition(needs_bytes);
+        let mut parts = Vec::new();
+        for (space, patterns) in [(SymbolSpace::Chars, chars), (SymbolSpace::Bytes, bytes)] {
+            if patterns.is_empty() {
+                continue;
+            }
+            let every_end = |&pattern: &u32| simplified[pattern as usize].wants_every_end;
+            let whole = patterns.iter().map(every_end).collect();
+            let part = Partition {
+                patterns,
+                space,
+                gaps: self.gaps,
+                whole,
+                is_single_match: false,
+                tried: None,
+            };
+            match self.spread {
+                Spread::Sampled => part.sampled(self, simplified, table_bytes, &mut parts)?,
+                Spread::InTurn(automata) => parts.extend(part.in_turn(automata, simplified)),
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// Fewer patterns share one automaton without profiling, which would cost more than it saves.
+const FEW: usize = 128;
+
+/// The most states that one automaton may have on the sample. 5,000 rules of ordinary code patterns have fewer.
+const MANY: usize = 2000;
+
+// Leaving patterns uncut whose suffixes are live most of the time did not help. CRS has 12.8 live suffixes at every
+// byte of the sample and takes 409 ns a delta with all gaps cut. With the suffixes uncut that live at more than 60 % of
+// the bytes it takes 320 to 440 ns, depending on the number of automata; at more than 30 %, two to four times the
+// states; at 10 % the tables overflowed five times in 3 MB and a delta took 7,389 ns (all on one busy machine).
+
+/// The most patterns that are moved between automata: those with the most states.
+const MOVED: usize = 120;
+
+/// The numbers of automata that are tried.
+const AUTOMATA: [usize; 5] = [1, 2, 3, 4, 6];
+
+/// The least bytes of the table that profiling builds.
+const TRIAL_BYTES: usize = 32 << 20;
+
+impl Partition {
+    /// Distributes the patterns by profiling on the sample.
+    fn sampled(
+        mut self,
+        plan: &PartitionPlan,
+        simplified: &[SimplifiedPattern],
+        table_bytes: usize,
+        parts: &mut Vec<Partition>,
+    ) -> Result<(), TooManyClasses> {
+        if self.patterns.len() < FEW {
+            parts.push(self);
+            return Ok(());
+        }
+        let config = plan.config(1, table_bytes.max(TRIAL_BYTES));
+        let lazy = LazyDfa::for_profile(self.nfa(simplified)?, config, TRIAL_BYTES);
+        let trial = ProfileRun::new(&lazy, self.patterns.len());
+        if trial.states <= MANY {
+            self.tried = Some(lazy);
+            parts.push(self);
+            return Ok(());
+        }
+        let after_cuts = lazy.nfa().patterns_after_cuts();
+        let subset = |&pattern: &u32| simplified[pattern as usize].hir.clone();
+        let hirs: Vec<Hir> = self.patterns.iter().map(subset).collect();
+        let whole = &self.whole;
+        let trace = StateTrace::new(
+            self.space,
+            &hirs,
+            self.gaps.map(|gaps| SplitConfig { gaps, whole }),
+        )?;
+        let is_single_match = |index: usize| {
+            let wants_every_end = simplified[self.patterns[index] as usize].wants_every_end;
+            trial.is_common(index) && !wants_every_end
+        };
+        let common: Vec<usize> = (0..self.patterns.len())
+            .filter(|&at| is_single_match(at))
+            .collect();
+        let suffix_groups = suffix_groups(&after_cuts, self.patterns.len());
+        let automata = Partitioner::new(trace, &common, suffix_groups).best();
+        if automata.len() == 1 && common.is_empty() {
+            self.tried = Some(lazy);
+            parts.push(self);
+            return Ok(());
+        }
+        for members in automata {
+            parts.push(self.subset(&members, false));
+        }
+        for members in common.chunks(MAX_SINGLE_MATCH) {
+            // The first automaton counts invalid bytes, so it must be stepped to the end.
+            let is_single_match = !parts.is_empty();
+            parts.push(self.subset(members, is_single_match));
+        }
+        Ok(())
+    }
+
+    /// Returns a partition of some of these patterns.
+    fn subset(&self, members: &[usize], is_single_match: bool) -> Partition {
+        Partition {
+            patterns: members.iter().map(|&index| self.patterns[index]).collect(),
+            space: self.space,
+            gaps: self.gaps,
+            whole: members.iter().map(|&index| self.whole[index]).collect(),
+            is_single_match,
+            tried: None,
+        }
+    }
+}
+
+/// Returns, by pattern, the first pattern that it shares a suffix with, directly or not.
+fn suffix_groups(after_cuts: &[Vec<u32>], patterns: usize) -> Vec<usize> {
+    let mut suffix_groups: Vec<usize> = (0..patterns).collect();
+    for patterns in after_cuts {
+        for pair in patterns.windows(2) {
+            let [first, second] = [root(&suffix_groups, pair[0]), root(&suffix_groups, pair[1])];
+            suffix_groups[first.max(second)] = first.min(second);
+        }
+    }
+    (0..patterns as u32)
+        .map(|pattern| root(&suffix_groups, pattern))
+        .collect()
+}
+
+fn root(suffix_groups: &[usize], pattern: u32) -> usize {
+    let mut at = pattern as usize;
+    while suffix_groups[at] != at {
+        at = suffix_groups[at];
+    }
+    at
+}
+
+/// Distributes patterns whose states multiply over different automata.
+struct Partitioner {
+    /// By symbol of the sample: the hash of the partial matches of the patterns that are not moved.
+    rest: Vec<u64>,
+    before: Vec<u64>,
+    /// The groups of patterns that may be moved, each with the hashes of its partial matches by symbol.
+    moved: Vec<(usize, Vec<(u32, u64)>)>,
+    /// By pattern: its group; `None` if it has another automaton already.
+    group: Vec<Option<usize>>,
+    sums: Vec<u64>,
+    table: Vec<u32>,
+}
+
+impl Partitioner {
+    fn new(trace: StateTrace, common: &[usize], suffix_groups: Vec<usize>) -> Partitioner {
+        let is_free: Vec<bool> = {
+            let mut is_free = vec![true; suffix_groups.len()];
+            common.iter().for_each(|&pattern| is_free[pattern] = false);
+            is_free
+        };
+        let mut entries: Vec<Vec<(u32, u64)>> = vec![Vec::new(); suffix_groups.len()];
+        for (pattern, traced) in trace.patterns.into_iter().enumerate() {
+            if is_free[pattern] {
+                entries[suffix_groups[pattern]].extend(traced);
+            }
+        }
+        let mut moved: Vec<(usize, Vec<(u32, u64)>)> = entries.into_iter().enumerate().collect();
+        moved.sort_by_key(|(_, entries)| std::cmp::Reverse(entries.len()));
+        let mut rest = trace.before.clone();
+        for (_, entries) in moved.drain(MOVED.min(moved.len())..) {
+            add(&mut rest, &entries);
+        }
+        let group = suffix_groups.iter().zip(is_free);
+        let mut spreading = Partitioner {
+            rest,
+            before: trace.before,
+            moved,
+            group: group
+                .map(|(&group, is_free)| is_free.then_some(group))
+                .collect(),
+            sums: Vec::new(),
+            table: Vec::new(),
+        };
+        spreading.order();
+        spreading
+    }
+
+    /// Sorts the groups: those that multiply the most states for the longest time come first.
+    fn order(&mut self) {
+        let mut moved = std::mem::take(&mut self.moved);
+        moved.sort_by_cached_key(|(_, entries)| {
+            let mut alone = self.before.clone();
+            add(&mut alone, entries);
+            std::cmp::Reverse(self.distinct(&alone, &[]) * entries.len())
+        });
+        self.moved = moved;
+    }
+
+    /// Returns the automata, as indices of patterns, with the number of automata that has the lowest cost.
+    fn best(mut self) -> Vec<Vec<usize>> {
+        let (mut best, mut least) = (Vec::new(), f64::MAX);
+        for automata in AUTOMATA {
+            let (places, states) = self.assign(automata);
+            let cost = cost(automata, states);
+            if cost < least {
+                (best, least) = (places, cost);
+            }
+        }
+        let mut automata: Vec<Vec<usize>> = Vec::new();
+        let union_of = |group: usize| {
+            let assign = self.moved.iter().position(|(moved, _)| *moved == group);
+            assign.map_or(0, |assign| best[assign])
+        };
+        for (pattern, group) in self.group.iter().enumerate() {
+            if let Some(group) = *group {
+                let automaton = union_of(group);
+                automata.resize(automata.len().max(automaton + 1), Vec::new());
+                automata[automaton].push(pattern);
+            }
+        }
+        automata.retain(|members| !members.is_empty());
+        automata
+    }
+
+    /// Assigns each group to the automaton in which it adds the fewest states. Returns the automata and all states.
+    fn assign(&mut self, automata: usize) -> (Vec<usize>, usize) {
+        let mut sums = vec![self.before.clone(); automata];
+        sums[0].clone_from(&self.rest);
+        let mut states: Vec<usize> = sums.iter().map(|sums| self.distinct(sums, &[])).collect();
+        let moved = std::mem::take(&mut self.moved);
+        let mut places = Vec::with_capacity(moved.len());
+        for (_, entries) in &moved {
+            let with = sums.iter().map(|sums| self.distinct(sums, entries));
+            let with: Vec<usize> = with.collect();
+            let more = |automaton: &usize| with[*automaton].saturating_sub(states[*automaton]);
+            let automaton = (0..automata)
+                .min_by_key(more)
+                .expect("there is one at least");
+            states[automaton] = with[automaton];
+            add(&mut sums[automaton], entries);
+            places.push(automaton);
+        }
+        self.moved = moved;
+        (places, states.iter().sum())
+    }
+
+    /// Returns the number of distinct values of `sums` with `entries` added.
+    fn distinct(&mut self, sums: &[u64], entries: &[(u32, u64)]) -> usize {
+        self.sums.clear();
+        self.sums.extend_from_slice(sums);
+        add(&mut self.sums, entries);
+        // A hash table of the upper halves, at most half full. Equal halves of different sums are rare.
+        let size = (2 * sums.len()).next_power_of_two();
+        self.table.clear();
+        self.table.resize(size, 0);
+        let mut distinct = 0;
+        for &sum in &self.sums {
+            let half = (sum >> 32) as u32 | 1;
+            let mut slot = sum as usize & (size - 1);
+            while self.table[slot] != half && self.table[slot] != 0 {
+                slot = (slot + 1) & (size - 1);
+            }
+            distinct += usize::from(self.table[slot] == 0);
+            self.table[slot] = half;
+        }
+        distinct
+    }
+}
+
+fn add(sums: &mut [u64], entries: &[(u32, u64)]) {
+    for &(at, hash) in entries {
+        sums[at as usize] = sums[at as usize].wrapping_add(hash);
+    }
+}
+
+/// Estimates the cost of a delta in nanoseconds: that of another automaton against that of leaving the caches. Both
+/// were measured on one machine.
+fn cost(automata: usize, states: usize) -> f64 {
+    5.0 * automata as f64 + 14.0 * (states.max(MANY) as f64 / MANY as f64).log2()
+}
+
+impl Partition {
+    fn in_turn(self, automata: usize, simplified: &[SimplifiedPattern]) -> Vec<Partition> {
+        let mut parts: Vec<Partition> = Vec::new();
+        for (index, pattern) in self.patterns.into_iter().enumerate() {
+            if index < automata {
+                parts.push(Partition {
+                    space: self.space,
+                    gaps: self.gaps,
+                    ..Partition::default()
+                });
+            }
+            let part = &mut parts[index % automata];
+            part.patterns.push(pattern);
+            part.whole.push(self.whole[index]);
+        }
+        // The first automaton counts invalid bytes, so it must be stepped to the end.
+        for part in parts.iter_mut().skip(1) {
+            let is_single_match = |&pattern: &u32| !simplified[pattern as usize].wants_every_end;
+            if part.patterns.iter().all(is_single_match) {
+                part.is_single_match = part.patterns.len() <= MAX_SINGLE_MATCH;
+            }
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hash;
+    use super::*;
+
+    /// Returns a trace in which a pattern cycles through `states` partial matches.
+    fn traced(symbols: u32, pattern: u64, states: u32) -> Vec<(u32, u64)> {
+        let state = |at: u32| hash::of_number(pattern << 32 | u64::from(at % states));
+        (0..symbols).map(|at| (at, state(at))).collect()
+    }
+
+    fn spreading(symbols: u32, patterns: Vec<Vec<(u32, u64)>>, common: &[usize]) -> Partitioner {
+        let suffix_groups = (0..patterns.len()).collect();
+        let before = vec![0; symbols as usize];
+        Partitioner::new(StateTrace { before, patterns }, common, suffix_groups)
+    }
+
+    #[test]
+    fn patterns_that_share_a_tail_directly_or_not_are_one_group() {
+        let after_cuts = [vec![2, 4], vec![5], vec![1, 4], vec![0, 7, 8]];
+        assert_eq!(suffix_groups(&after_cuts, 9), [0, 1, 1, 3, 1, 5, 6, 0, 0]);
+    }
+
+    #[test]
+    fn one_more_automaton_is_worth_less_than_twice_the_states() {
+        assert_eq!(cost(1, 0), 5.0);
+        assert_eq!(cost(1, MANY), 5.0);
+        assert_eq!(cost(1, 2 * MANY), 19.0);
+        assert_eq!(cost(3, 8 * MANY), 57.0);
+    }
+
+    #[test]
+    fn different_sums_are_counted() {
+        let mut spreading = spreading(0, Vec::new(), &[]);
+        let mut distinct = |sums: &[u64], entries: &[(u32, u64)]| spreading.distinct(sums, entries);
+        assert_eq!(distinct(&[], &[]), 0);
+        assert_eq!(distinct(&[1 << 32, 5 << 32, 1 << 32], &[]), 2);
+        assert_eq!(distinct(&[1 << 32, 1 << 32], &[(1, 2 << 32)]), 2);
+        // All of these hash to the same slot.
+        let same_slot: Vec<u64> = (1..50).map(|value| value << 33).collect();
+        assert_eq!(distinct(&same_slot, &[]), 49);
+        assert_eq!(distinct(&[same_slot.clone(), same_slot].concat(), &[]), 49);
+    }
+
+    #[test]
+    fn what_makes_the_most_states_for_the_longest_time_is_placed_first() {
+        // Symbols with a partial match times distinct states: 40 * 2, 20 * 21, 1 * 2.
+        let patterns = vec![traced(40, 0, 1), traced(20, 1, 20), traced(1, 2, 1)];
+        let spreading = spreading(60, patterns, &[]);
+        let order: Vec<usize> = spreading.moved.iter().map(|moved| moved.0).collect();
+        assert_eq!(order, [1, 0, 2]);
+    }
+
+    #[test]
+    fn patterns_whose_states_multiply_are_parted_and_others_stay() {
+        // Each pair of the first three has 9,900 states or more together.
+        let never = Vec::new;
+        let symbols = 12_000;
+        let patterns = vec![
+            traced(symbols, 0, 100),
+            traced(symbols, 1, 101),
+            never(),
+            traced(symbols, 2, 103),
+            never(),
+        ];
+        let automata = spreading(symbols, patterns.clone(), &[]).best();
+        assert_eq!(automata.len(), 3, "{automata:?}");
+        for pair in [[0, 1], [0, 3], [1, 3]] {
+            let is_together = |members: &&Vec<usize>| pair.iter().all(|at| members.contains(at));
+            assert_eq!(automata.iter().find(is_together), None);
+        }
+        // Patterns that have an automaton already are in none of these.
+        let automata = spreading(symbols, patterns, &[1, 4]).best();
+        let mut members: Vec<usize> = automata.iter().flatten().copied().collect();
+        members.sort_unstable();
+        assert_eq!((automata.len(), members), (2, vec![0, 2, 3]));
+        // One automaton of few states is the cheapest.
+        let few = vec![traced(100, 0, 10), traced(100, 1, 9)];
+        assert_eq!(spreading(100, few, &[]).best(), [[0, 1]]);
+    }
+
+    #[test]
+    fn patterns_in_turn_are_told_once_where_nobody_wants_every_end() {
+        let simplified: Vec<SimplifiedPattern> = (0..9)
+            .map(|pattern| SimplifiedPattern {
+                hir: Hir::literal(*b"word"),
+                wants_every_end: pattern == 2,
+            })
+            .collect();
+        let part = |patterns: Vec<u32>| Partition {
+            whole: vec![false; patterns.len()],
+            patterns,
+            ..Partition::default()
+        };
+        let parts = part((0..9).collect()).in_turn(4, &simplified);
+        let told: Vec<(Vec<u32>, bool)> = parts
+            .into_iter()
+            .map(|part| (part.patterns, part.is_single_match))
+            .collect();
+        let want = [
+            (vec![0, 4, 8], false),
+            (vec![1, 5], true),
+            (vec![2, 6], false),
+            (vec![3, 7], true),
+        ];
+        assert_eq!(told, want);
+        // An automaton that reports each pattern once holds at most so many.
+        for (more, is_single_match) in [(0, true), (1, false)] {
+            let patterns = vec![3; 2 * (MAX_SINGLE_MATCH + more)];
+            let parts = part(patterns).in_turn(2, &simplified);
+            assert_eq!(parts[1].is_single_match, is_single_match, "{more}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The parts of a cursor besides its state: the live suffixes of cut patterns, and its NFA states in the fallback.
+
+use std::sync::atomic::Ordering;
+
+use super::bit_nfa::{BitNfa, BitStateSet};
+use super::cache::CacheBuilder;
+use super::determinize::{CUT, StateSet};
+use super::look::LookBehind;
+use super::nfa::Nfa;
+use super::table::{ShortInput, StateId, Table};
+
+/// A live suffix: the automaton after a cut that was reached. A cursor has at most one for each cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Suffix {
+    pub(super) cut: u32,
+    pub(super) state: StateId,
+    /// The state after the symbols of the step in progress.
+    pub(super) next: StateId,
+}
+
+/// The rarely used parts of a cursor. Once allocated they are kept, so that nothing is allocated again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CursorExtra {
+    pub(super) suffixes: Vec<Suffix>,
+    pub(super) nfa_cursor: Option<NfaCursor>,
+    /// Scratch space: the suffixes before a step that may be undone.
+    pub(super) saved: Vec<Suffix>,
+    /// The symbols that the last wait of the fallback took.
+    pub(super) backoff: u32,
+    /// Scratch space for [`NfaCursor::search`].
+    pub(super) bit_states: BitStateSet,
+    /// For patterns that are reported once: those that have been, as bits, and whether all have.
+    pub(super) hit: u64,
+    pub(super) is_exhausted: bool,
+}
+
+/// The NFA states of a cursor in the fallback.
+#[derive(Clone, Debug)]
+pub(super) struct NfaCursor {
+    pub(super) before: LookBehind,
+    pub(super) search: BitStateSet,
+    pub(super) suffixes: Vec<(u32, StateSet)>,
+    /// The symbols until the states are next looked up in the table.
+    pub(super) wait: u32,
+}
+
+/// The reports of a step that is not complete: patterns, each with whether it ended before the symbol.
+#[derive(Debug, Default)]
+pub(super) struct StepReports(Vec<(u32, bool)>);
+
+impl StepReports {
+    pub(super) fn push(&mut self, pattern: u32, is_late: bool) {
+        self.0.push((pattern, is_late));
+    }
+
+    /// Adds the report of a suffix's state.
+    pub(super) fn add_reports(&mut self, table: &Table, state: StateId) {
+        let report = table.report(state);
+        for (list, is_late) in [(report.late, true), (report.now, false)] {
+            let patterns = list.iter().map(|pattern| pattern.load(Ordering::Relaxed));
+            patterns.for_each(|pattern| self.push(pattern, is_late));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn append(&mut self, mut other: StepReports) {
+        self.0.append(&mut other.0);
+    }
+
+    /// Sorts the reports, those that ended before the symbol first, and removes duplicates.
+    pub(super) fn sort(&mut self) {
+        if self.0.len() > 1 {
+            self.0
+                .sort_unstable_by_key(|&(pattern, is_late)| (!is_late, pattern));
+            self.0.dedup();
+        }
+    }
+
+    /// Returns each pattern, and whether it ended before the symbol.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, bool)> {
+        self.0.iter().copied()
+    }
+}
+
+impl CursorExtra {
+    /// Returns true if there are no suffixes and the cursor is in the table.
+    pub(super) fn is_empty(&self) -> bool {
+        self.suffixes.is_empty() && self.nfa_cursor.is_none()
+    }
+
+    /// Resets everything for another haystack.
+    pub(super) fn clear(&mut self) {
+        self.suffixes.clear();
+        self.nfa_cursor = None;
+        self.hit = 0;
+        self.is_exhausted = false;
+    }
+
+    /// Steps the suffixes over a short delta. Returns false if a state was special; then only `next` has changed.
+    #[inline]
+    pub(super) fn try_step_short(&mut self, table: &Table, short: &ShortInput) -> bool {
+        let mut all = 0;
+        for suffix in &mut self.suffixes {
+            let (next, bits) = table.step_short_from(short, suffix.state);
+            suffix.next = next;
+            all |= bits;
+        }
+        !table.any_special(all)
+    }
+
+    /// Steps the suffixes over a few bytes. Returns false if a state was special; then only `next` has changed.
+    #[inline]
+    pub(super) fn push_scalar(&mut self, table: &Table, columns: &[u8; 256], bytes: &[u8]) -> bool {
+        let mut bits = 0;
+        for suffix in &mut self.suffixes {
+            suffix.next = suffix.state;
+            bits |= suffix.state.entry_bits();
+            for &byte in bytes {
+                suffix.next = table.next(suffix.next, usize::from(columns[usize::from(byte)]));
+                bits |= suffix.next.bits();
+            }
+        }
+        !table.any_special(bits)
+    }
+
+    /// Moves the suffixes to their next states and drops the dead ones.
+    #[inline]
+    pub(super) fn accept_step(&mut self, dead: StateId) {
+        let mut at = 0;
+        while let Some(suffix) = self.suffixes.get_mut(at) {
+            suffix.state = suffix.next;
+            if suffix.state == dead {
+                self.suffixes.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+impl NfaCursor {
+    /// Returns the state set of the search.
+    pub(super) fn state_set(&self) -> StateSet {
+        StateSet {
+            cut: None,
+            before: self.before,
+            states: self.search.states().collect(),
+        }
+    }
+
+    /// Steps search and suffixes over a symbol of this column.
+    pub(super) fn step(
+        &mut self,
+        nfa: &Nfa,
+        bit_nfa: &BitNfa,
+        cache: &mut CacheBuilder,
+        column: usize,
+        hits: &mut StepReports,
+    ) {
+        let before = self.before;
+        self.before = cache.step_bit_states(nfa, bit_nfa, &mut self.search, before, column);
+        let successor = &mut cache.step.successor;
+        if self.suffixes.is_empty() && successor.now.is_empty() && successor.late.is_empty() {
+            return;
+        }
+        let (now, late) = (
+            std::mem::take(&mut successor.now),
+            std::mem::take(&mut successor.late),
+        );
+        for &late in &late {
+            self.on_report(nfa, cache, late, before, true, hits);
+        }
+        self.suffixes.retain_mut(|(_, state_set)| {
+            cache.step_set(nfa, state_set, column);
+            let successor = &mut cache.step.successor;
+            successor
+                .late
+                .iter()
+                .for_each(|&pattern| hits.push(pattern, true));
+            successor
+                .now
+                .iter()
+                .for_each(|&pattern| hits.push(pattern, false));
+            std::mem::swap(state_set, &mut successor.state_set);
+            !state_set.states.is_empty()
+        });
+        let before = self.before;
+        for &now in &now {
+            self.on_report(nfa, cache, now, before, false, hits);
+        }
+        cache.step.successor.now = now;
+        cache.step.successor.late = late;
+    }
+
+    fn on_report(
+        &mut self,
+        nfa: &Nfa,
+        cache: &mut CacheBuilder,
+        reached: u32,
+        before: LookBehind,
+        is_late: bool,
+        hits: &mut StepReports,
+    ) {
+        match reached & CUT {
+            0 => hits.push(reached, is_late),
+            _ => self.activate_suffix(nfa, cache, reached & !CUT, before, is_late, hits),
+        }
+    }
+
+    /// Activates the suffix of a cut, live or not.
+    pub(super) fn activate_suffix(
+        &mut self,
+        nfa: &Nfa,
+        cache: &mut CacheBuilder,
+        cut: u32,
+        before: LookBehind,
+        is_late: bool,
+        hits: &mut StepReports,
+    ) {
+        let known = self.suffixes.iter_mut().find(|suffix| suffix.0 == cut);
+        let step = &mut cache.step;
+        step.activate_suffix(
+            nfa,
+            known
+                .as_ref()
+                .map_or(&StateSet::default(), |suffix| &suffix.1),
+            cut,
+            before,
+        );
+        let successor = &mut step.successor;
+        successor
+            .now
+            .iter()
+            .for_each(|&pattern| hits.push(pattern, is_late));
+        match known {
+            Some(suffix) => std::mem::swap(&mut suffix.1, &mut successor.state_set),
+            None if successor.is_dead() => {}
+            None => self
+                .suffixes
+                .push((cut, std::mem::take(&mut successor.state_set))),
+        }
+    }
+}
