@@ -292,7 +292,7 @@ fn prepared<'r>(
             if states > limits.pack_states {
                 return Err(too_big(Big::States(states)));
             }
-            let arg = pattern.arg.as_ref().map_or(&[][..], std::slice::from_ref);
+            let arg = pattern.arg.as_slice();
             let arg = shared(&mut globs.args, arg, ArgScope::new);
             let arg = arg.map_err(|error| too_big(Big::Scope(error)))?;
             #[cfg(feature = "lookaround")]

@@ -62,7 +62,7 @@ impl Folds {
     }
 
     /// These but for the case.
-    #[cfg_attr(not(feature = "lookaround"), allow(dead_code))]
+    #[allow(dead_code, reason = "for patterns that look around, which are a feature")]
     pub(crate) fn without_case(self) -> Folds {
         Folds(self.0 & !Folds::CASE.0)
     }
