@@ -148,8 +148,8 @@ pub use pack::{
 };
 pub use rule::{
     Action, Allowance, Ast, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,
-    Examples, Fold, Header, Mode, Named, Partial, Pattern, PatternKind, Per, Region, Repeat,
-    Repetition, Retry, Rule, Script, Severity, Status, UnknownName, Within,
+    Examples, Fold, Header, KnownList, Mode, Named, Partial, Pattern, PatternKind, Per, Region,
+    Repeat, Repetition, Retry, Rule, Script, Severity, Status, UnknownName, Within,
 };
 pub use scan::scan;
 pub use session::{Checked, Lost, Origin, Session, Snapshot};

@@ -276,7 +276,7 @@ impl Stream {
     /// ```
     /// use ttsr::{Pack, PartId, Rule, UnknownName};
     /// let mut rule = Rule::new("demo/invented", Vec::new());
-    /// rule.condition.unknown_name = Some(UnknownName { known: Vec::new(), of: Vec::new() });
+    /// rule.condition.unknown_name = Some(UnknownName::default());
     /// let pack = Pack::builder().rule(rule).build()?;
     /// let mut stream = pack.stream();
     /// stream.know(["ours"]);

@@ -97,6 +97,34 @@ fn keeps_nothing(rule: &Rule) -> bool {
     rule.action != Action::Redact && rule.condition.capture.is_none()
 }
 
+/// A list of 50,000 names in 1,000 rules is held once: some 60 bytes for each name and for what it is compared as, and
+/// a few kilobytes for each rule.
+#[test]
+fn a_list_that_many_rules_name_is_held_once() {
+    let (entries, rules) = (50_000, 1_000);
+    let names: Vec<String> = (0..entries)
+        .map(|number| format!("'package-with-a-name-{number}'"))
+        .collect();
+    let mut text = format!(
+        "schema = 1\n[pack]\nname = 'demo'\n[lists]\nnames = [{}]\n",
+        names.join(", ")
+    );
+    for number in 0..rules {
+        text += &format!(
+            "[rule.r{number}]\ndescription = 'd'\nmatch.unknown-name = {{ known = ['@names', 'mine-{number}'] }}\n"
+        );
+    }
+    let mut left = None;
+    let (_, peak) = measure(|| left = Some(Pack::from_toml(&text)));
+    let pack = left.expect("it was loaded");
+    assert_eq!(pack.map(|pack| pack.rules().len()).unwrap(), rules);
+    println!(
+        "{entries} names in {rules} rules: {} MiB at most",
+        peak >> 20
+    );
+    assert!(peak < 300 << 20, "{} MiB", peak >> 20);
+}
+
 fn open(pack: &Pack, channel: Channel) -> Stream {
     let mut stream = pack.stream();
     stream.open(PART, channel);

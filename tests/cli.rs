@@ -1228,6 +1228,66 @@ fn an_import_overwrites_only_with_force_and_only_with_something() {
     assert_eq!(fs::read_to_string(&out).unwrap(), before);
 }
 
+/// Import, check, scan: each step with the command, on texts in which every rule has something to search for.
+#[test]
+fn the_rules_of_gitleaks_go_round() {
+    let Some(corpus) = std::env::var_os("TTSR_CORPUS") else {
+        return eprintln!("skipped: TTSR_CORPUS is not set");
+    };
+    let rules = Path::new(&corpus).join("rules/gitleaks.toml");
+    let source: toml::Table = toml::from_str(&fs::read_to_string(&rules).unwrap()).unwrap();
+    let folder = scratch("gitleaks-round");
+    let (pack, texts) = (folder.join("pack.toml"), folder.join("texts"));
+    let output = ttsr(["import", "gitleaks", rules.to_str().unwrap(), "--out"])
+        .arg(&pack)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let checked = ttsr(["check", pack.to_str().unwrap()]).output().unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+    // Behind each keyword something long and random, in all forms that the rules ask for.
+    fs::create_dir_all(&texts).unwrap();
+    let secrets = [
+        "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6kL9nP2rS5uX8zA1cD4fG7iM0oQ3tV6wY9bE2hJ5lN8p"
+            .to_owned(),
+        "3fa85f6457174562b3fc2c963f66afa6".repeat(3),
+        "3fa85f64-5717-4562-b3fc-2c963f66afa6".to_owned(),
+        "éß".repeat(100),
+    ];
+    let mut written = String::new();
+    let list = source["rules"].as_array().unwrap();
+    let keywords = list
+        .iter()
+        .filter_map(|rule| rule.get("keywords")?.as_array());
+    for keyword in keywords.flatten().filter_map(|keyword| keyword.as_str()) {
+        for secret in &secrets {
+            writeln!(
+                written,
+                "{keyword}_token = \"{secret}\"\n{keyword}{secret};"
+            )
+            .unwrap();
+        }
+    }
+    fs::write(texts.join("secrets.txt"), &written).unwrap();
+    let args = [
+        "scan",
+        "--pack",
+        pack.to_str().unwrap(),
+        texts.to_str().unwrap(),
+    ];
+    let scanned = ttsr(args).output().unwrap();
+    let shown = stdout(&scanned);
+    assert_eq!(scanned.status.code(), Some(1), "{}", text(&scanned.stderr));
+    for rule in ["imported/generic-api-key", "imported/github-pat"] {
+        assert!(shown.contains(rule), "{rule}");
+    }
+    println!(
+        "gitleaks: {} bytes scanned, {} lines told",
+        written.len(),
+        shown.lines().count()
+    );
+}
+
 /// What breaks each of the 22 rules of these shapes that have a condition on text.
 const BREAKS: [(&str, &str); 22] = [
     ("go-add-cleanup", "runtime.SetFinalizer(a, b)"),

@@ -1,5 +1,5 @@
-//! What the crate is made of: how many packages the core needs, their licences, where they come from, and where
-//! `unsafe` is.
+//! What the crate is made of: how many packages the core needs, their licences, where they come from, where `unsafe`
+//! is, and what is built late.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -273,4 +273,84 @@ fn unsafe_is_denied_except_in_two_modules() {
     };
     assert!(probe.ends_with("src/matcher/prefilter/probe.rs"), "{probe}");
     assert!(table.ends_with("src/matcher/table.rs"), "{table}");
+}
+
+/// What is built when it is first asked for, in what reads text. Each of them can be built whatever the rules are:
+/// nothing that depends on a pattern may be found too large once text comes.
+const BUILT_LATE: [(&str, &str); 7] = [
+    // A copy of the states of an automaton that is there.
+    ("src/matcher/lazy_dfa.rs", "OnceLock<BitNfa>"),
+    // Tables of the crate itself.
+    ("src/matcher/prefilter.rs", "static FREQUENCIES: LazyLock<"),
+    ("src/matcher/prefilter.rs", "static SHARING: LazyLock<"),
+    ("src/detect/script.rs", "static RANGES: LazyLock<"),
+    ("src/detect/script.rs", "static SMALL_WORDS: LazyLock<"),
+    ("src/view/fold/unicode.rs", "static ASCII: LazyLock<"),
+    // The check of a pattern that looks around, nearer to the end of a text than the one that was built at load: the same
+    // but for a smaller count. Where it is not there, the end is counted as unconfirmed.
+    (
+        "src/matcher/confirm.rs",
+        "exact: Box<[OnceLock<Option<Regex>>]>",
+    ),
+];
+
+#[test]
+fn nothing_that_can_fail_is_built_while_text_is_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = BTreeSet::new();
+    for folder in [
+        "matcher",
+        "stream",
+        "session",
+        "view",
+        "detect",
+        "ast",
+        "pack/compile",
+    ] {
+        sources(&root.join("src").join(folder), &mut |path, text| {
+            let path = path.strip_prefix(root).unwrap().display().to_string();
+            let path = path.replace('\\', "/");
+            for line in text.lines().map(str::trim) {
+                let types = ["OnceLock<", "LazyLock<", "OnceCell<", "LazyCell<"];
+                let is_late = types.iter().any(|name| line.contains(name));
+                if is_late && !line.starts_with("//") {
+                    found.insert((path.clone(), line.to_owned()));
+                }
+                // Engines of other crates are built at load, and `match` says so.
+                let is_engine = line.contains("meta::Regex") || line.contains("meta::Builder");
+                let is_test = path.contains("tests");
+                assert!(!is_engine || is_test, "{path}: {line}");
+            }
+        });
+    }
+    for (path, line) in &found {
+        let is_known = |(known, part): &(&str, &str)| path == known && line.contains(part);
+        assert!(BUILT_LATE.iter().any(is_known), "{path}: {line}");
+    }
+    for (path, part) in BUILT_LATE {
+        let is_it = |(known, line): &(String, String)| known == path && line.contains(part);
+        assert!(
+            found.iter().any(is_it),
+            "{path}: {part} is gone; take it out here"
+        );
+    }
+}
+
+/// Hands over every Rust file below the folder, and the file of the module itself.
+fn sources(folder: &Path, on: &mut dyn FnMut(&Path, &str)) {
+    let module = folder.with_extension("rs");
+    if let Ok(text) = std::fs::read_to_string(&module) {
+        on(&module, &text);
+    }
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, on);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            on(&path, &std::fs::read_to_string(&path).unwrap());
+        }
+    }
 }

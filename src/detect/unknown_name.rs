@@ -22,20 +22,41 @@ pub(crate) const OWN: usize = 256;
 /// Names that the host knows: dependencies, workspace members, modules of the project. Spelled as in
 /// imports or as in manifests: `-` and `_` are the same, and so are capitals.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnownNames(HashSet<String>);
+pub(crate) struct KnownNames {
+    sets: Vec<Arc<NameSet>>,
+}
+
+/// One list of such names.
+pub(crate) type NameSet = HashSet<String>;
+
+/// The names of a list, as they are compared.
+pub(crate) fn name_set<'n>(names: impl IntoIterator<Item = &'n str>) -> NameSet {
+    names.into_iter().map(folded).collect()
+}
 
 impl KnownNames {
+    #[cfg_attr(not(test), allow(dead_code, reason = "for tests and fuzzing"))]
     pub(crate) fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> KnownNames {
-        KnownNames(names.into_iter().map(folded).collect())
+        KnownNames::shared(vec![Arc::new(name_set(names))])
+    }
+
+    /// Names of several lists, which others have too.
+    pub(crate) fn shared(sets: Vec<Arc<NameSet>>) -> KnownNames {
+        KnownNames { sets }
     }
 
     /// Adds names.
     pub(crate) fn extend<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
-        self.0.extend(names.into_iter().map(folded));
+        if self.sets.is_empty() {
+            self.sets.push(Arc::default());
+        }
+        let own = Arc::make_mut(&mut self.sets[0]);
+        own.extend(names.into_iter().map(folded));
     }
 
     pub(crate) fn holds(&self, name: &str) -> bool {
-        self.0.contains(&folded(name))
+        let name = folded(name);
+        self.sets.iter().any(|set| set.contains(&name))
     }
 
     /// Whether a file of that path is known, or one in some folder whose path ends like that.
@@ -45,7 +66,8 @@ impl KnownNames {
             let rest = known.strip_suffix(&path);
             rest.is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
         };
-        self.0.contains(&path) || self.0.iter().any(ends_so)
+        let holds = |set: &Arc<NameSet>| set.contains(&path) || set.iter().any(ends_so);
+        self.sets.iter().any(holds)
     }
 }
 

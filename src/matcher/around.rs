@@ -83,6 +83,21 @@ pub(crate) fn parse(text: &str, limits: &Limits, refused: Refused) -> Result<Aro
     })
 }
 
+/// The literal texts of a pattern that looks around, those inside of its assertions included.
+pub(crate) fn literals(text: &str) -> Vec<String> {
+    fn collect(expr: &Expr, out: &mut Vec<String>) {
+        if let Expr::Literal { val, .. } = expr {
+            out.push(val.to_string());
+        }
+        expr.children_iter().for_each(|child| collect(child, out));
+    }
+    let mut literals = Vec::new();
+    if let Ok(tree) = Expr::parse_tree(text) {
+        collect(&tree.expr, &mut literals);
+    }
+    literals
+}
+
 /// The same hull without assertions: it matches wherever the hull does.
 pub(crate) fn without_looks(hir: &Hir) -> Hir {
     match hir.kind() {

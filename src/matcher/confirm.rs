@@ -70,18 +70,14 @@ pub(crate) fn hull(text: &str, limits: &Limits, refused: Refused) -> Result<Hir,
 }
 
 impl Confirm {
-    /// The check of a pattern that [`super::pattern::parse`] has accepted; `None` if it has no need of one.
-    pub(crate) fn of(text: &str, limits: &Limits) -> Option<Confirm> {
-        if regex_syntax::ast::parse::Parser::new().parse(text).is_ok() {
-            return None;
-        }
+    /// The check of a pattern that looks around or refers back.
+    pub(crate) fn of(text: &str, limits: &Limits) -> Result<Confirm, Refused> {
         let refused = Refused::LookAround {
             what: "look-around",
             span: 0..0,
         };
-        let around = around::parse(text, limits, refused);
-        let confirm = around.and_then(|around| Confirm::new(text, around, limits));
-        Some(confirm.expect("every pattern was compiled when it was checked"))
+        let around = around::parse(text, limits, refused)?;
+        Confirm::new(text, around, limits)
     }
 
     fn new(text: &str, around: Around, limits: &Limits) -> Result<Confirm, Refused> {

@@ -16,8 +16,8 @@
 //!    the table again, or `generations` replaces the table.
 //!
 //! `utf8` decodes bytes to symbols, `suffix` holds what a cursor carries besides one state, `single_match` stops
-//! patterns that match nearly any text after their first match, `hash` identifies states and classes, and `span`
-//! finds the start of a match. With the feature `lookaround`, `around` over-approximates a pattern with look-around
+//! patterns that match nearly any text after their first match, `hash` identifies states and classes, and `pike`
+//! finds whole matches and the start of a match. With the feature `lookaround`, `around` over-approximates a pattern with look-around
 //! by a regular one and `confirm` verifies its matches.
 //!
 //! # Glossary
@@ -51,12 +51,12 @@ mod mended;
 mod nfa;
 pub(crate) mod partition;
 pub(crate) mod pattern;
+pub(crate) mod pike;
 mod prefilter;
 mod prefix_tree;
 pub(crate) mod simd;
 mod simplify;
 mod single_match;
-mod span;
 pub(crate) mod speculative;
 pub(crate) mod split;
 mod suffix;
@@ -77,7 +77,6 @@ pub(crate) use lazy_dfa::is_short;
 use nfa::Nfa;
 use partition::{Partition, PartitionPlan, SimplifiedPattern};
 use simd::SimdLevel;
-pub(crate) use span::Span;
 pub(crate) use table::SHORT;
 use table::TableConfig;
 use table::sparse::SparseRows;

@@ -5,8 +5,10 @@
 
 use std::ops::Range;
 
-use regex_syntax::hir::{Hir, HirKind};
+use regex_syntax::hir::{Class, Hir, HirKind};
+use regex_syntax::utf8::Utf8Sequences;
 
+use super::nfa::needs_bytes;
 use crate::limits::Limits;
 
 /// Why a pattern cannot be loaded.
@@ -30,15 +32,44 @@ pub(crate) enum Refused {
     },
     /// It matches the empty text, so it would hit everywhere.
     MatchesEmpty,
+    /// Some of it can never match text that is folded.
+    Folded(Unfolded),
     /// More than [`Limits::rule_states`].
     TooBig { states: usize, limit: usize },
 }
 
-/// Parses a regular expression as the `regex` crate would (Unicode on, arbitrary bytes allowed).
+/// Why a pattern cannot be folded like the text that it reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unfolded {
+    /// Nothing is left of it.
+    Nothing,
+    /// None of these characters is in folded text.
+    Class(String),
+    /// This text begins with a character that folding joins with the one before it.
+    Joins(String),
+    /// This text is not its own fold, and stands in a pattern that looks around.
+    #[cfg_attr(not(feature = "lookaround"), allow(dead_code))]
+    Around(String),
+}
+
+/// Parses a regular expression as the `regex` crate would (Unicode on, arbitrary bytes allowed), and accepts it.
 ///
 /// With the feature `lookaround`, a pattern that looks around or refers back gives its hull: a regular
 /// expression that matches wherever the pattern does. `confirm` knows which patterns these are.
 pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Hir, Refused> {
+    accept(syntax(text, false, limits)?.hir, limits)
+}
+
+/// A regular expression that was parsed and is not accepted yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Parsed {
+    pub(crate) hir: Hir,
+    /// Whether `hir` is a hull, so that `confirm` has to decide.
+    pub(crate) is_hull: bool,
+}
+
+/// Parses a regular expression, as `(?i)` where case is ignored.
+pub(crate) fn syntax(text: &str, ignores_case: bool, limits: &Limits) -> Result<Parsed, Refused> {
     if text.len() > limits.pattern_bytes {
         return Err(Refused::TooLong {
             bytes: text.len(),
@@ -47,16 +78,25 @@ pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Hir, Refused> {
     }
     let parsed = regex_syntax::ParserBuilder::new()
         .utf8(false)
+        .case_insensitive(ignores_case)
         .build()
         .parse(text);
-    let hir = match parsed {
-        Ok(hir) => hir,
+    match parsed {
+        Ok(hir) => Ok(Parsed {
+            hir,
+            is_hull: false,
+        }),
         #[cfg(feature = "lookaround")]
-        Err(error @ regex_syntax::Error::Parse(_)) => {
-            super::confirm::hull(text, limits, syntax_error(&error))?
-        }
-        Err(error) => return Err(syntax_error(&error)),
-    };
+        Err(error @ regex_syntax::Error::Parse(_)) => Ok(Parsed {
+            hir: super::confirm::hull(text, limits, syntax_error(&error))?,
+            is_hull: true,
+        }),
+        Err(error) => Err(syntax_error(&error)),
+    }
+}
+
+/// Accepts a pattern that needs some text to match, and no more states than the limit.
+pub(crate) fn accept(hir: Hir, limits: &Limits) -> Result<Hir, Refused> {
     if least_bytes(&hir) == Some(0) {
         return Err(Refused::MatchesEmpty);
     }
@@ -76,19 +116,35 @@ pub(crate) fn looks_around(text: &str, limits: &Limits) -> bool {
     plain.utf8(false).build().parse(text).is_err() && parse(text, limits).is_ok()
 }
 
-/// Number of automaton states the tree needs: one a character class, saturating.
+/// Number of automaton states the tree needs, saturating: one a character class, or in a pattern that can match single
+/// bytes of characters one for each byte of each sequence that encodes the class.
 pub(crate) fn states(hir: &Hir) -> usize {
+    states_in(hir, needs_bytes(hir))
+}
+
+fn states_in(hir: &Hir, takes_bytes: bool) -> usize {
     match hir.kind() {
         HirKind::Empty => 0,
         HirKind::Literal(literal) => literal.0.len(),
+        HirKind::Class(Class::Unicode(class)) if takes_bytes => {
+            let ranges = class.ranges().iter();
+            let sequences = ranges.flat_map(|r| Utf8Sequences::new(r.start(), r.end()));
+            sequences.map(|sequence| sequence.len()).sum::<usize>() + 1
+        }
         HirKind::Class(_) | HirKind::Look(_) => 1,
-        HirKind::Capture(capture) => states(&capture.sub),
-        HirKind::Concat(subs) => subs.iter().map(states).fold(0, usize::saturating_add),
-        HirKind::Alternation(subs) => subs.iter().map(states).fold(1, usize::saturating_add),
+        HirKind::Capture(capture) => states_in(&capture.sub, takes_bytes),
+        HirKind::Concat(subs) => subs
+            .iter()
+            .map(|sub| states_in(sub, takes_bytes))
+            .fold(0, usize::saturating_add),
+        HirKind::Alternation(subs) => subs
+            .iter()
+            .map(|sub| states_in(sub, takes_bytes))
+            .fold(1, usize::saturating_add),
         HirKind::Repetition(repetition) => {
             let copies = repetition.max.unwrap_or(repetition.min.max(1)) as usize;
             let optional = copies.saturating_sub(repetition.min as usize);
-            states(&repetition.sub)
+            states_in(&repetition.sub, takes_bytes)
                 .saturating_mul(copies)
                 .saturating_add(optional)
         }

@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem::take;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::compose::{self, Allow, Override, Source, Today, Written};
 use super::diagnostic::{Code, Cursor, Diagnostic, Excerpt, Report, code};
@@ -72,7 +73,7 @@ pub(super) struct Facts {
     pub(super) docs: Option<String>,
     pub(super) extends: Vec<String>,
     pub(super) grants: Option<Vec<Action>>,
-    pub(super) lists: BTreeMap<String, Vec<String>>,
+    pub(super) lists: BTreeMap<String, Arc<[String]>>,
     pub(super) tools: Vec<String>,
 }
 
@@ -230,7 +231,7 @@ impl<'l> Check<'l> {
     }
 
     /// The lists of the packs below: each as `pack/list`, and as `list` where only one of them is so called.
-    fn imported(&self, extends: Vec<String>) -> BTreeMap<String, Vec<String>> {
+    fn imported(&self, extends: Vec<String>) -> BTreeMap<String, Arc<[String]>> {
         let mut graph = self.graph();
         graph.insert(String::new(), extends.into_iter().collect());
         let below = compose::closure(&graph, "");
@@ -242,8 +243,8 @@ impl<'l> Check<'l> {
             .filter(|facts| below.contains(&facts.pack))
         {
             for (name, entries) in &facts.lists {
-                lists.insert(format!("{}/{name}", facts.pack), entries.clone());
-                let before = lists.insert(name.clone(), entries.clone());
+                lists.insert(format!("{}/{name}", facts.pack), Arc::clone(entries));
+                let before = lists.insert(name.clone(), Arc::clone(entries));
                 if before.is_some_and(|before| before != *entries) {
                     twice.insert(name.clone());
                 }
@@ -433,6 +434,9 @@ fn judged(draft: &Draft, limits: &Limits) -> Vec<(Place, Fault)> {
             found.push((place.clone(), fault));
         }
     }
+    for (text, fault) in pattern::late_faults(&draft.rule, &draft.fold, limits) {
+        found.push((draft.in_pattern(text, fault.within.as_ref()), fault));
+    }
     found
 }
 
@@ -516,7 +520,7 @@ struct Walk<'t> {
     allows: Vec<Written>,
     facts: Facts,
     /// Lists of the packs below.
-    imported: BTreeMap<String, Vec<String>>,
+    imported: BTreeMap<String, Arc<[String]>>,
     /// The number of the file.
     file: usize,
     /// Scope entries after lists are filled in, over all rules.

@@ -3,12 +3,12 @@
 mod sight;
 mod what;
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
 
-use regex_automata::meta::Regex;
-use regex_automata::util::captures::Captures;
-use regex_automata::util::syntax;
-use regex_syntax::hir::Hir;
+use globset::GlobSet;
+use regex_syntax::hir::{Hir, HirKind};
 
 #[cfg(feature = "ast")]
 use crate::ast::{Grammar, Shapes, Sought};
@@ -16,18 +16,18 @@ use crate::detect::entropy::{Entropy, EntropyLimits};
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
 use crate::matcher::confirm::{AroundSearch, Confirm};
-use crate::matcher::pattern;
-use crate::matcher::{Matcher, Span, TooManyClasses};
+use crate::matcher::pattern::{self, Refused};
+use crate::matcher::pike::{self, PikeVm};
+use crate::matcher::{Matcher, TooManyClasses};
 use crate::pack::Allow;
-use crate::rule::{
-    Action, Capture, Channel, Condition, Count, Pattern, PatternKind, Rule, Severity, Within,
-};
+use crate::pack::lower::{self, lower};
+use crate::rule::{Action, Capture, Channel, Condition, Count, Pattern, Rule, Severity, Within};
 use crate::verdict::RuleId;
-use crate::view::fold::fold_text;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
 use crate::view::piece::Regions;
 
 pub(crate) use sight::{Sight, Source};
+use what::NameSets;
 pub(crate) use what::What;
 
 /// What streams need of a pack: for each channel its automata, for each rule its scope and condition.
@@ -40,16 +40,16 @@ pub(crate) struct Compiled {
     /// By rule: what is more than that one of its patterns matches.
     pub(crate) compounds: Vec<Option<Box<Compound>>>,
     /// By rule: where its hits do not count.
-    pub(crate) allowed: Vec<Vec<Allowed>>,
+    pub(crate) allowed: Vec<Vec<Arc<Allowed>>>,
 }
 
 /// Where hits of a rule do not count: all that is given must hold.
 #[derive(Debug)]
 pub(crate) struct Allowed {
-    pub(crate) tools: Option<ToolScope>,
-    pub(crate) paths: Option<PathScope>,
+    pub(crate) tools: Option<Arc<ToolScope>>,
+    pub(crate) paths: Option<Arc<PathScope>>,
     /// Texts of the match.
-    pub(crate) text: Option<globset::GlobSet>,
+    pub(crate) text: Option<Arc<GlobSet>>,
 }
 
 /// The rules of one channel, by what their patterns see of it.
@@ -109,15 +109,19 @@ pub(crate) struct SpanPattern {
     pub(crate) rule: RuleId,
     pub(crate) role: Role,
     /// Where it is looked for, besides its rule's own arguments.
-    pub(crate) arg: Option<ArgScope>,
+    pub(crate) arg: Option<Arc<ArgScope>>,
     /// Where its group of interest is.
-    pub(crate) capture: Option<Captured>,
-    text: String,
-    /// Built when a match is asked for the first time.
-    regex: OnceLock<Regex>,
-    /// Searches instead of `regex` where the pattern looks around, which only [`MatchMode::Every`] allows.
+    pub(crate) capture: Option<Arc<Captured>>,
+    pub(crate) search: WholeSearch,
+}
+
+/// The search for the whole matches of a pattern.
+#[derive(Debug)]
+pub(crate) enum WholeSearch {
+    Pike(Arc<PikeVm>),
+    /// For a pattern that looks around, which only [`MatchMode::Every`] allows.
     #[cfg(feature = "lookaround")]
-    pub(crate) around: Option<Box<AroundSearch>>,
+    Around(Arc<AroundSearch>),
 }
 
 /// Which matches of a rule a stream reports.
@@ -145,10 +149,21 @@ pub(crate) enum Role {
 /// What a group of a match must be like.
 #[derive(Debug)]
 pub(crate) struct Captured {
-    group: Option<String>,
+    group: Group,
     entropy: Option<u32>,
     random: bool,
-    not_in: Option<globset::GlobSet>,
+    not_in: Option<Arc<GlobSet>>,
+}
+
+/// The group of a match that a capture is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    /// The match itself.
+    Whole,
+    /// The group with this number.
+    Number(u32),
+    /// The first group, or the match itself where that is not part of it.
+    FirstOrWhole,
 }
 
 /// The condition of a rule that is more than that one of its patterns matches.
@@ -181,25 +196,47 @@ pub(crate) enum Extent {
 #[derive(Debug)]
 pub(crate) struct PatternOf {
     pub(crate) rule: RuleId,
-    /// Which of its rule's `any` it is.
-    #[cfg(feature = "lookaround")]
-    index: usize,
     /// Where it is looked for, besides its rule's own arguments.
-    pub(crate) arg: Option<ArgScope>,
-    text: String,
-    /// Built when a span is asked for the first time.
-    span: OnceLock<Option<Span>>,
+    pub(crate) arg: Option<Arc<ArgScope>>,
+    /// Finds where matches begin; none where `confirm` does.
+    pub(crate) vm: Option<Arc<PikeVm>>,
+    #[cfg(feature = "lookaround")]
+    confirm: Option<Arc<Confirm>>,
+}
+
+/// A pattern, compiled once for all channels.
+struct Prepared {
+    hir: Hir,
+    arg: Option<Arc<ArgScope>>,
+    vm: Option<Arc<PikeVm>>,
+    capture: Option<Arc<Captured>>,
+    #[cfg(feature = "lookaround")]
+    confirm: Option<Arc<Confirm>>,
+    /// Set for a pattern that looks around if every match is wanted.
+    #[cfg(feature = "lookaround")]
+    around: Option<Arc<AroundSearch>>,
+}
+
+impl Prepared {
+    /// The search for whole matches; `None` if the pattern can only be verified at an end.
+    fn search(&self) -> Option<WholeSearch> {
+        #[cfg(feature = "lookaround")]
+        if let Some(around) = &self.around {
+            return Some(WholeSearch::Around(Arc::clone(around)));
+        }
+        self.vm.clone().map(WholeSearch::Pike)
+    }
 }
 
 /// Where in a reply a rule applies, besides the channel.
 #[derive(Debug)]
 pub(crate) struct Scope {
-    pub(crate) tools: Option<ToolScope>,
-    pub(crate) args: Option<ArgScope>,
-    pub(crate) paths: Option<PathScope>,
-    pub(crate) agents: Option<ToolScope>,
-    pub(crate) models: Option<ToolScope>,
-    pub(crate) providers: Option<ToolScope>,
+    pub(crate) tools: Option<Arc<ToolScope>>,
+    pub(crate) args: Option<Arc<ArgScope>>,
+    pub(crate) paths: Option<Arc<PathScope>>,
+    pub(crate) agents: Option<Arc<ToolScope>>,
+    pub(crate) models: Option<Arc<ToolScope>>,
+    pub(crate) providers: Option<Arc<ToolScope>>,
     /// A rule whose scope stays unknown applies all the same if it is critical.
     pub(crate) is_critical: bool,
 }
@@ -220,6 +257,8 @@ pub(crate) enum Big {
     States(usize),
     /// All globs of one scope together are too much for `globset`.
     Scope(globset::Error),
+    /// A pattern is refused, though the check has accepted it.
+    Pattern(Refused),
     /// The patterns of all rules up to this one tell too many characters apart.
     Classes,
 }
@@ -231,15 +270,16 @@ pub(crate) fn compile(
     limits: &Limits,
     mode: MatchMode,
 ) -> Result<Compiled, TooBig> {
-    let parsed = parsed(rules, limits)?;
+    let mut globs = Globs::default();
+    let mut names = NameSets::default();
     let scopes = rules.iter().enumerate().map(|(index, rule)| {
-        Scope::new(rule).map_err(|error| TooBig {
+        Scope::new(rule, &mut globs).map_err(|error| TooBig {
             rule: index,
             what: Big::Scope(error),
         })
     });
     let scopes = scopes.collect::<Result<_, _>>()?;
-    let allowed = allowed(rules, allows)?;
+    let allowed = allowed(rules, allows, &mut globs)?;
     // Where only some texts are allowed, a rule wants more than its first match.
     let by_text = |index: usize| allowed[index].iter().any(|allow| allow.text.is_some());
     let rules_by_index = rules.iter().enumerate();
@@ -252,9 +292,16 @@ pub(crate) fn compile(
             })),
         })
         .collect();
+    let prepared = prepared(rules, &compounds, limits, &mut globs)?;
     let mut channels = Channel::ALL.map(|_| None);
     for (rules_of, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let new = ChannelRules::new(channel, rules, &parsed, &compounds, &allowed, limits);
+        let from = Parts {
+            rules,
+            prepared: &prepared,
+            compounds: &compounds,
+            allowed: &allowed,
+        };
+        let new = ChannelRules::new(channel, &from, &mut names, limits);
         *rules_of = new.map_err(|TooManyClasses| TooBig {
             rule: rules.len() - 1,
             what: Big::Classes,
@@ -268,69 +315,166 @@ pub(crate) fn compile(
     })
 }
 
-/// The patterns of each rule.
-fn parsed(rules: &[Rule], limits: &Limits) -> Result<Vec<Vec<Hir>>, TooBig> {
+/// The patterns of each rule, within [`Limits::pack_states`].
+fn prepared<'r>(
+    rules: &'r [Rule],
+    compounds: &[Option<Box<Compound>>],
+    limits: &Limits,
+    globs: &mut Globs<'r>,
+) -> Result<Vec<Vec<Prepared>>, TooBig> {
+    let mut compiler = pike::Compiler::default();
     let mut states = 0usize;
-    let mut parsed = Vec::with_capacity(rules.len());
-    for (rule, Rule { condition, .. }) in rules.iter().enumerate() {
-        let hirs: Vec<Hir> = condition
-            .patterns()
-            .map(|pattern| parse(&seen(pattern), limits))
-            .collect();
-        states = hirs
-            .iter()
-            .map(pattern::states)
-            .fold(states, usize::saturating_add);
-        if states > limits.pack_states {
-            return Err(TooBig {
-                rule,
-                what: Big::States(states),
+    let mut prepared = Vec::with_capacity(rules.len());
+    for (index, (rule, compound)) in rules.iter().zip(compounds).enumerate() {
+        let too_big = |what| TooBig { rule: index, what };
+        let mut patterns = Vec::new();
+        for (role, pattern) in numbered(&rule.condition) {
+            let lowered = lower(pattern, limits).map_err(|why| too_big(Big::Pattern(why)))?;
+            states = states.saturating_add(pattern::states(&lowered.hir));
+            if states > limits.pack_states {
+                return Err(too_big(Big::States(states)));
+            }
+            let arg = pattern.arg.as_slice();
+            let arg = shared(&mut globs.args, arg, ArgScope::new);
+            let arg = arg.map_err(|error| too_big(Big::Scope(error)))?;
+            #[cfg(feature = "lookaround")]
+            if let Some(text) = &lowered.confirmed_by {
+                let confirm = Confirm::of(text, limits);
+                let confirm = confirm.map_err(|why| too_big(Big::Pattern(why)))?;
+                let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
+                let around = match wants_every {
+                    true => Some(AroundSearch::of(text).ok_or_else(|| {
+                        too_big(Big::Pattern(Refused::TooBig {
+                            states: pattern::states(&lowered.hir),
+                            limit: limits.rule_states,
+                        }))
+                    })?),
+                    false => None,
+                };
+                patterns.push(Prepared {
+                    confirm: Some(Arc::new(confirm)),
+                    around: around.map(Arc::new),
+                    hir: lowered.hir,
+                    arg,
+                    vm: None,
+                    capture: None,
+                });
+                continue;
+            }
+            let hir = match rule.condition.line && compound.is_some() {
+                true => lower::line(lowered.hir),
+                false => lowered.hir,
+            };
+            let capture = rule.condition.capture.as_ref();
+            let capture = capture.filter(|_| role == Role::Any);
+            let capture = capture.map(|capture| Captured::new(capture, &hir, globs));
+            let capture = capture
+                .transpose()
+                .map_err(|error| too_big(Big::Scope(error)))?;
+            let group = capture.as_ref().and_then(|capture| capture.group.number());
+            patterns.push(Prepared {
+                vm: Some(Arc::new(compiler.compile(&hir, group))),
+                hir,
+                arg,
+                capture: capture.map(Arc::new),
+                #[cfg(feature = "lookaround")]
+                confirm: None,
+                #[cfg(feature = "lookaround")]
+                around: None,
             });
         }
-        parsed.push(hirs);
+        prepared.push(patterns);
     }
-    Ok(parsed)
+    Ok(prepared)
 }
 
 /// What is allowed to break each rule.
-fn allowed(rules: &[Rule], allows: &[Allow]) -> Result<Vec<Vec<Allowed>>, TooBig> {
-    let mut allowed: Vec<Vec<Allowed>> = rules.iter().map(|_| Vec::new()).collect();
+fn allowed<'r>(
+    rules: &[Rule],
+    allows: &'r [Allow],
+    globs: &mut Globs<'r>,
+) -> Result<Vec<Vec<Arc<Allowed>>>, TooBig> {
+    let mut allowed: Vec<Vec<Arc<Allowed>>> = rules.iter().map(|_| Vec::new()).collect();
     for allow in allows {
+        let Some(first) = allow.rules.first() else {
+            continue;
+        };
+        let made = Allowed::new(allow, globs).map_err(|error| TooBig {
+            rule: first.index(),
+            what: Big::Scope(error),
+        });
+        let made = Arc::new(made?);
         for rule in &allow.rules {
-            let made = Allowed::new(allow).map_err(|error| TooBig {
-                rule: rule.index(),
-                what: Big::Scope(error),
-            });
-            allowed[rule.index()].push(made?);
+            allowed[rule.index()].push(Arc::clone(&made));
         }
     }
     Ok(allowed)
 }
 
-fn parse(regex: &str, limits: &Limits) -> Hir {
-    pattern::parse(regex, limits).expect("every pattern was parsed when it was checked")
+/// What is compiled of the rules of a pack, by rule.
+#[derive(Clone, Copy)]
+struct Parts<'c> {
+    rules: &'c [Rule],
+    prepared: &'c [Vec<Prepared>],
+    compounds: &'c [Option<Box<Compound>>],
+    allowed: &'c [Vec<Arc<Allowed>>],
 }
 
-impl Compiled {
-    /// Builds the search of every pattern that is wanted whole, each within `bytes`. Returns whether all of
-    /// them could be built.
-    pub(crate) fn prepare(&self, bytes: usize) -> bool {
-        let views = self.channels.iter().flatten().flat_map(ChannelRules::all);
-        let spans = views.flat_map(|view| &view.spans);
-        let mut patterns = spans.flat_map(|spans| &spans.patterns);
-        patterns.all(|pattern| pattern.prepare(bytes))
+/// Compiled globs, by their texts: rules with the same list share them.
+#[derive(Default)]
+struct Globs<'r> {
+    names: HashMap<&'r [String], Arc<ToolScope>>,
+    args: HashMap<&'r [String], Arc<ArgScope>>,
+    paths: HashMap<&'r [String], Arc<PathScope>>,
+    texts: HashMap<&'r [String], Arc<GlobSet>>,
+}
+
+type MakeGlobs<T> = fn(&[String]) -> Result<T, globset::Error>;
+
+/// The compiled globs; none where there are none, for that is no limit.
+fn shared<'r, T>(
+    known: &mut HashMap<&'r [String], Arc<T>>,
+    globs: &'r [String],
+    make: MakeGlobs<T>,
+) -> Result<Option<Arc<T>>, globset::Error> {
+    if globs.is_empty() {
+        return Ok(None);
     }
+    if let Some(known) = known.get(globs) {
+        return Ok(Some(Arc::clone(known)));
+    }
+    let made = Arc::new(make(globs)?);
+    known.insert(globs, Arc::clone(&made));
+    Ok(Some(made))
+}
+
+/// Texts with `*` and `?`, in either case.
+fn text_globs(texts: &[String]) -> Result<GlobSet, globset::Error> {
+    let mut set = globset::GlobSetBuilder::new();
+    for text in texts {
+        let mut glob = globset::GlobBuilder::new(text);
+        set.add(
+            glob.case_insensitive(true)
+                .literal_separator(false)
+                .build()?,
+        );
+    }
+    set.build()
 }
 
 impl ChannelRules {
     fn new(
         channel: Channel,
-        rules: &[Rule],
-        parsed: &[Vec<Hir>],
-        compounds: &[Option<Box<Compound>>],
-        allowed: &[Vec<Allowed>],
+        from: &Parts<'_>,
+        names: &mut NameSets,
         limits: &Limits,
     ) -> Result<Option<ChannelRules>, TooManyClasses> {
+        let Parts {
+            rules,
+            prepared,
+            compounds,
+            allowed,
+        } = *from;
         let mut builders = vec![ViewBuilder::default()];
         let mut watches = Vec::new();
         let mut reads_paths = false;
@@ -340,26 +484,24 @@ impl ChannelRules {
             if !rule.on.contains(&channel) {
                 continue;
             }
-            let by_path = |allow: &Allowed| allow.paths.is_some();
+            let by_path = |allow: &Arc<Allowed>| allow.paths.is_some();
             reads_paths |= !rule.paths.is_empty() || allowed[index].iter().any(by_path);
             let id = RuleId(index as u32);
             #[cfg(feature = "ast")]
             add_shapes(&mut shapes, id, &rule.condition);
-            let what = What::of(&rule.condition).into_iter();
+            let what = What::of(&rule.condition, |known| names.of(known)).into_iter();
             watches.extend(what.map(|what| Watched {
                 rule: id,
                 what,
                 holds: rule.holds(),
             }));
-            let roles = match &compounds[index] {
-                None => Roles::Plain,
-                Some(_) => Roles::Whole,
-            };
-            for (number, (role, pattern)) in numbered(&rule.condition).enumerate() {
+            let patterns = numbered(&rule.condition).zip(&prepared[index]);
+            for ((role, pattern), prepared) in patterns {
                 let builder = builder(&mut builders, Sight::of(pattern, channel));
-                match roles {
-                    Roles::Plain => builder.add_plain(id, number, pattern, &parsed[index][number]),
-                    Roles::Whole => builder.add_whole(id, role, rule, pattern, limits),
+                let search = compounds[index].as_ref().and_then(|_| prepared.search());
+                match search {
+                    Some(search) => builder.add_whole(id, role, rule.holds(), prepared, search),
+                    None => builder.add_plain(id, prepared),
                 }
             }
         }
@@ -370,9 +512,7 @@ impl ChannelRules {
         if watches.is_empty() && !has_shapes && builders.iter().all(ViewBuilder::is_empty) {
             return Ok(None);
         }
-        let views = builders
-            .into_iter()
-            .map(|builder| builder.build(rules, limits));
+        let views = builders.into_iter().map(|builder| builder.build(limits));
         let mut views = views.collect::<Result<Vec<_>, _>>()?;
         Ok(Some(ChannelRules {
             raw: views.remove(0),
@@ -466,15 +606,6 @@ fn add_shapes(shapes: &mut Option<Box<Shapes>>, rule: RuleId, condition: &Condit
     }
 }
 
-/// What is wanted of the matches of a rule's patterns.
-#[derive(Clone, Copy)]
-enum Roles {
-    /// The first end.
-    Plain,
-    /// All of each.
-    Whole,
-}
-
 /// Every pattern and what it is to the condition, in the order of [`Condition::patterns`].
 fn numbered(condition: &Condition) -> impl Iterator<Item = (Role, &Pattern)> {
     let any = condition.any.iter().map(|pattern| (Role::Any, pattern));
@@ -512,17 +643,14 @@ impl ViewBuilder {
         self.hirs.is_empty() && self.spans.iter().all(|(hirs, _)| hirs.is_empty())
     }
 
-    fn add_plain(&mut self, id: RuleId, number: usize, pattern: &Pattern, parsed: &Hir) {
-        #[cfg(not(feature = "lookaround"))]
-        let _ = number;
-        self.hirs.push(parsed.clone());
+    fn add_plain(&mut self, id: RuleId, prepared: &Prepared) {
+        self.hirs.push(prepared.hir.clone());
         self.patterns.push(PatternOf {
             rule: id,
+            arg: prepared.arg.clone(),
+            vm: prepared.vm.clone(),
             #[cfg(feature = "lookaround")]
-            index: number,
-            arg: arg_scope(pattern),
-            text: seen(pattern),
-            span: OnceLock::new(),
+            confirm: prepared.confirm.clone(),
         });
     }
 
@@ -530,37 +658,27 @@ impl ViewBuilder {
         &mut self,
         id: RuleId,
         role: Role,
-        rule: &Rule,
-        pattern: &Pattern,
-        limits: &Limits,
+        holds: bool,
+        prepared: &Prepared,
+        search: WholeSearch,
     ) {
-        let text = whole(&rule.condition, pattern);
-        #[cfg(feature = "lookaround")]
-        let around = AroundSearch::of(&text).map(Box::new);
-        #[cfg(feature = "lookaround")]
-        let looks_around = around.is_some();
-        #[cfg(not(feature = "lookaround"))]
-        let looks_around = false;
-        let group = match looks_around {
-            true => 2,
-            false => usize::from(rule.holds()),
+        let group = match search {
+            WholeSearch::Pike(_) => usize::from(holds),
+            #[cfg(feature = "lookaround")]
+            WholeSearch::Around(_) => 2,
         };
         let (hirs, patterns) = &mut self.spans[group];
-        let capture = rule.condition.capture.as_ref();
-        hirs.push(parse(&text, limits));
+        hirs.push(prepared.hir.clone());
         patterns.push(SpanPattern {
             rule: id,
             role,
-            arg: arg_scope(pattern),
-            capture: capture.filter(|_| role == Role::Any).map(Captured::new),
-            text,
-            regex: OnceLock::new(),
-            #[cfg(feature = "lookaround")]
-            around,
+            arg: prepared.arg.clone(),
+            capture: prepared.capture.clone(),
+            search,
         });
     }
 
-    fn build(self, rules: &[Rule], limits: &Limits) -> Result<ViewRules, TooManyClasses> {
+    fn build(self, limits: &Limits) -> Result<ViewRules, TooManyClasses> {
         let ViewBuilder {
             sight,
             hirs,
@@ -585,11 +703,9 @@ impl ViewBuilder {
             });
         let spans = spans.collect::<Result<_, TooManyClasses>>()?;
         #[cfg(not(feature = "lookaround"))]
-        let _ = rules;
-        #[cfg(not(feature = "lookaround"))]
         let matcher = Matcher::new(&hirs, limits.table_bytes)?;
         #[cfg(feature = "lookaround")]
-        let confirms = Confirms::new(&patterns, rules, limits);
+        let confirms = Confirms::new(&patterns, limits);
         #[cfg(feature = "lookaround")]
         let matcher = confirms.matcher(&hirs, limits.table_bytes)?;
         Ok(ViewRules {
@@ -600,30 +716,6 @@ impl ViewBuilder {
             confirms,
             spans,
         })
-    }
-}
-
-fn arg_scope(pattern: &Pattern) -> Option<ArgScope> {
-    let arg = pattern.arg.as_ref()?;
-    ArgScope::new(std::slice::from_ref(arg)).ok()
-}
-
-/// The pattern as a regular expression over what it sees: text that is folded is matched by folded text.
-fn seen(pattern: &Pattern) -> String {
-    let sight = Sight::of(pattern, Channel::Text);
-    if sight.folds.is_empty() || pattern.kind == PatternKind::Regex {
-        return pattern.to_regex();
-    }
-    let text = fold_text(sight.folds, &pattern.text);
-    Pattern::new(pattern.kind, text).to_regex()
-}
-
-/// The pattern as it is matched whole: a line of its own where the condition asks for one.
-fn whole(condition: &Condition, pattern: &Pattern) -> String {
-    let regex = seen(pattern);
-    match condition.line {
-        true => format!("(?mR:^)(?:{regex})(?mR:$)"),
-        false => regex,
     }
 }
 
@@ -686,101 +778,97 @@ impl Compound {
 }
 
 impl Allowed {
-    fn new(allow: &Allow) -> Result<Allowed, globset::Error> {
-        let mut text = globset::GlobSetBuilder::new();
-        for glob in &allow.text {
-            let mut glob = globset::GlobBuilder::new(glob);
-            text.add(
-                glob.case_insensitive(true)
-                    .literal_separator(false)
-                    .build()?,
-            );
-        }
+    fn new<'r>(allow: &'r Allow, globs: &mut Globs<'r>) -> Result<Allowed, globset::Error> {
         Ok(Allowed {
-            tools: match allow.tools.is_empty() {
-                true => None,
-                false => Some(ToolScope::new(&allow.tools)?),
-            },
-            paths: match allow.paths.is_empty() {
-                true => None,
-                false => Some(PathScope::new(&allow.paths)?),
-            },
-            text: match allow.text.is_empty() {
-                true => None,
-                false => Some(text.build()?),
-            },
+            tools: shared(&mut globs.names, &allow.tools, ToolScope::new)?,
+            paths: shared(&mut globs.paths, &allow.paths, PathScope::new)?,
+            text: shared(&mut globs.texts, &allow.text, text_globs)?,
         })
     }
 }
 
 impl SpanPattern {
-    /// Builds the search with room for up to `bytes`. Returns whether that was enough.
-    fn prepare(&self, bytes: usize) -> bool {
-        #[cfg(feature = "lookaround")]
-        if self.around.is_some() {
-            return true;
-        }
-        let built = Regex::builder()
-            .syntax(syntax::Config::new().utf8(false))
-            .configure(
-                Regex::config()
-                    .utf8_empty(false)
-                    .nfa_size_limit(Some(bytes)),
-            )
-            .build(&self.text);
-        match built {
-            Ok(regex) => {
-                self.regex.get_or_init(|| regex);
-                true
+    /// Returns the matches in `text` from `from` on, and whether these are all: the search of a pattern that looks
+    /// around may take too long.
+    pub(crate) fn matches(&self, text: &[u8], from: usize) -> (Vec<Range<usize>>, bool) {
+        let vm = match &self.search {
+            WholeSearch::Pike(vm) => vm,
+            #[cfg(feature = "lookaround")]
+            WholeSearch::Around(around) => {
+                let (mut found, are_all) = around.find_all(text);
+                found.retain(|range| range.start >= from);
+                return (found, are_all);
             }
-            Err(_) => false,
+        };
+        let found = vm.find_all(text, from).into_iter();
+        let capture = self.capture.as_ref();
+        let counts = |found: &pike::Found| capture.is_none_or(|it| it.accepts(found, text));
+        (
+            found.filter(counts).map(|found| found.range).collect(),
+            true,
+        )
+    }
+}
+
+impl Group {
+    /// The group that `name` means, its number or its name, of a pattern.
+    fn of(name: Option<&str>, hir: &Hir) -> Group {
+        let Some(name) = name else {
+            return Group::FirstOrWhole;
+        };
+        let number = name.parse().ok().or_else(|| number_of(name, hir));
+        match number {
+            Some(0) | None => Group::Whole,
+            Some(number) => Group::Number(number),
         }
     }
 
-    /// The pattern as `regex` reads it.
-    pub(crate) fn regex(&self) -> &Regex {
-        self.regex.get_or_init(|| {
-            Regex::builder()
-                .syntax(syntax::Config::new().utf8(false))
-                .configure(Regex::config().utf8_empty(false))
-                .build(&self.text)
-                .expect("it was parsed and measured when the pack was checked")
-        })
+    /// The number of the group that has to be known besides the match.
+    fn number(self) -> Option<u32> {
+        match self {
+            Group::Whole => None,
+            Group::Number(number) => Some(number),
+            Group::FirstOrWhole => Some(1),
+        }
+    }
+}
+
+/// The number of the group with that name.
+fn number_of(name: &str, hir: &Hir) -> Option<u32> {
+    match hir.kind() {
+        HirKind::Capture(capture) if capture.name.as_deref() == Some(name) => Some(capture.index),
+        HirKind::Capture(capture) => number_of(name, &capture.sub),
+        HirKind::Repetition(repetition) => number_of(name, &repetition.sub),
+        HirKind::Concat(subs) | HirKind::Alternation(subs) => {
+            subs.iter().find_map(|sub| number_of(name, sub))
+        }
+        _ => None,
     }
 }
 
 impl Captured {
-    fn new(capture: &Capture) -> Captured {
-        let globs = capture.not_in.iter().filter_map(|text| {
-            let glob = globset::GlobBuilder::new(text)
-                .case_insensitive(true)
-                .build();
-            glob.ok()
-        });
-        let mut set = globset::GlobSetBuilder::new();
-        globs.for_each(|glob| {
-            set.add(glob);
-        });
-        Captured {
-            group: capture.group.clone(),
+    fn new<'r>(
+        capture: &'r Capture,
+        hir: &Hir,
+        globs: &mut Globs<'r>,
+    ) -> Result<Captured, globset::Error> {
+        Ok(Captured {
+            group: Group::of(capture.group.as_deref(), hir),
             entropy: capture.entropy,
             random: capture.random,
-            not_in: (!capture.not_in.is_empty())
-                .then(|| set.build().ok())
-                .flatten(),
-        }
+            not_in: shared(&mut globs.texts, &capture.not_in, text_globs)?,
+        })
     }
 
     /// Whether the group of a match is what it must be.
-    pub(crate) fn accepts(&self, captures: &Captures, haystack: &[u8]) -> bool {
-        let span = match &self.group {
-            Some(group) => match group.parse::<usize>() {
-                Ok(number) => captures.get_group(number),
-                Err(_) => captures.get_group_by_name(group),
-            },
-            None => captures.get_group(1).or_else(|| captures.get_group(0)),
+    fn accepts(&self, found: &pike::Found, haystack: &[u8]) -> bool {
+        let group = found.group.clone();
+        let range = match self.group {
+            Group::Whole => Some(found.range.clone()),
+            Group::Number(_) => group,
+            Group::FirstOrWhole => group.or_else(|| Some(found.range.clone())),
         };
-        let Some(text) = span.and_then(|span| haystack.get(span.range())) else {
+        let Some(text) = range.and_then(|range| haystack.get(range)) else {
             return false;
         };
         let entropy = Entropy::of(text);
@@ -802,7 +890,7 @@ impl Captured {
 #[derive(Debug)]
 pub(crate) struct Confirms {
     /// By pattern of the matcher; empty where none is confirmed.
-    by_pattern: Box<[Option<Confirm>]>,
+    by_pattern: Box<[Option<Arc<Confirm>>]>,
     /// [`Limits::confirm_bytes`].
     pub(crate) bytes: usize,
     /// [`Limits::confirm_pending`].
@@ -811,15 +899,9 @@ pub(crate) struct Confirms {
 
 #[cfg(feature = "lookaround")]
 impl Confirms {
-    fn new(patterns: &[PatternOf], rules: &[Rule], limits: &Limits) -> Confirms {
-        let of = |pattern: &PatternOf| {
-            let written = &rules[pattern.rule.index()].condition.any[pattern.index];
-            let is_regex = written.kind == PatternKind::Regex;
-            is_regex
-                .then(|| Confirm::of(&written.text, limits))
-                .flatten()
-        };
-        let mut by_pattern: Vec<Option<Confirm>> = patterns.iter().map(of).collect();
+    fn new(patterns: &[PatternOf], limits: &Limits) -> Confirms {
+        let confirms = patterns.iter().map(|pattern| pattern.confirm.clone());
+        let mut by_pattern: Vec<Option<Arc<Confirm>>> = confirms.collect();
         if by_pattern.iter().all(Option::is_none) {
             by_pattern.clear();
         }
@@ -843,34 +925,22 @@ impl Confirms {
     }
 
     pub(crate) fn get(&self, pattern: u32) -> Option<&Confirm> {
-        self.by_pattern.get(pattern as usize)?.as_ref()
-    }
-}
-
-impl PatternOf {
-    /// Finds where matches of the pattern begin.
-    pub(crate) fn span(&self) -> Option<&Span> {
-        self.span.get_or_init(|| Span::new(&self.text)).as_ref()
+        self.by_pattern.get(pattern as usize)?.as_deref()
     }
 }
 
 impl Scope {
-    fn new(rule: &Rule) -> Result<Scope, globset::Error> {
-        type New<T> = fn(&[String]) -> Result<T, globset::Error>;
-        fn given<T>(globs: &[String], new: New<T>) -> Result<Option<T>, globset::Error> {
-            if globs.is_empty() {
-                Ok(None)
-            } else {
-                new(globs).map(Some)
-            }
-        }
+    fn new<'r>(rule: &'r Rule, globs: &mut Globs<'r>) -> Result<Scope, globset::Error> {
+        let Globs {
+            names, args, paths, ..
+        } = globs;
         Ok(Scope {
-            tools: given(&rule.tools, ToolScope::new)?,
-            args: given(&rule.args, ArgScope::new)?,
-            paths: given(&rule.paths, PathScope::new)?,
-            agents: given(&rule.agents, ToolScope::new)?,
-            models: given(&rule.models, ToolScope::new)?,
-            providers: given(&rule.providers, ToolScope::new)?,
+            tools: shared(names, &rule.tools, ToolScope::new)?,
+            args: shared(args, &rule.args, ArgScope::new)?,
+            paths: shared(paths, &rule.paths, PathScope::new)?,
+            agents: shared(names, &rule.agents, ToolScope::new)?,
+            models: shared(names, &rule.models, ToolScope::new)?,
+            providers: shared(names, &rule.providers, ToolScope::new)?,
             is_critical: rule.severity == Severity::Critical,
         })
     }

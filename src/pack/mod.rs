@@ -21,6 +21,7 @@ mod header;
 pub mod import;
 mod lint;
 mod lock;
+mod lower;
 pub(crate) mod message;
 mod nearest;
 mod retained;
@@ -305,8 +306,6 @@ impl Pack {
     /// One rule of this pack, compiled so that a stream finds every match of it on that channel; see [`crate::scan`].
     /// `None` if one of its patterns is too large to be searched for whole matches.
     pub(crate) fn every_match_of(&self, rule: RuleId, channel: Channel) -> Option<Pack> {
-        /// Bytes that the search of one pattern may take.
-        const SEARCH_BYTES: usize = 256 << 20;
         let mut rules = vec![self.rule(rule).clone()];
         rules[0].on = vec![channel];
         let allows = self.allows().iter();
@@ -324,7 +323,7 @@ impl Pack {
             ..self.limits().clone()
         };
         let compiled = compile::compile(&rules, &allows, &limits, MatchMode::Every).ok()?;
-        compiled.prepare(SEARCH_BYTES).then(|| Pack {
+        Some(Pack {
             inner: Arc::new(Inner {
                 rules,
                 allows,
@@ -350,7 +349,7 @@ impl Pack {
     }
 
     /// Where hits of a rule do not count.
-    pub(crate) fn allowed(&self, rule: RuleId) -> &[Allowed] {
+    pub(crate) fn allowed(&self, rule: RuleId) -> &[Arc<Allowed>] {
         &self.inner.compiled.allowed[rule.index()]
     }
 
@@ -471,6 +470,9 @@ fn too_big(error: &TooBig, rules: &[Rule], limits: &Limits) -> LoadError {
             "the patterns of all rules together tell more than {CLASSES} kinds of characters apart"
         ),
         Big::Scope(error) => format!("rule `{id}`: its globs together are too big: {error}"),
+        Big::Pattern(refused) => {
+            format!("rule `{id}`: one of its patterns is refused: {refused:?}")
+        }
     };
     LoadError::new(vec![Diagnostic::of_file(
         &code::PACK_TOO_BIG,

@@ -3,6 +3,8 @@
 //! Sums the limits of what reads for a rule: the window for excerpts, stretches of whole matches, matches that
 //! wait for what may take them back, and what views and detectors hold. States, places and hashes are no text.
 
+use std::sync::Arc;
+
 use super::compile::{Compound, Sight, Source, What};
 use crate::detect::cycle;
 use crate::detect::leak;
@@ -46,7 +48,7 @@ impl Rule {
                 sights.push(sight);
             }
         }
-        let what = What::of(&self.condition);
+        let what = What::of(&self.condition, |_| Arc::default());
         let is_tool_input = channel == Channel::ToolInput;
         let mut sources: Vec<Source> = sights.iter().filter_map(|sight| sight.source).collect();
         let of_detectors = what.iter();
@@ -197,11 +199,11 @@ mod tests {
         assert_eq!(loops, kept::WINDOW + cycle::WINDOW + paths + quotes);
 
         let named = |of: Named| {
-            let (known, of) = (Vec::new(), vec![of]);
+            let of = vec![of];
             kept_on(text, |it| {
                 it.unknown_name = Some(UnknownName {
-                    known: known.clone(),
                     of: of.clone(),
+                    ..UnknownName::default()
                 });
             })
         };

@@ -1,5 +1,8 @@
 //! When a rule is broken.
 
+use std::fmt;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 /// How the text of a [`Pattern`] is read.
@@ -492,11 +495,86 @@ impl Script {
     pub const NAMES: [&'static str; 27] = crate::detect::script::NAMES;
 }
 
+/// Names that are known, from one list or several. Clones share the lists: a thousand rules with the same list of
+/// 50,000 names hold it once.
+///
+/// # Example: names from a list, and one more
+/// ```
+/// use ttsr::KnownList;
+/// let mut known: KnownList = ["serde", "tokio"].into_iter().collect();
+/// known.add(["anyhow".to_owned()].into());
+/// assert_eq!(known.iter().collect::<Vec<_>>(), ["serde", "tokio", "anyhow"]);
+/// ```
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
+pub struct KnownList {
+    lists: Vec<Arc<[String]>>,
+}
+
+impl KnownList {
+    /// Adds a list, without copying it.
+    pub fn add(&mut self, list: Arc<[String]>) {
+        if !list.is_empty() {
+            self.lists.push(list);
+        }
+    }
+
+    /// Every name, list by list.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.lists
+            .iter()
+            .flat_map(|list| list.iter())
+            .map(String::as_str)
+    }
+
+    /// The lists.
+    pub(crate) fn lists(&self) -> &[Arc<[String]>] {
+        &self.lists
+    }
+}
+
+impl PartialEq for KnownList {
+    fn eq(&self, other: &KnownList) -> bool {
+        let is_same = |(one, other): (&Arc<[String]>, &Arc<[String]>)| Arc::ptr_eq(one, other);
+        let (lists, others) = (&self.lists, &other.lists);
+        lists.len() == others.len() && lists.iter().zip(others).all(is_same)
+            || self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for KnownList {}
+
+impl fmt::Debug for KnownList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl From<Vec<String>> for KnownList {
+    fn from(names: Vec<String>) -> KnownList {
+        let mut known = KnownList::default();
+        known.add(names.into());
+        known
+    }
+}
+
+impl From<KnownList> for Vec<String> {
+    fn from(known: KnownList) -> Vec<String> {
+        known.iter().map(str::to_owned).collect()
+    }
+}
+
+impl<N: Into<String>> FromIterator<N> for KnownList {
+    fn from_iter<I: IntoIterator<Item = N>>(names: I) -> KnownList {
+        KnownList::from(names.into_iter().map(N::into).collect::<Vec<String>>())
+    }
+}
+
 /// Names that nobody knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownName {
     /// Names that are known, besides the standard libraries'; the host may add its own.
-    pub known: Vec<String>,
+    pub known: KnownList,
     /// What is named; empty: packages.
     #[serde(default)]
     pub of: Vec<Named>,
@@ -508,7 +586,7 @@ impl UnknownName {
     /// # Example: packages, where nothing else is said
     /// ```
     /// use ttsr::{Named, UnknownName};
-    /// let mut names = UnknownName { known: Vec::new(), of: Vec::new() };
+    /// let mut names = UnknownName::default();
     /// assert!(names.is_of(Named::Package) && !names.is_of(Named::File));
     /// names.of = vec![Named::File];
     /// assert!(names.is_of(Named::File) && !names.is_of(Named::Package));
@@ -527,7 +605,7 @@ impl UnknownName {
 /// let mut rule = Rule::new("demo/no-such-tool", Vec::new());
 /// rule.on = vec![Channel::ToolInput];
 /// let of = vec![Named::from_name("tool").unwrap()];
-/// rule.condition.unknown_name = Some(UnknownName { known: vec!["read".into()], of });
+/// rule.condition.unknown_name = Some(UnknownName { known: ["read"].into_iter().collect(), of });
 /// let mut stream = Pack::builder().rule(rule).build()?.stream();
 /// stream.open(PartId(0), Channel::ToolInput);
 /// stream.open(PartId(1), Channel::ToolInput);

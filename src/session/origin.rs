@@ -42,9 +42,9 @@ impl Origin {
     }
 
     fn is_in(&self, scope: &Scope) -> bool {
-        names(scope, scope.agents.as_ref(), self.agent.as_deref())
-            && names(scope, scope.models.as_ref(), self.model.as_deref())
-            && names(scope, scope.providers.as_ref(), self.provider.as_deref())
+        names(scope, scope.agents.as_deref(), self.agent.as_deref())
+            && names(scope, scope.models.as_deref(), self.model.as_deref())
+            && names(scope, scope.providers.as_deref(), self.provider.as_deref())
     }
 }
 

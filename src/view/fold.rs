@@ -6,8 +6,7 @@
 //! was decomposed is composed. ASCII characters are their own prototypes, so a pattern in ASCII reads
 //! folded text as it reads plain text. Bytes that are not UTF-8 go through as they are.
 //!
-//! It knows no pattern. Words and literals are folded with [`fold_text`] when they are loaded; a regex is
-//! not touched: its author writes what folded text looks like.
+//! It knows no pattern. Patterns are folded with [`fold_text`] when they are loaded.
 
 mod map;
 #[cfg(test)]
@@ -62,6 +61,15 @@ impl Folds {
         self.0 & other.0 == other.0
     }
 
+    /// These but for the case.
+    #[allow(
+        dead_code,
+        reason = "for patterns that look around, which are a feature"
+    )]
+    pub(crate) fn without_case(self) -> Folds {
+        Folds(self.0 & !Folds::CASE.0)
+    }
+
     /// Whether a character's fold depends on its neighbours.
     fn normalise(self) -> bool {
         self.0 & !(Folds::CASE | Folds::INVISIBLE).0 != 0
@@ -94,13 +102,16 @@ fn lower_if(folds: Folds, char: char) -> char {
     }
 }
 
-#[cfg(feature = "unicode")]
-use unicode::begins_anew;
-
-/// Without the feature no fold looks at neighbours.
-#[cfg(not(feature = "unicode"))]
-fn begins_anew(_: Folds, _: char) -> bool {
-    true
+/// Whether the character is folded the same whatever stands before it.
+pub(crate) fn begins_anew(folds: Folds, char: char) -> bool {
+    #[cfg(feature = "unicode")]
+    return !folds.normalise() || unicode::begins_anew(folds, char);
+    // Without the feature no fold looks at neighbours.
+    #[cfg(not(feature = "unicode"))]
+    {
+        let _ = (folds, char);
+        true
+    }
 }
 
 /// Pieces in, folded pieces out, as if the whole haystack had been folded at once.

@@ -3,6 +3,7 @@
 //! Each `tests/pack/*.toml` is loaded; what is shown about it stands in the `.txt` beside it. Cases that
 //! need files, folders or limits make them and compare in the same way. `UPDATE_GOLDEN=1` rewrites.
 
+mod accepts;
 mod any;
 mod builtin;
 mod complaint;

@@ -5,6 +5,7 @@
 //! the language have to come up, and hit, is asserted, so that the test cannot go blind. `TTSR_TEST_SCALE` (a
 //! percentage) says how many packs are tried; a failure names its seed and prints the pack.
 
+mod accepts;
 mod beside;
 mod language;
 #[path = "../../src/testing/random.rs"]

@@ -1,5 +1,6 @@
 //! One module for each target; each opens with the promise it tests.
 
+pub mod accepts;
 #[cfg(feature = "ast")]
 pub mod ast;
 pub mod code;
@@ -27,6 +28,7 @@ pub type Run = fn(&[u8]);
 
 /// All of them, by the names of their folders in `seeds` and `regressions`.
 pub const ALL: &[(&str, Run)] = &[
+    ("accepts", accepts::run),
     #[cfg(feature = "ast")]
     ("ast", ast::run),
     ("code", code::run),

@@ -13,7 +13,8 @@ use super::header::Header;
 use crate::pack::diagnostic::code;
 use crate::pack::schema;
 use crate::rule::{
-    Ast, Bound, Capture, Count, DoomLoop, Named, Per, Repetition, Script, UnknownName, Within,
+    Ast, Bound, Capture, Count, DoomLoop, KnownList, Named, Per, Repetition, Script, UnknownName,
+    Within,
 };
 
 impl Walk<'_> {
@@ -152,13 +153,20 @@ impl Walk<'_> {
 
     fn unknown_name(&mut self, table: &DeTable<'_>, header: &Header<'_>) -> Option<UnknownName> {
         let unknown = self.table(table, "unknown-name")?;
-        let mut known = Vec::new();
+        let mut known = KnownList::default();
         if let Some(texts) = self.filled_strings(unknown, "known") {
             self.blanks(&texts, "known");
+            let mut written = Vec::new();
             for text in &texts.items {
-                let entries = self.entries_of(text, header);
-                known.extend(entries.iter().map(|entry| entry.value.to_owned()));
+                match self.shared_list(text, header) {
+                    Some(list) => known.add(list),
+                    None => {
+                        let entries = self.entries_of(text, header);
+                        written.extend(entries.iter().map(|entry| entry.value.to_owned()));
+                    }
+                }
             }
+            known.add(written.into());
         }
         let of = self.filled_strings(unknown, "of").and_then(|texts| {
             let names = Named::ALL.map(|named| named.name().to_owned());

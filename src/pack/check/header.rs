@@ -1,6 +1,7 @@
 //! Everything of a rule file but its rules: schema, `[pack]`, `[defaults]`, `[lists]`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
@@ -29,7 +30,7 @@ pub(super) struct Header<'v> {
     pub(super) defaults: Option<Draft>,
     pub(super) lists: BTreeMap<&'v str, Texts<'v>>,
     /// Lists of packs that this one extends.
-    pub(super) imported: BTreeMap<String, Vec<String>>,
+    pub(super) imported: BTreeMap<String, Arc<[String]>>,
 }
 
 impl Walk<'_> {

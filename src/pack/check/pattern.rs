@@ -11,11 +11,12 @@ use super::{Walk, scope};
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
 use crate::matcher::around;
-use crate::matcher::pattern::{self, Refused};
+use crate::matcher::pattern::{self, Refused, Unfolded};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
+use crate::pack::lower::lower;
 use crate::pack::schema;
-use crate::rule::{Fold, Pattern, PatternKind, Region};
+use crate::rule::{Fold, Pattern, PatternKind, Region, Rule};
 
 /// Work of a pattern, in steps of [`Limits::load_steps`]: it is parsed, and two bytes may be a large class.
 const PATTERN_STEPS: usize = 1024;
@@ -122,6 +123,24 @@ impl Walk<'_> {
     }
 }
 
+/// What is wrong with patterns that take their folds from `match.fold`, which was not known where they were read.
+pub(super) fn late_faults<'r>(
+    rule: &'r Rule,
+    fold: &[Fold],
+    limits: &Limits,
+) -> Vec<(&'r str, Fault)> {
+    let taken = |pattern: &&Pattern| !fold.is_empty() && pattern.fold == fold;
+    let mut found = Vec::new();
+    for pattern in rule.condition.patterns().filter(taken) {
+        let mut plain = pattern.clone();
+        plain.fold.clear();
+        let fault = fault(pattern, limits);
+        let is_new = |late: &Fault| self::fault(&plain, limits).as_ref() != Some(late);
+        found.extend(fault.filter(is_new).map(|late| (&*pattern.text, late)));
+    }
+    found
+}
+
 /// What is wrong with a pattern, if something is.
 pub(super) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
     // The length of what the author wrote counts, not that of the escaped form.
@@ -137,12 +156,8 @@ pub(super) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
         let fault = Fault::new(&code::REGEX, message).with_help(help);
         return Some(fault.within(Some(at..at + 1)));
     }
-    let written = Limits {
-        pattern_bytes: usize::MAX,
-        ..limits.clone()
-    };
-    match pattern::parse(&pattern.to_regex(), &written) {
-        Ok(hir) if pattern::least_bytes(&hir).is_some() => None,
+    match lower(pattern, limits) {
+        Ok(lowered) if pattern::least_bytes(&lowered.hir).is_some() => None,
         Ok(_) => Some(
             Fault::new(
                 &code::NEVER_MATCHES,
@@ -189,12 +204,45 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
             &code::MATCHES_EMPTY,
             "this pattern is empty, so it would hit everywhere",
         ),
+        Refused::Folded(why) => folded(why).within(Some(0..text.len())),
         Refused::TooBig { states, limit } => Fault::new(
             &code::PATTERN_TOO_BIG,
             format!("pattern needs {states} states, limit is {limit}"),
         )
         .with_help("lower the counts of its repetitions: nested counts multiply"),
     }
+}
+
+/// Why a pattern cannot be folded like the text that it reads.
+fn folded(why: Unfolded) -> Fault {
+    let (message, help) = match why {
+        Unfolded::Nothing => (
+            "nothing is left of this pattern once it is folded".to_owned(),
+            "it needs a character that the folds of the rule keep",
+        ),
+        Unfolded::Class(class) => (
+            format!(
+                "this pattern has {}, and folded text has none of these characters",
+                quote(&class)
+            ),
+            "write what folded text looks like, or leave out the fold",
+        ),
+        Unfolded::Joins(joined) => (
+            format!(
+                "in folded text {} is joined with the character before it, which is not one character in this pattern",
+                quote(&joined)
+            ),
+            "write the joined characters, such as `[éá]` for `[ea]\\x{301}`",
+        ),
+        Unfolded::Around(literal) => (
+            format!(
+                "folded text does not have {}, and a pattern that looks around is not folded",
+                quote(&literal)
+            ),
+            "write what folded text looks like, or leave out the fold",
+        ),
+    };
+    Fault::new(&code::FOLD, message).with_help(help)
 }
 
 fn look_around(what: &str, text: &str, span: Range<usize>) -> Fault {

@@ -1,6 +1,8 @@
 //! The scope of a rule: `on`, `tools`, `args`, `paths`, `agents`, `models`, `providers`, with `@list`
 //! filled in.
 
+use std::sync::Arc;
+
 use globset::Error;
 use toml::de::DeTable;
 
@@ -22,7 +24,7 @@ const GLOB_BYTES: usize = 4096;
 const GLOB_DEPTH: usize = 16;
 
 /// Most entries of one scope key after lists are filled in.
-const ENTRIES: usize = 1024;
+pub(super) const ENTRIES: usize = 1024;
 
 /// Most entries of all scopes of one file after lists are filled in: lists multiply.
 const ENTRIES_PER_FILE: usize = 1 << 20;
@@ -134,6 +136,17 @@ impl Walk<'_> {
         }
     }
 
+    /// The list that `text` names, as all who name it share it.
+    pub(super) fn shared_list(
+        &self,
+        text: &Text<'_>,
+        header: &Header<'_>,
+    ) -> Option<Arc<[String]>> {
+        let name = text.value.strip_prefix('@')?;
+        let own = self.facts.lists.get(name);
+        own.or_else(|| header.imported.get(name)).map(Arc::clone)
+    }
+
     /// `text` itself, or the entries of the list it names.
     pub(super) fn entries_of<'e>(
         &mut self,
@@ -170,7 +183,7 @@ impl Walk<'_> {
     }
 }
 
-fn too_many(key: &str, entries: usize) -> Fault {
+pub(super) fn too_many(key: &str, entries: usize) -> Fault {
     let message = if entries + ENTRIES > ENTRIES_PER_FILE {
         format!("the scopes of this file have more than {ENTRIES_PER_FILE} entries")
     } else {

@@ -1,5 +1,6 @@
 //! Which detectors a rule asks for, and within which bounds. How they find is not known here.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use crate::detect::doom_loop::LoopLimits;
 use crate::detect::limit::Bounds;
 use crate::detect::script::{Languages, ScriptLimits, Scripts};
 use crate::detect::turns::TurnLimits;
-use crate::detect::unknown_name::KnownNames;
-use crate::rule::{Condition, Named, Script};
+use crate::detect::unknown_name::{KnownNames, NameSet, name_set};
+use crate::rule::{Condition, KnownList, Named, Script};
 
 /// What a detector is to find.
 #[derive(Debug)]
@@ -31,8 +32,11 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// What the condition's detector is to find; a rule may have more than one machine for it.
-    pub(crate) fn of(condition: &Condition) -> Vec<What> {
+    /// What the condition's detector is to find; a rule may have more than one machine for it. Names come from `known`.
+    pub(crate) fn of(
+        condition: &Condition,
+        known: impl FnOnce(&KnownList) -> Arc<KnownNames>,
+    ) -> Vec<What> {
         let mut all = Vec::new();
         if let Some(repetition) = condition.repetition {
             let (least, most) = repetition.unit_chars;
@@ -53,7 +57,7 @@ impl What {
         let script = condition.script.as_ref();
         all.extend(script.map(|script| What::Script(script_limits(script))));
         if let Some(names) = &condition.unknown_name {
-            let known = Arc::new(KnownNames::new(names.known.iter().map(String::as_str)));
+            let known = known(&names.known);
             let of = Named::ALL.into_iter().filter(|named| names.is_of(*named));
             all.extend(of.map(|named| match named {
                 Named::Package => What::UnknownName(Arc::clone(&known)),
@@ -111,4 +115,32 @@ fn script_limits(script: &Script) -> ScriptLimits {
         limits.scripts = limits.scripts | Scripts::LATIN;
     }
     limits
+}
+
+/// The sets of names that the rules of a pack share: one for each list, however many rules have it.
+#[derive(Debug, Default)]
+pub(crate) struct NameSets {
+    /// By the address of the list, which the rules keep alive.
+    by_address: HashMap<*const String, Arc<NameSet>>,
+    by_content: HashMap<Arc<[String]>, Arc<NameSet>>,
+}
+
+impl NameSets {
+    pub(crate) fn of(&mut self, known: &KnownList) -> Arc<KnownNames> {
+        let sets = known.lists().iter().map(|list| self.set(list));
+        Arc::new(KnownNames::shared(sets.collect()))
+    }
+
+    fn set(&mut self, list: &Arc<[String]>) -> Arc<NameSet> {
+        let NameSets {
+            by_address,
+            by_content,
+        } = self;
+        let of_content = || {
+            let shared = by_content.entry(Arc::clone(list));
+            let set = shared.or_insert_with(|| Arc::new(name_set(list.iter().map(String::as_str))));
+            Arc::clone(set)
+        };
+        Arc::clone(by_address.entry(list.as_ptr()).or_insert_with(of_content))
+    }
 }

@@ -78,6 +78,7 @@ codes! {
     LOOK_AROUND "look-around" Error Invalid "look-around or a back-reference in a regular expression"
     MATCHES_EMPTY "matches-empty" Error Invalid "a pattern that matches the empty text, so everywhere"
     NEVER_MATCHES "never-matches" Warning Invalid "a pattern that can match nothing"
+    FOLD "fold" Error Invalid "a pattern that folded text can never match"
     PATTERN_TOO_LONG "pattern-too-long" Error Invalid "a pattern longer than the limit"
     PATTERN_TOO_BIG "pattern-too-big" Error Invalid "a pattern that needs more states than the limit"
     PACK_TOO_BIG "pack-too-big" Error TooLarge "all rules together need more states than the limit"

@@ -5,6 +5,7 @@ use std::ops::Range;
 #[cfg(feature = "lookaround")]
 use super::confirm;
 use super::judge::Judge;
+use crate::matcher::pike::PikeVm;
 use crate::matcher::{Cursor, MatchEvent, Matcher, SHORT};
 use crate::pack::ViewRules;
 use crate::stream::window::{WINDOW, Window};
@@ -270,9 +271,9 @@ impl Near {
         self.end - start
     }
 
-    pub(super) fn start_of(&self, span: &crate::matcher::Span) -> Option<usize> {
+    pub(super) fn start_of(&self, vm: &PikeVm) -> Option<usize> {
         // Offset 0 of a window that does not begin the haystack must not look like its beginning.
-        span.start(&self.bytes, usize::from(!self.begins_haystack), self.end)
+        vm.start(&self.bytes, usize::from(!self.begins_haystack), self.end)
     }
 
     pub(super) fn quote(&self, hit: Hit, start: Option<usize>) -> Quote {

@@ -109,8 +109,8 @@ impl Judge<'_> {
             arg: self.found.arg_of(arg),
         };
         let near = near();
-        let span = || pattern.span();
-        let start = near.match_start().or_else(|| near.start_of(span()?));
+        let vm = pattern.vm.as_deref();
+        let start = near.match_start().or_else(|| near.start_of(vm?));
         let mut quote = near.quote(hit, start);
         quote.file = self.file.clone();
         let is_as_delivered = self.view.sight.source.is_none() && self.view.sight.folds.is_empty();

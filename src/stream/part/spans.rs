@@ -1,13 +1,10 @@
 //! One haystack, read for whole matches: those that `regex` finds, one after the other.
 //!
 //! The automaton says where nothing is in progress. What lies between two such places is a *stretch*: no
-//! match leaves it. A stretch in which a pattern was reported is searched with that pattern as it is
-//! written; all others are forgotten unread. Where stretches begin and end depends on the text alone, so
+//! match leaves it. A stretch in which a pattern was reported is searched for its whole matches; all others are forgotten unread. Where stretches begin and end depends on the text alone, so
 //! deltas make no difference, and each byte is stepped once and searched at most once per pattern.
 
 use std::ops::Range;
-
-use regex_automata::Input;
 
 use super::condition::{Book, Match, Position};
 use super::haystack::Near;
@@ -287,7 +284,7 @@ impl Spans {
         let mut given_up = 0;
         for &pattern in reported {
             let written = &rules.patterns[pattern as usize];
-            let (ranges, are_all) = matches(written, &text, before.len());
+            let (ranges, are_all) = written.matches(&text, before.len());
             given_up += u64::from(!are_all);
             for range in ranges {
                 let range = range.start - before.len()..range.end - before.len();
@@ -422,28 +419,6 @@ fn lines(bytes: &[u8]) -> u64 {
 fn chars(bytes: &[u8]) -> u64 {
     let starts = bytes.iter().filter(|&&byte| byte & 0xC0 != 0x80);
     starts.count() as u64
-}
-
-/// The matches of the pattern from `from` on, as `regex` finds them, and whether these are all: the search of a pattern
-/// that looks around may take too long.
-fn matches(pattern: &SpanPattern, text: &[u8], from: usize) -> (Vec<Range<usize>>, bool) {
-    #[cfg(feature = "lookaround")]
-    if let Some(around) = &pattern.around {
-        let (mut found, are_all) = around.find_all(text);
-        found.retain(|range| range.start >= from);
-        return (found, are_all);
-    }
-    let input = Input::new(text).range(from..);
-    let regex = pattern.regex();
-    let Some(capture) = &pattern.capture else {
-        let found = regex.find_iter(input).map(|found| found.range());
-        return (found.collect(), true);
-    };
-    let found = regex
-        .captures_iter(input)
-        .filter(|captures| capture.accepts(captures, text))
-        .filter_map(|captures| captures.get_match().map(|found| found.range()));
-    (found.collect(), true)
 }
 
 #[cfg(test)]

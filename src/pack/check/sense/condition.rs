@@ -1,5 +1,6 @@
 //! What breaks a rule: one thing, in windows that can be met, within distances that can be kept.
 
+use globset::GlobBuilder;
 use regex_syntax::hir::{Hir, HirKind};
 
 use super::{Found, contradiction, no_effect, zero};
@@ -9,7 +10,7 @@ use crate::pack::check::condition::{path, triggers};
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
 use crate::pack::diagnostic::code;
-use crate::pack::escape::quote;
+use crate::pack::escape::{self, quote};
 use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
 
 /// Exactly one thing breaks a rule.
@@ -221,6 +222,16 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<Found>) {
             "it asks for nothing",
             "add `entropy = 3.5` or `not-in = [\"…\"]`",
         ));
+    }
+    for text in not_in {
+        if let Err(error) = GlobBuilder::new(text).build() {
+            let message = format!(
+                "glob {}: {}",
+                quote(text),
+                escape::all(&error.kind().to_string())
+            );
+            found.push(("match.capture.not-in", Fault::new(&code::GLOB, message)));
+        }
     }
     let Some(group) = group else {
         return;

@@ -1,0 +1,367 @@
+//! Lowering: from a pattern of a rule to the syntax tree that is matched. The check and the compiler both ask here, so
+//! the pattern that is accepted is the pattern that is compiled. What is added to a pattern is added to its tree: text
+//! around a text could change what it means (`(?x)` with a comment) or exceed limits that the text itself keeps.
+
+use regex_syntax::hir::{
+    Capture, Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, Hir, HirKind,
+    Look, Repetition,
+};
+
+use super::compile::Sight;
+use crate::limits::Limits;
+use crate::matcher::pattern::{self, Refused, Unfolded};
+use crate::rule::{Channel, Pattern, PatternKind};
+use crate::view::fold::{Folds, begins_anew, fold_text};
+
+/// Classes with at most so many characters are folded character by character. A larger one is a category or an
+/// exclusion, such as `\p{L}` or `[^;]`, and describes folded text as it stands.
+const LISTED: usize = 256;
+
+/// A class with more characters than this is taken for one that folded text can match, without a look at each of them.
+const TRIED: usize = 4096;
+
+/// A pattern, ready to be matched.
+#[derive(Debug)]
+pub(super) struct Lowered {
+    pub(super) hir: Hir,
+    /// The regular expression that confirms each end, where the pattern looks around or refers back; `hir` is its hull.
+    #[cfg(feature = "lookaround")]
+    pub(super) confirmed_by: Option<String>,
+}
+
+/// Lowers a pattern: text that is folded is matched by a folded pattern.
+pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Refused> {
+    let folds = Sight::of(pattern, Channel::Text).folds;
+    if pattern.kind == PatternKind::Regex {
+        return regex(&pattern.text, folds, limits);
+    }
+    let text = fold_text(folds, &pattern.text);
+    if text.is_empty() && !pattern.text.is_empty() {
+        return Err(Refused::Folded(Unfolded::Nothing));
+    }
+    let literal = Hir::literal(text.into_bytes());
+    // An empty word is refused for being empty.
+    let hir = match pattern.kind {
+        PatternKind::Word => Hir::concat(vec![
+            Hir::look(Look::WordStartHalfUnicode),
+            literal,
+            Hir::look(Look::WordEndHalfUnicode),
+        ]),
+        _ => literal,
+    };
+    Ok(Lowered::plain(pattern::accept(hir, limits)?))
+}
+
+/// The pattern as a line of its own.
+pub(super) fn line(hir: Hir) -> Hir {
+    Hir::concat(vec![
+        Hir::look(Look::StartCRLF),
+        hir,
+        Hir::look(Look::EndCRLF),
+    ])
+}
+
+impl Lowered {
+    fn plain(hir: Hir) -> Lowered {
+        Lowered {
+            hir,
+            #[cfg(feature = "lookaround")]
+            confirmed_by: None,
+        }
+    }
+}
+
+fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
+    // Whatever the folds are, problems of the text are told at their places in it.
+    let written = pattern::syntax(text, false, limits)?;
+    if written.is_hull {
+        return around(text, written.hir, folds, limits);
+    }
+    if folds.is_empty() {
+        return Ok(Lowered::plain(pattern::accept(written.hir, limits)?));
+    }
+    let hir = match folds.contains(Folds::CASE) {
+        true => pattern::syntax(text, true, limits)?.hir,
+        false => written.hir,
+    };
+    let folded = Folder { folds }
+        .fold(&hir, false)
+        .map_err(Refused::Folded)?;
+    let is_empty = |hir: &Hir| pattern::least_bytes(hir) == Some(0);
+    if is_empty(&folded) && !is_empty(&hir) {
+        return Err(Refused::Folded(Unfolded::Nothing));
+    }
+    Ok(Lowered::plain(pattern::accept(folded, limits)?))
+}
+
+/// Lowers a pattern that looks around: `(?i)` ignores case in all of it, the other folds must leave it as it is.
+#[cfg(feature = "lookaround")]
+fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
+    use crate::matcher::around;
+    let literals = around::literals(text);
+    let folded = |literal: &&String| fold_text(folds.without_case(), literal) != **literal;
+    if let Some(literal) = literals.iter().find(folded) {
+        let why = Unfolded::Around(literal.clone());
+        return Err(Refused::Folded(why));
+    }
+    let (text, hull) = match folds.contains(Folds::CASE) {
+        true => {
+            let text = format!("(?i){text}");
+            // The length is that of what was written.
+            let longer = Limits {
+                pattern_bytes: limits.pattern_bytes.saturating_add(4),
+                ..limits.clone()
+            };
+            let hull = pattern::syntax(&text, false, &longer)?.hir;
+            (text, hull)
+        }
+        false => (text.to_owned(), hull),
+    };
+    Ok(Lowered {
+        hir: pattern::accept(hull, limits)?,
+        confirmed_by: Some(text),
+    })
+}
+
+#[cfg(not(feature = "lookaround"))]
+fn around(_: &str, hull: Hir, _: Folds, limits: &Limits) -> Result<Lowered, Refused> {
+    Ok(Lowered::plain(pattern::accept(hull, limits)?))
+}
+
+/// Folds the tree of a regular expression.
+struct Folder {
+    folds: Folds,
+}
+
+/// What becomes of a small class.
+enum Folded {
+    /// All of its characters fold to the same text, as this one does.
+    Alike(char),
+    /// A class, or several texts.
+    Several(Hir),
+}
+
+impl Folder {
+    /// `follows` says that something of the pattern may stand before.
+    fn fold(&self, hir: &Hir, follows: bool) -> Result<Hir, Unfolded> {
+        Ok(match hir.kind() {
+            HirKind::Empty | HirKind::Look(_) => hir.clone(),
+            HirKind::Literal(_) | HirKind::Class(_) => {
+                self.concat(std::slice::from_ref(hir), follows)?
+            }
+            HirKind::Capture(capture) => Hir::capture(Capture {
+                sub: Box::new(self.fold(&capture.sub, follows)?),
+                ..capture.clone()
+            }),
+            HirKind::Repetition(repetition) => {
+                let repeats = repetition.max.is_none_or(|max| max > 1);
+                let sub = self.fold(&repetition.sub, follows || repeats)?;
+                match sub.kind() {
+                    HirKind::Empty => sub,
+                    _ => Hir::repetition(Repetition {
+                        sub: Box::new(sub),
+                        ..repetition.clone()
+                    }),
+                }
+            }
+            HirKind::Alternation(subs) => {
+                let folded = subs.iter().map(|sub| self.fold(sub, follows));
+                Hir::alternation(folded.collect::<Result<_, _>>()?)
+            }
+            HirKind::Concat(subs) => self.concat(subs, follows)?,
+        })
+    }
+
+    /// Folds what stands in a row. Characters that stand beside each other are folded together: they may be joined.
+    fn concat(&self, subs: &[Hir], mut follows: bool) -> Result<Hir, Unfolded> {
+        let mut out = Vec::with_capacity(subs.len());
+        let mut run = String::new();
+        for sub in subs {
+            let folded = match sub.kind() {
+                HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
+                    Ok(text) => {
+                        run.push_str(text);
+                        continue;
+                    }
+                    Err(_) => Hir::literal(self.bytes(literal.0.to_vec())),
+                },
+                HirKind::Class(class) => match self.class(class)? {
+                    Folded::Alike(char) => {
+                        run.push(char);
+                        continue;
+                    }
+                    Folded::Several(hir) => hir,
+                },
+                _ => self.fold(sub, follows || !run.is_empty())?,
+            };
+            self.end_run(&mut run, follows, &mut out)?;
+            follows |= !out.is_empty();
+            follows |= !matches!(folded.kind(), HirKind::Look(_) | HirKind::Empty);
+            out.push(folded);
+        }
+        self.end_run(&mut run, follows, &mut out)?;
+        Ok(Hir::concat(out))
+    }
+
+    fn end_run(&self, run: &mut String, follows: bool, out: &mut Vec<Hir>) -> Result<(), Unfolded> {
+        let text = std::mem::take(run);
+        let folded = fold_text(self.folds, &text);
+        let first = folded.chars().next().filter(|_| follows);
+        if first.is_some_and(|first| !begins_anew(self.folds, first)) {
+            return Err(Unfolded::Joins(text));
+        }
+        if !folded.is_empty() {
+            out.push(Hir::literal(folded.into_bytes()));
+        }
+        Ok(())
+    }
+
+    fn class(&self, class: &Class) -> Result<Folded, Unfolded> {
+        let class = match class {
+            Class::Unicode(class) => class,
+            Class::Bytes(class) => return Ok(self.class_of_bytes(class)),
+        };
+        if count(class) > LISTED {
+            let is_folded = |char: char| self.of(char).chars().eq([char]);
+            return match count(class) > TRIED || chars(class).any(is_folded) {
+                true => Ok(Folded::Several(Hir::class(Class::Unicode(class.clone())))),
+                false => Err(Unfolded::Class(
+                    Hir::class(Class::Unicode(class.clone())).to_string(),
+                )),
+            };
+        }
+        let folded: Vec<(char, String)> = chars(class).map(|char| (char, self.of(char))).collect();
+        if let Some((char, first)) = folded.first()
+            && folded.iter().all(|(_, text)| text == first)
+        {
+            return Ok(Folded::Alike(*char));
+        }
+        let mut single = ClassUnicode::empty();
+        let mut several = Vec::new();
+        for (_, text) in folded {
+            let mut chars = text.chars();
+            match (chars.next(), chars.next()) {
+                // A place for one character does not become optional.
+                (None, _) => {}
+                (Some(char), None) => single.push(ClassUnicodeRange::new(char, char)),
+                _ => several.push(Hir::literal(text.into_bytes())),
+            }
+        }
+        if !single.ranges().is_empty() || several.is_empty() {
+            several.insert(0, Hir::class(Class::Unicode(single)));
+        }
+        Ok(Folded::Several(Hir::alternation(several)))
+    }
+
+    /// Bytes that are no characters are not folded, and of ASCII nothing is but its case.
+    fn class_of_bytes(&self, class: &ClassBytes) -> Folded {
+        let bytes = class.ranges().iter().flat_map(|r| r.start()..=r.end());
+        let bytes = self.bytes(bytes.collect());
+        let ranges = bytes
+            .into_iter()
+            .map(|byte| ClassBytesRange::new(byte, byte));
+        Folded::Several(Hir::class(Class::Bytes(ClassBytes::new(ranges))))
+    }
+
+    fn bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+        if self.folds.contains(Folds::CASE) {
+            bytes.make_ascii_lowercase();
+        }
+        bytes
+    }
+
+    fn of(&self, char: char) -> String {
+        fold_text(self.folds, char.encode_utf8(&mut [0; 4]))
+    }
+}
+
+fn chars(class: &ClassUnicode) -> impl Iterator<Item = char> + '_ {
+    class.ranges().iter().flat_map(|r| r.start()..=r.end())
+}
+
+fn count(class: &ClassUnicode) -> usize {
+    let len = |r: &ClassUnicodeRange| (u32::from(r.end()) - u32::from(r.start())) as usize + 1;
+    class.ranges().iter().map(len).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::Fold;
+
+    fn lowered(text: &str, folds: &[Fold]) -> Result<String, Refused> {
+        let mut pattern = Pattern::regex(text);
+        pattern.fold = folds.to_vec();
+        lower(&pattern, &Limits::default()).map(|lowered| lowered.hir.to_string())
+    }
+
+    fn same(text: &str, folds: &[Fold], want: &str) {
+        let want = lowered(want, &[]).expect(want);
+        assert_eq!(lowered(text, folds).expect(text), want, "{text}");
+    }
+
+    #[test]
+    fn regular_expressions_are_folded_like_the_text() {
+        use Fold::{Case, Invisible};
+        for (text, folds, want) in [
+            (r"DROP\s+TABLE", &[Case][..], r"drop\s+table"),
+            ("[A-F]{2}", &[Case], "[a-f]{2}"),
+            ("(?-i:ABC)", &[Case], "abc"),
+            ("(?-u:[A-C])", &[Case], "(?-u:[a-c])"),
+            ("a\u{200b}b", &[Invisible], "ab"),
+            (r"a\x{200b}*b", &[Invisible], "ab"),
+            (r"a[\x{200b}c-d]", &[Invisible], "a[cd]"),
+            (r"[^;]+", &[Invisible], r"[^;]+"),
+        ] {
+            same(text, folds, want);
+        }
+        #[cfg(feature = "unicode")]
+        for (text, folds, want) in [
+            ("\u{FB01}x", &[Fold::Nfkc][..], "fix"),
+            ("(?:\u{FB01}|[a\u{FF42}])x", &[Fold::Nfkc], "(?:fi|[ab])x"),
+            ("E\\x{301}", &[Fold::Nfkc], "\u{C9}"),
+            ("E\\x{301}", &[Case, Fold::Nfkc], "\u{E9}"),
+            ("\u{430}b", &[Fold::Confusables], "ab"),
+        ] {
+            same(text, folds, want);
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_folded_text_never_matches_is_refused() {
+        use Fold::{Case, Invisible};
+        let refused = |text: &str, folds: &[Fold]| lowered(text, folds).expect_err(text);
+        let nothing = Refused::Folded(Unfolded::Nothing);
+        assert_eq!(refused("\u{200b}", &[Invisible]), nothing);
+        assert_eq!(refused(r"foo|\x{200b}+", &[Invisible]), nothing);
+        assert!(matches!(
+            refused("a(?-i:[A-ZԱ-ՖႠ-ჅⰀ-Ⱟ𐐀-𐐧𐒰-𐓓Ѐ-Я𐲀-𐲲])", &[Case]),
+            Refused::Folded(Unfolded::Class(_))
+        ));
+        #[cfg(feature = "unicode")]
+        assert_eq!(
+            refused(r"[ea]\x{301}", &[Fold::Nfkc]),
+            Refused::Folded(Unfolded::Joins("\u{301}".to_owned()))
+        );
+        #[cfg(all(feature = "unicode", feature = "lookaround"))]
+        assert_eq!(
+            refused("a(?!\u{FB01})", &[Fold::Nfkc]),
+            Refused::Folded(Unfolded::Around("\u{FB01}".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_line_and_a_literal_are_as_long_as_they_are_written() {
+        let limits = Limits::default();
+        let nested = format!("{}x{}", "(".repeat(249), ")".repeat(249));
+        let long = ".".repeat(limits.pattern_bytes);
+        for pattern in [
+            Pattern::regex("(?x)abc # a comment"),
+            Pattern::regex(nested),
+            Pattern::literal(long),
+        ] {
+            let hir = lower(&pattern, &limits).map(|lowered| line(lowered.hir));
+            assert!(hir.is_ok(), "{hir:?}");
+        }
+    }
+}
