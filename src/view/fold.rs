@@ -62,7 +62,10 @@ impl Folds {
     }
 
     /// These but for the case.
-    #[allow(dead_code, reason = "for patterns that look around, which are a feature")]
+    #[allow(
+        dead_code,
+        reason = "for patterns that look around, which are a feature"
+    )]
     pub(crate) fn without_case(self) -> Folds {
         Folds(self.0 & !Folds::CASE.0)
     }
