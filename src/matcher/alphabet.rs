@@ -12,6 +12,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::hash;
+use super::table::BLOCK;
 use super::utf8::Symbol;
 
 /// Inclusive ranges of code points.
@@ -180,7 +181,7 @@ pub(crate) struct Alphabet {
     flags: Box<[SymbolFlags]>,
 }
 
-const BLOCK: usize = 128;
+const PAGE: usize = 128;
 
 impl Alphabet {
     /// Builds the coarsest alphabet over which every class of `classes` is a union of columns. Also returns, by
@@ -242,6 +243,19 @@ impl Alphabet {
         &self.bytes
     }
 
+    /// Returns the columns of the first [`BLOCK`](super::table::BLOCK) bytes, padded with `STAY`.
+    #[inline(always)]
+    pub(crate) fn block(&self, bytes: &[u8]) -> [u8; BLOCK] {
+        if let Some(block) = bytes.first_chunk::<BLOCK>() {
+            return block.map(|byte| self.bytes[usize::from(byte)]);
+        }
+        let mut columns = [STAY as u8; BLOCK];
+        for (column, &byte) in columns.iter_mut().zip(bytes) {
+            *column = self.bytes[usize::from(byte)];
+        }
+        columns
+    }
+
     pub(crate) fn flags(&self, column: usize) -> SymbolFlags {
         self.flags[column]
     }
@@ -300,8 +314,8 @@ impl Alphabet {
 
     #[inline(always)]
     fn column(&self, code: u32) -> usize {
-        let block = usize::from(self.blocks[code as usize / BLOCK]);
-        usize::from(self.columns[block * BLOCK + code as usize % BLOCK])
+        let block = usize::from(self.blocks[code as usize / PAGE]);
+        usize::from(self.columns[block * PAGE + code as usize % PAGE])
     }
 }
 
@@ -462,29 +476,29 @@ fn for_each_piece(code_ranges: &[CodeRange], classes: &[Ranges], mut on: impl Fn
     }
 }
 
-/// Builds the two-stage table: the block of each [`BLOCK`] code points, and the columns of each distinct block.
+/// Builds the two-stage table: the block of each [`PAGE`] code points, and the columns of each distinct block.
 fn two_stage(code_ranges: &[CodeRange], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u16]>) {
-    let mut blocks = Vec::with_capacity(end as usize / BLOCK + 1);
+    let mut blocks = Vec::with_capacity(end as usize / PAGE + 1);
     let mut table: Vec<u16> = Vec::new();
-    let mut known: HashMap<[u16; BLOCK], u16> = HashMap::new();
+    let mut known: HashMap<[u16; PAGE], u16> = HashMap::new();
     // Most blocks have a single column, the same one as the block before.
     let mut latest: Option<(u16, u16)> = None;
     let mut range = 0;
-    for start in (0..end).step_by(BLOCK) {
+    for start in (0..end).step_by(PAGE) {
         let first = columns[piece_at(code_ranges, &mut range, start)];
         let is_whole = code_ranges
             .get(range + 1)
-            .is_none_or(|next| next.start >= start + BLOCK as u32);
+            .is_none_or(|next| next.start >= start + PAGE as u32);
         match latest {
             Some((column, block)) if is_whole && column == first => blocks.push(block),
             _ => {
-                let mut cells = [first; BLOCK];
+                let mut cells = [first; PAGE];
                 for (offset, cell) in cells.iter_mut().enumerate().skip(1) {
                     *cell = columns[piece_at(code_ranges, &mut range, start + offset as u32)];
                 }
                 let block = *known.entry(cells).or_insert_with(|| {
                     table.extend_from_slice(&cells);
-                    (table.len() / BLOCK - 1) as u16
+                    (table.len() / PAGE - 1) as u16
                 });
                 latest = is_whole.then_some((first, block));
                 blocks.push(block);

@@ -39,7 +39,8 @@ use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
 use super::table::{SHORT, StateId, Table, TableConfig};
 use super::utf8::{Symbol, Utf8Decoder};
 
-pub(crate) use short_input::{IdleRun, is_short};
+pub(crate) use search::IdleRun;
+pub(crate) use short_input::is_short;
 
 /// The automaton of a set of patterns.
 #[derive(Debug)]

@@ -9,8 +9,9 @@
 //! Contract: a tile with a special state or a byte that needs decoding is declined before the cursor is touched, and
 //! nothing is reported.
 
+use super::alphabet::Alphabet;
 use super::look::LookBehind;
-use super::table::{StateId, Table};
+use super::table::{BLOCK, StateId, Table};
 
 /// The size of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Tile {
 /// The tables that lanes step through.
 pub(crate) struct SpeculativeLanes<'a> {
     pub(crate) table: &'a Table,
-    pub(crate) columns: &'a [u8; 256],
+    pub(crate) alphabet: &'a Alphabet,
     /// The states without a partial match, by look-behind.
     pub(crate) start_states: &'a [StateId; LookBehind::ALL.len()],
     /// The look-behind after each column.
@@ -79,7 +80,11 @@ impl SpeculativeLanes<'_> {
             let begin = lane * tile.stretch;
             let early = begin - tile.early;
             *guess = self.start_state(text[early - 1])?;
-            *guess = self.run(*guess, &text[early..begin], &mut bits);
+            for block in text[early..begin].chunks(BLOCK) {
+                *guess = self
+                    .table
+                    .step_block(*guess, self.alphabet.block(block), &mut bits);
+            }
         }
         let texts: [&[u8]; LANES] = std::array::from_fn(stretch);
         let mut states = guess;
@@ -120,22 +125,14 @@ impl SpeculativeLanes<'_> {
 
     /// Returns the idle state after an ASCII byte.
     fn start_state(&self, byte: u8) -> Option<StateId> {
-        let column = usize::from(self.columns[usize::from(byte)]);
+        let column = usize::from(self.alphabet.bytes()[usize::from(byte)]);
         byte.is_ascii()
             .then(|| self.start_states[self.look_behind_after[column] as usize])
-    }
-
-    fn run(&self, state: StateId, text: &[u8], bits: &mut u32) -> StateId {
-        text.iter().fold(state, |state, &byte| {
-            let next = self.next(state, byte);
-            *bits |= next.bits();
-            next
-        })
     }
 
     #[inline(always)]
     fn next(&self, state: StateId, byte: u8) -> StateId {
         self.table
-            .next(state, usize::from(self.columns[usize::from(byte)]))
+            .next(state, usize::from(self.alphabet.bytes()[usize::from(byte)]))
     }
 }

@@ -7,7 +7,7 @@ use super::cache::CacheBuilder;
 use super::determinize::{CUT, StateSet};
 use super::look::LookBehind;
 use super::nfa::Nfa;
-use super::table::{ShortInput, StateId, Table};
+use super::table::{BLOCK, ShortInput, StateId, Table};
 
 /// A live suffix: the automaton after a cut that was reached. A cursor has at most one for each cut.
 #[derive(Clone, Copy, Debug)]
@@ -111,17 +111,13 @@ impl CursorExtra {
         !table.any_special(all)
     }
 
-    /// Steps the suffixes over a few bytes. Returns false if a state was special; then only `next` has changed.
+    /// Steps the suffixes over a block. Returns false if a state was special; then only `next` has changed.
     #[inline]
-    pub(super) fn push_scalar(&mut self, table: &Table, columns: &[u8; 256], bytes: &[u8]) -> bool {
+    pub(super) fn try_step_block(&mut self, table: &Table, columns: [u8; BLOCK]) -> bool {
         let mut bits = 0;
         for suffix in &mut self.suffixes {
-            suffix.next = suffix.state;
             bits |= suffix.state.entry_bits();
-            for &byte in bytes {
-                suffix.next = table.next(suffix.next, usize::from(columns[usize::from(byte)]));
-                bits |= suffix.next.bits();
-            }
+            suffix.next = table.step_block(suffix.state, columns, &mut bits);
         }
         !table.any_special(bits)
     }

@@ -103,6 +103,9 @@ impl TableConfig {
 #[repr(align(64))]
 struct ByteColumns([u8; 256]);
 
+/// The steps between two tests for a special state.
+pub(crate) const BLOCK: usize = 4;
+
 /// The most bytes of a delta that the path for short input steps.
 pub(crate) const SHORT: usize = 16;
 
@@ -214,6 +217,22 @@ impl Table {
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
 
+    /// Steps a block of columns, and ORs the bits of each state into `bits`. A block shorter than [`BLOCK`] is padded
+    /// with `STAY`. This is the innermost loop of every search.
+    #[inline(always)]
+    pub(crate) fn step_block(
+        &self,
+        mut state: StateId,
+        columns: [u8; BLOCK],
+        bits: &mut u32,
+    ) -> StateId {
+        for column in columns {
+            state = self.next(state, usize::from(column));
+            *bits |= state.bits();
+        }
+        state
+    }
+
     /// Steps at most [`SHORT`] bytes and copies them to `room`, padded with zeros. Returns the last state and the ORed
     /// bits of all states on the way. There is no branch on the number of bytes: absent bytes have the column
     /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to [`Table::unknown`].
@@ -259,25 +278,6 @@ impl Table {
     #[inline(always)]
     pub(crate) fn step_short_from(&self, short: &ShortInput, state: StateId) -> (StateId, u32) {
         short_input::steps(self, state, short.columns, short.len)
-    }
-
-    /// Returns how many leading bytes of the delta had been stepped, from `from`, when the id was last at most
-    /// that of `last`; 0 if it never was.
-    #[inline]
-    pub(crate) fn last_up_to(&self, short: &ShortInput, from: StateId, last: StateId) -> usize {
-        let (mut state, mut columns, mut done, mut found) = (from, short.columns, 0, 0);
-        loop {
-            for _ in 0..4 {
-                state = self.next(state, (columns & 255) as usize);
-                columns >>= 8;
-                done += 1;
-                found = if state.0 <= last.0 { done } else { found };
-            }
-            if done >= short.len {
-                // Absent bytes have the column `STAY`, which leads from a state to itself.
-                return found.min(short.len);
-            }
-        }
     }
 
     /// Publishes a transition: whoever reads it here sees the whole row of `to`. The row of `from` must have

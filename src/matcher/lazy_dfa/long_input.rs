@@ -66,27 +66,24 @@ impl LazyDfa {
         mut at: usize,
         on: &mut impl FnMut(MatchEvent),
     ) -> usize {
-        let columns = self.nfa.alphabet.bytes();
-        while let Some(&byte) = bytes.get(at) {
+        while at < bytes.len() {
             if cursor.has_suffixes() {
                 let end = bytes.len().min(at + SUFFIX_BATCH);
                 self.push_scalar(cursor, &bytes[..end], at, on);
                 at = end;
                 continue;
             }
-            let is_single_state = cursor.is_single_state();
-            let table = &cursor.generation.table;
-            if is_single_state && cursor.generation.is_start_state(cursor.state) {
-                break;
+            if cursor.is_single_state() {
+                if cursor.generation.is_start_state(cursor.state) {
+                    break;
+                }
+                let run = self.step_ascii::<true>(cursor, &bytes[at..]);
+                at += run.stepped;
+                if run.stepped > 0 {
+                    continue;
+                }
             }
-            let next = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
-            if is_single_state && !table.is_special(next) {
-                cursor.state = next;
-                cursor.decoder.passed_ascii();
-                at += 1;
-            } else {
-                at = self.push_special(cursor, bytes, at, on);
-            }
+            at = self.push_special(cursor, bytes, at, on);
         }
         at
     }
@@ -137,11 +134,11 @@ impl LazyDfa {
             start_states,
             ..
         } = &**cursor.generation;
-        let columns = self.nfa.alphabet.bytes();
+        let alphabet = &self.nfa.alphabet;
         let look_behind_after = &self.look_behind_after;
         SpeculativeLanes {
             table,
-            columns,
+            alphabet,
             start_states,
             look_behind_after,
         }

@@ -11,14 +11,20 @@
 //! 3. When a loop here returns, the cursor has consumed exactly the bytes before the returned index.
 
 use super::super::MatchEvent;
+use super::super::table::BLOCK;
 use super::super::utf8::{Symbol, wide};
 use super::{DfaCache, DfaCursor, LazyDfa};
 
-/// The bytes of a block: the steps between two tests for a special state.
-const BLOCK: usize = 4;
-
 /// The most ASCII bytes between characters of several bytes that `step_chars` steps itself.
 const ASCII_RUN: usize = 8;
+
+/// The progress of [`LazyDfa::step_ascii`], in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct IdleRun {
+    pub(crate) stepped: usize,
+    /// The number of leading bytes after which the search was last idle; 0 if it never was.
+    pub(crate) idle_until: usize,
+}
 
 impl LazyDfa {
     /// Steps `bytes[at..]`.
@@ -36,31 +42,16 @@ impl LazyDfa {
         if cursor.decoder.is_pending() || cursor.in_fallback() {
             at = self.push_special(cursor, bytes, at, on);
         }
-        let columns = self.nfa.alphabet.bytes();
-        while let Some(block) = bytes.get(at..at + BLOCK) {
+        while at < bytes.len() {
+            let columns = self.nfa.alphabet.block(&bytes[at..]);
             let table = &cursor.generation.table;
-            let mut state = cursor.state;
-            let mut bits = state.entry_bits();
-            for &byte in block {
-                state = table.next(state, usize::from(columns[usize::from(byte)]));
-                bits |= state.bits();
-            }
-            if table.any_special(bits) || !self.push_suffixes(cursor, block) {
+            let mut bits = cursor.state.entry_bits();
+            let state = table.step_block(cursor.state, columns, &mut bits);
+            if table.any_special(bits) || !self.push_suffixes(cursor, columns) {
                 at = self.push_special(cursor, bytes, at, on);
             } else {
                 cursor.state = state;
-                at += BLOCK;
-            }
-        }
-        while let Some(&byte) = bytes.get(at) {
-            let table = &cursor.generation.table;
-            let state = table.next(cursor.state, usize::from(columns[usize::from(byte)]));
-            let bits = cursor.state.entry_bits() | state.bits();
-            if table.any_special(bits) || !self.push_suffixes(cursor, &[byte]) {
-                at = self.push_special(cursor, bytes, at, on);
-            } else {
-                cursor.state = state;
-                at += 1;
+                at = bytes.len().min(at + BLOCK);
             }
         }
         if last < 128 {
@@ -70,12 +61,12 @@ impl LazyDfa {
 
     /// Steps the suffixes over the bytes of a block. Returns false if a state was special; then nothing has changed.
     #[inline]
-    fn push_suffixes(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> bool {
+    fn push_suffixes(&self, cursor: &mut DfaCursor, columns: [u8; BLOCK]) -> bool {
         let Some(extra) = &mut cursor.extra else {
             return true;
         };
         let DfaCache { table, dead, .. } = &**cursor.generation;
-        let is_plain = extra.push_scalar(table, self.nfa.alphabet.bytes(), bytes);
+        let is_plain = extra.try_step_block(table, columns);
         if is_plain {
             extra.accept_step(*dead);
         }
@@ -136,6 +127,40 @@ impl LazyDfa {
             at += 1;
         }
         at
+    }
+
+    /// Steps ASCII bytes up to the first special state, or only until the search is idle if `STOP_WHEN_IDLE`. The
+    /// cursor must be a single state. Does not count the bytes as [`stepped`](DfaCursor::stepped).
+    #[inline]
+    pub(super) fn step_ascii<const STOP_WHEN_IDLE: bool>(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+    ) -> IdleRun {
+        let mut run = IdleRun::default();
+        let generation = &*cursor.generation;
+        let table = &generation.table;
+        let columns = self.nfa.alphabet.bytes();
+        let mut state = cursor.state;
+        for &byte in bytes {
+            let next = table.next(state, usize::from(columns[usize::from(byte)]));
+            if table.is_special(next) {
+                break;
+            }
+            state = next;
+            run.stepped += 1;
+            if generation.is_start_state(state) {
+                run.idle_until = run.stepped;
+                if STOP_WHEN_IDLE {
+                    break;
+                }
+            }
+        }
+        if run.stepped > 0 {
+            cursor.state = state;
+            cursor.decoder.passed_ascii();
+        }
+        run
     }
 
     /// Steps whole characters while no state is special, and stops at a run of ASCII, which the block loop steps

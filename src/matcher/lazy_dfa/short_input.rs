@@ -5,20 +5,13 @@
 //! of them reports.
 
 use super::super::table::{SHORT, ShortInput};
-use super::{DfaCursor, LazyDfa, LookBehind};
+use super::search::IdleRun;
+use super::{DfaCursor, LazyDfa};
 
 /// Returns true if a delta has 1 to [`SHORT`] bytes.
 #[inline(always)]
 pub(crate) fn is_short(bytes: &[u8]) -> bool {
     bytes.len().wrapping_sub(1) < SHORT
-}
-
-/// The progress of [`LazyDfa::run`], in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct IdleRun {
-    pub(crate) stepped: usize,
-    /// The number of leading bytes after which the search was last idle; 0 if it never was.
-    pub(crate) idle_until: usize,
 }
 
 impl LazyDfa {
@@ -54,9 +47,7 @@ impl LazyDfa {
             at += plain;
         }
         cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
-        let mut padded = [0; SHORT];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        Some(padded)
+        Some(pad(bytes))
     }
 
     /// [`push_short`](LazyDfa::push_short), symbol by symbol, for deltas that activate suffixes but report nothing.
@@ -86,9 +77,7 @@ impl LazyDfa {
         }
         cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
         cursor.decoder.passed_ascii();
-        let mut padded = [0; SHORT];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        Some(padded)
+        Some(pad(bytes))
     }
 
     /// Steps a short delta without changing the cursor.
@@ -130,48 +119,35 @@ impl LazyDfa {
         cursor: &mut DfaCursor,
         bytes: &[u8],
     ) -> Option<([u8; SHORT], usize)> {
-        let from = cursor.state;
-        let short = self.try_step_short(cursor, bytes)?;
-        self.accept_short(cursor, &short);
-        let generation = &*cursor.generation;
-        let idle_until = match generation.is_start_state(short.state) {
-            true => bytes.len(),
-            false => {
-                let last_base = generation.start_states[LookBehind::ALL.len() - 1];
-                generation.table.last_up_to(&short, from, last_base)
-            }
-        };
-        Some((short.padded, idle_until))
+        if !is_short(bytes) || !cursor.is_single_state() {
+            return None;
+        }
+        let (state, decoder) = (cursor.state, cursor.decoder);
+        let run = self.step_ascii::<false>(cursor, bytes);
+        if run.stepped < bytes.len() {
+            (cursor.state, cursor.decoder) = (state, decoder);
+            return None;
+        }
+        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
+        Some((pad(bytes), run.idle_until))
     }
 
     /// Steps ASCII bytes up to the first special state, and records where the search was last
     /// [idle](LazyDfa::is_idle).
     #[inline]
     pub(crate) fn run(&self, cursor: &mut DfaCursor, bytes: &[u8]) -> IdleRun {
-        let mut run = IdleRun::default();
         if !cursor.is_single_state() {
-            return run;
+            return IdleRun::default();
         }
-        let generation = &*cursor.generation;
-        let table = &generation.table;
-        let columns = self.nfa.alphabet.bytes();
-        let mut state = cursor.state;
-        for &byte in bytes {
-            let next = table.next(state, usize::from(columns[usize::from(byte)]));
-            if table.is_special(next) {
-                break;
-            }
-            state = next;
-            run.stepped += 1;
-            if generation.is_start_state(state) {
-                run.idle_until = run.stepped;
-            }
-        }
-        if run.stepped > 0 {
-            cursor.state = state;
-            cursor.stepped = cursor.stepped.wrapping_add(run.stepped as u32);
-            cursor.decoder.passed_ascii();
-        }
+        let run = self.step_ascii::<false>(cursor, bytes);
+        cursor.stepped = cursor.stepped.wrapping_add(run.stepped as u32);
         run
     }
+}
+
+/// Returns a short delta padded with zeros.
+fn pad(bytes: &[u8]) -> [u8; SHORT] {
+    let mut padded = [0; SHORT];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    padded
 }

@@ -3,7 +3,7 @@
 //! Contract: it reads the table and returns the last state with the ORed bits of all states on the way. It does
 //! not touch a cursor and reports nothing; the caller discards the result if a state was special.
 
-use super::{SHORT, StateId, Table};
+use super::{BLOCK, SHORT, StateId, Table};
 
 #[inline(always)]
 pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
@@ -15,13 +15,9 @@ pub(super) fn is_ascii(padded: [u8; SHORT]) -> bool {
 pub(super) fn steps(table: &Table, state: StateId, columns: u128, len: usize) -> (StateId, u32) {
     let (mut state, mut bits, mut columns, mut done) = (state, state.entry_bits(), columns, 0);
     loop {
-        let block = columns as u32;
-        for at in 0..4 {
-            state = table.next(state, (block >> (8 * at) & 255) as usize);
-            bits |= state.bits();
-        }
-        done += 4;
-        columns >>= 32;
+        state = table.step_block(state, (columns as u32).to_le_bytes(), &mut bits);
+        done += BLOCK;
+        columns >>= 8 * BLOCK;
         if done >= len {
             return (state, bits);
         }
