@@ -4,6 +4,7 @@
 //! so links are not followed, and case counts (but for tool names and drive letters). It does not
 //! know where a path comes from or what happens where there is none.
 
+use std::ops::Range;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -328,9 +329,10 @@ enum Segment {
 
 impl ArgScope {
     pub(crate) fn new(globs: &[String]) -> Result<ArgScope, Error> {
-        let segments = |glob: &String| split_dots(glob).into_iter().map(Segment::new).collect();
+        let segments = |glob: String| split_dots(&glob).into_iter().map(Segment::new).collect();
+        let globs = globs.iter().flat_map(|glob| expanded(glob));
         Ok(ArgScope {
-            globs: globs.iter().map(segments).collect::<Result<_, Error>>()?,
+            globs: globs.map(segments).collect::<Result<_, Error>>()?,
         })
     }
 
@@ -365,6 +367,63 @@ impl Segment {
             Segment::Like(glob) => glob.is_match(segment),
         }
     }
+}
+
+/// The most globs that one glob is expanded to.
+const MAX_EXPANDED: usize = 64;
+
+/// Expands alternates that contain a dot, which segments cannot: `{a,b.c}` becomes `a` and `b.c`. Returns the glob as
+/// it is if that would give more than [`MAX_EXPANDED`]; a segment of it is then no valid glob.
+fn expanded(glob: &str) -> Vec<String> {
+    let mut done = Vec::new();
+    let mut open = vec![glob.to_owned()];
+    while let Some(next) = open.pop() {
+        match dotted_alternates(&next) {
+            Some((place, alternates)) => open.extend(alternates.iter().map(|alternate| {
+                [&next[..place.start], alternate, &next[place.end..]].concat()
+            })),
+            None => done.push(next),
+        }
+        if done.len() + open.len() > MAX_EXPANDED {
+            return vec![glob.to_owned()];
+        }
+    }
+    done
+}
+
+/// Returns the place of the first alternates that contain a dot, braces included, and the alternates.
+fn dotted_alternates(glob: &str) -> Option<(Range<usize>, Vec<&str>)> {
+    let (mut depth, mut has_dot, mut is_escaped, mut is_class) = (0usize, false, false, false);
+    let (mut start, mut cuts) = (0, Vec::new());
+    for (at, byte) in glob.bytes().enumerate() {
+        if std::mem::take(&mut is_escaped) {
+            continue;
+        }
+        match byte {
+            b'\\' => is_escaped = true,
+            _ if is_class => is_class = byte != b']',
+            b'[' => is_class = true,
+            b'{' => {
+                depth += 1;
+                if depth == 1 {
+                    (start, has_dot) = (at, false);
+                    cuts = vec![at];
+                }
+            }
+            b'.' => has_dot |= depth > 0,
+            b',' if depth == 1 => cuts.push(at),
+            b'}' => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 && has_dot {
+                    cuts.push(at);
+                    let alternates = cuts.windows(2).map(|pair| &glob[pair[0] + 1..pair[1]]);
+                    return Some((start..at + 1, alternates.collect()));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Splits at the dots that no backslash stands before.

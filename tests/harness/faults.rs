@@ -41,7 +41,7 @@ fn no_retries_are_none_and_one_is_one() {
 
 #[test]
 fn a_retry_storm_meets_the_bound_of_the_turn() {
-    let played = played(retrying(1000), text("x: any"));
+    let played = played(retrying(100), text("x: any"));
     assert_eq!(played.provider.requests().len(), 4);
 }
 

@@ -15,7 +15,7 @@ use crate::pack::escape::{self, quote};
 use crate::pack::nearest;
 use crate::rule::{Channel, Rule};
 use crate::view::json::{KEYS as OBJECT_KEYS, RAW};
-use crate::view::path::{PathScope, ToolScope, split_exclusion};
+use crate::view::path::{ArgScope, PathScope, ToolScope, split_exclusion};
 
 /// Longest glob, in bytes. It bounds the number of its alternates, too.
 const GLOB_BYTES: usize = 4096;
@@ -308,7 +308,7 @@ fn arg_fault(entry: &str) -> Option<Fault> {
         });
     let reason = if entry.len() > GLOB_BYTES {
         format!("is {} bytes, limit is {GLOB_BYTES}", entry.len())
-    } else if is_valid {
+    } else if is_valid && ArgScope::new(&[entry.to_owned()]).is_ok() {
         return None;
     } else {
         "is of the wrong form".to_owned()
@@ -383,11 +383,12 @@ mod tests {
             "$raw",
             "$keys",
             "a b",
+            "{content,edits.*.new_string}",
         ] {
             assert_eq!(code_of("args", path), None, "{path}");
         }
         for path in [
-            "", ".", "a..b", ".a", "a.", "$row", "a.$raw", "a.$keys", "a\n",
+            "", ".", "a..b", ".a", "a.", "$row", "a.$raw", "a.$keys", "a\n", "{a", "[", "{a.b",
         ] {
             assert_eq!(code_of("args", path), Some("arg-path"), "{path}");
         }
