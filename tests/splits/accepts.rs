@@ -2,7 +2,8 @@
 //! without a panic.
 //!
 //! Packs are random, of every key, with classes that are large and repeats up to the limits; texts are grown from what
-//! the patterns look for. `TTSR_TEST_SCALE` says how many packs are tried, `TTSR_ACCEPTS` how many instead of that.
+//! the patterns look for. `TTSR_TEST_SCALE` says how many packs are tried, `TTSR_ACCEPTS` how many instead of
+//! that, and `TTSR_ACCEPTS_TEXTS` how many texts each of them reads.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +12,7 @@ use ttsr::{Channel, Limits, Pack, PartId, Rule};
 
 use super::random::{Random, scale};
 
-const PACKS: usize = 6_000;
+const PACKS: usize = 3_000;
 const TEXTS: usize = 8;
 
 const ATOMS: [&str; 26] = [
@@ -412,9 +413,9 @@ fn note(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
 
 #[test]
 fn what_is_accepted_reads_any_text() {
-    let packs = std::env::var("TTSR_ACCEPTS").ok();
-    let packs = packs.and_then(|text| text.parse().ok());
-    let packs = packs.unwrap_or_else(|| scale(PACKS));
+    let given = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
+    let packs = given("TTSR_ACCEPTS").unwrap_or_else(|| scale(PACKS));
+    let texts = given("TTSR_ACCEPTS_TEXTS").unwrap_or(TEXTS);
     let (mut pairs, mut hits, mut seen) = (0, 0, BTreeMap::new());
     for seed in 0..packs as u64 {
         let mut random = Random::new(seed ^ 5 << 40);
@@ -425,7 +426,7 @@ fn what_is_accepted_reads_any_text() {
         };
         let (written, pack) = accepted(&mut random, &limits);
         let mut found = 0;
-        for _ in 0..TEXTS {
+        for _ in 0..texts {
             let text = text(&mut random);
             let read_by_rules = |channel: &Channel| pack.wants(*channel, None);
             let channels = Channel::ALL.into_iter().filter(read_by_rules);
