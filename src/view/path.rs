@@ -4,9 +4,9 @@
 //! so links are not followed, and case counts (but for tool names and drive letters). It does not
 //! know where a path comes from or what happens where there is none.
 
-use std::ops::Range;
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use globset::{Error, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 
@@ -379,9 +379,11 @@ fn expanded(glob: &str) -> Vec<String> {
     let mut open = vec![glob.to_owned()];
     while let Some(next) = open.pop() {
         match dotted_alternates(&next) {
-            Some((place, alternates)) => open.extend(alternates.iter().map(|alternate| {
-                [&next[..place.start], alternate, &next[place.end..]].concat()
-            })),
+            Some((place, alternates)) => {
+                open.extend(alternates.iter().map(|alternate| {
+                    [&next[..place.start], alternate, &next[place.end..]].concat()
+                }))
+            }
             None => done.push(next),
         }
         if done.len() + open.len() > MAX_EXPANDED {

@@ -413,7 +413,7 @@ fn note(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
 
 #[test]
 fn what_is_accepted_reads_any_text() {
-    let given = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
+    let given = |variable: &str| std::env::var(variable).ok()?.parse::<usize>().ok();
     let packs = given("TTSR_ACCEPTS").unwrap_or_else(|| scale(PACKS));
     let texts = given("TTSR_ACCEPTS_TEXTS").unwrap_or(TEXTS);
     let (mut pairs, mut hits, mut seen) = (0, 0, BTreeMap::new());

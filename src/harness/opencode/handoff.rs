@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::server::{Api, Server, segment};
-use crate::harness::handoff::{Draft, Handoff, Injection, ReadSession, Said, SaidPart, Speaker};
+use crate::harness::handoff::{
+    Draft, Handoff, Injection, ReadSession, Said, SaidPart, Speaker, TranscriptFuture, Transcripts,
+};
 use crate::harness::{Content, Failure};
 
 /// Requests to the terminal interface and for transcripts. Classic interface only: with [`Api::Next`] they fail
@@ -194,12 +196,17 @@ impl Server {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn read_session(&self, call: &ReadSession) -> String {
-        let said = self.messages(call.session(), call.limit() + 1).await;
-        let said = said.map_err(|failure| match failure.kind() {
+        let said = self.recent_messages(call.session(), call.limit() + 1).await;
+        call.transcript(|_, _| said)
+    }
+
+    /// Returns the last messages of a session, or the reason why it cannot be read, for a model.
+    async fn recent_messages(&self, session: &str, most: usize) -> Result<Vec<Said>, String> {
+        let said = self.messages(session, most).await;
+        said.map_err(|failure| match failure.kind() {
             "404" => "the server has no such session".to_owned(),
             _ => failure.to_string(),
-        });
-        call.transcript(|_, _| said)
+        })
     }
 
     async fn tui(&self, what: &str, directory: Option<&str>, body: Value) -> Result<(), Failure> {
@@ -219,6 +226,12 @@ impl Server {
                 Err(Failure::new("unsupported", why))
             }
         }
+    }
+}
+
+impl Transcripts for Server {
+    fn recent<'a>(&'a mut self, session: &'a str, most: usize) -> TranscriptFuture<'a> {
+        Box::pin(self.recent_messages(session, most))
     }
 }
 

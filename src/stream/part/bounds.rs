@@ -127,6 +127,14 @@ impl Bounds {
         }
     }
 
+    /// Starts an object key, which no limit counts.
+    pub(super) fn open_key(&mut self) {
+        self.arg.clear();
+        self.limits
+            .iter_mut()
+            .for_each(|limited| limited.reads = false);
+    }
+
     /// Reads decoded text of the argument at that path.
     pub(super) fn push_arg(&mut self, judge: &mut Judge<'_>, path: &ArgPath, piece: Piece<'_>) {
         if self.limits.is_empty() {

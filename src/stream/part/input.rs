@@ -149,6 +149,9 @@ impl Sink for Values<'_, '_> {
         value.arg.set_key();
         value.at = at;
         value.file = None;
+        if let Some(bounds) = &mut self.bounds {
+            bounds.open_key();
+        }
     }
 
     fn open(&mut self, path: &ArgPath, at: u64) {
