@@ -52,7 +52,10 @@ pub fn run(data: &[u8]) {
             !(in_value || in_key) || hit("fuzz/all"),
             "a value or a key that holds it was missed"
         );
-        assert!(!in_key || hit("fuzz/keys"), "a key that holds it was missed");
+        assert!(
+            !in_key || hit("fuzz/keys"),
+            "a key that holds it was missed"
+        );
         assert!(
             !hit("fuzz/keys") || hit("fuzz/all"),
             "a rule without `args` reads keys"
