@@ -791,22 +791,21 @@ impl SpanPattern {
     /// Returns the matches in `text` from `from` on, and whether these are all: the search of a pattern that looks
     /// around may take too long.
     pub(crate) fn matches(&self, text: &[u8], from: usize) -> (Vec<Range<usize>>, bool) {
-        let vm = match &self.search {
-            WholeSearch::Pike(vm) => vm,
+        match &self.search {
+            WholeSearch::Pike(vm) => {
+                let found = vm.find_all(text, from).into_iter();
+                let capture = self.capture.as_ref();
+                let counts = |found: &pike::Found| capture.is_none_or(|it| it.accepts(found, text));
+                let found = found.filter(counts).map(|found| found.range);
+                (found.collect(), true)
+            }
             #[cfg(feature = "lookaround")]
             WholeSearch::Around(around) => {
                 let (mut found, are_all) = around.find_all(text);
                 found.retain(|range| range.start >= from);
-                return (found, are_all);
+                (found, are_all)
             }
-        };
-        let found = vm.find_all(text, from).into_iter();
-        let capture = self.capture.as_ref();
-        let counts = |found: &pike::Found| capture.is_none_or(|it| it.accepts(found, text));
-        (
-            found.filter(counts).map(|found| found.range).collect(),
-            true,
-        )
+        }
     }
 }
 
