@@ -1,6 +1,6 @@
 //! A Thompson NFA compiled from the syntax tree, with one state for each character class.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Literal, Look, Repetition};
 use regex_syntax::utf8::Utf8Sequences;
@@ -8,6 +8,7 @@ use regex_syntax::utf8::Utf8Sequences;
 use super::alphabet::{
     Alphabet, ColumnSet, LookNeeds, Ranges, SymbolSpace, TooManyClasses, byte_ranges,
 };
+use super::hash::{IdentityMap, RangesKey};
 use super::prefix_tree::{PatternStep, PrefixTree, SplitConfig};
 use super::split::{GapCriteria, Selectivity, is_single, selectivity};
 
@@ -265,7 +266,7 @@ struct NfaCompiler {
     copies: Vec<UnrolledRepeat>,
     repeats: u32,
     classes: Vec<Ranges>,
-    ids: HashMap<Ranges, u32>,
+    ids: IdentityMap<RangesKey, u32>,
 }
 
 impl NfaCompiler {
@@ -278,7 +279,7 @@ impl NfaCompiler {
             repeats: 0,
             cuts: Vec::new(),
             classes: Vec::new(),
-            ids: HashMap::new(),
+            ids: IdentityMap::default(),
         }
     }
 
@@ -319,13 +320,12 @@ impl NfaCompiler {
     }
 
     fn add_class(&mut self, ranges: Ranges, next: NfaStateId) -> NfaStateId {
-        let class = match self.ids.get(&ranges) {
-            Some(&class) => class,
-            None => {
+        let class = match self.ids.entry(RangesKey(ranges)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
                 let class = self.classes.len() as u32;
-                self.classes.push(ranges.clone());
-                self.ids.insert(ranges, class);
-                class
+                self.classes.push(new.key().0.clone());
+                *new.insert(class)
             }
         };
         self.add(NfaState::Class { class, next })

@@ -18,6 +18,7 @@ use regex_automata::util::look::{Look, LookMatcher};
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 use regex_syntax::utf8::Utf8Sequences;
 
+use super::hash::{IdentityMap, RangesKey};
 use super::nfa::needs_bytes;
 
 /// Index of an instruction.
@@ -118,7 +119,7 @@ pub(crate) struct Found {
 /// Compiles patterns; patterns that it has compiled share the tables of their classes.
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
-    sets: HashMap<Vec<(u32, u32)>, Arc<Set>>,
+    sets: IdentityMap<RangesKey, Arc<Set>>,
 }
 
 impl Compiler {
@@ -148,12 +149,13 @@ impl Compiler {
 }
 
 struct Builder<'c> {
-    shared: &'c mut HashMap<Vec<(u32, u32)>, Arc<Set>>,
+    shared: &'c mut IdentityMap<RangesKey, Arc<Set>>,
     group: Option<u32>,
     takes_bytes: bool,
     program: Vec<Inst>,
     sets: Vec<Arc<Set>>,
-    known: HashMap<Vec<(u32, u32)>, u32>,
+    /// The index of each set, by its address.
+    known: HashMap<*const Set, u32>,
 }
 
 impl Builder<'_> {
@@ -253,15 +255,13 @@ impl Builder<'_> {
     }
 
     fn set(&mut self, ranges: Vec<(u32, u32)>) -> u32 {
-        if let Some(&known) = self.known.get(&ranges) {
-            return known;
-        }
-        let shared = self.shared.entry(ranges.clone());
-        let set = shared.or_insert_with_key(|ranges| Arc::new(Set::new(ranges)));
-        self.sets.push(Arc::clone(set));
-        let index = self.sets.len() as u32 - 1;
-        self.known.insert(ranges, index);
-        index
+        let shared = self.shared.entry(RangesKey(ranges));
+        let set = shared.or_insert_with_key(|key| Arc::new(Set::new(&key.0)));
+        let sets = &mut self.sets;
+        *self.known.entry(Arc::as_ptr(set)).or_insert_with(|| {
+            sets.push(Arc::clone(set));
+            sets.len() as u32 - 1
+        })
     }
 
     // Which iteration of a loop is preferred where its body may be empty is as in regex-automata's compiler.

@@ -118,25 +118,21 @@ fn class(hir: &Hir) -> Option<&Class> {
 
 /// Returns the number of printable ASCII characters in the class.
 fn characters(class: &Class) -> usize {
-    let printable = 32..127u8;
+    // Ranges are sorted and disjoint.
+    let count = |start: u32, end: u32| (end.min(126) + 1).saturating_sub(start.max(32)) as usize;
     match class {
         Class::Unicode(class) => {
-            let ranges = class.ranges();
-            let holds = |byte: &u8| {
-                ranges
-                    .iter()
-                    .any(|r| r.start() <= char::from(*byte) && char::from(*byte) <= r.end())
-            };
-            printable.filter(holds).count()
+            let ranges = class.ranges().iter();
+            let ascii = ranges.take_while(|range| range.start().is_ascii());
+            ascii
+                .map(|range| count(range.start().into(), range.end().into()))
+                .sum()
         }
         Class::Bytes(class) => {
-            let ranges = class.ranges();
-            let holds = |byte: &u8| {
-                ranges
-                    .iter()
-                    .any(|r| r.start() <= *byte && *byte <= r.end())
-            };
-            printable.filter(holds).count()
+            let ranges = class.ranges().iter();
+            ranges
+                .map(|range| count(range.start().into(), range.end().into()))
+                .sum()
         }
     }
 }

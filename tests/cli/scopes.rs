@@ -144,11 +144,7 @@ fn absolute_paths_are_relative_to_the_workspace_in_every_command() {
         ("plain", None, &plain),
         ("plain", Some(root.as_str()), &repo),
         ("plain", Some("--root=../repo"), &repo),
-        (
-            "repo/sub",
-            Some("--root=/work/elsewhere"),
-            "/work/elsewhere",
-        ),
+        ("repo/sub", Some("--root=/srv/elsewhere"), "/srv/elsewhere"),
     ];
     for (place, told, root) in places {
         let files = [
