@@ -160,6 +160,10 @@ fn a_list_is_filled_in_or_refused_in_every_key_that_takes_texts() {
             let (Some(written), Some(named)) = (written, named) else {
                 continue;
             };
+            // Without the feature `ast` a rule with `match.ast` does not load.
+            if cfg!(not(feature = "ast")) && written.contains("match.ast.") {
+                continue;
+            }
             let written = match load(&written) {
                 Ok(pack) => pack,
                 Err(error) => {
