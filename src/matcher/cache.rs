@@ -289,7 +289,7 @@ impl CacheBuilder {
             }
             Unbuilt::Reentry(suffix) => {
                 let state_set = self.decoded(table, suffix);
-                let cut = state_set.cut.expect("only tails are woken");
+                let cut = state_set.cut.expect("only suffixes are activated again");
                 self.step
                     .activate_suffix(nfa, &state_set, cut, state_set.before);
                 self.scratch = state_set;

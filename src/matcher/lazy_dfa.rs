@@ -247,9 +247,9 @@ impl LazyDfa {
         // If the start closure reaches a cut, entering a start state activates a suffix. The prefilter jumps to start
         // states and would skip that.
         let mut start_states = current.start_states.iter();
-        let has_woken =
+        let activates_suffix =
             start_states.any(|&start_closures| current.table.is_special(start_closures));
-        if !has_woken {
+        if !activates_suffix {
             self.filter = Prefilter::new(&self.nfa, self.config.level).map(Box::new);
         }
         self
