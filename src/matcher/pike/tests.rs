@@ -170,7 +170,7 @@ fn random_patterns_begin_where_regex_says() {
         }
     }
     println!("pike: {known} starts");
-    assert!(known > patterns / 2, "{known}");
+    assert!(known > patterns / 4, "{known}");
 }
 
 /// Every search fails at the end of the text, so one that starts again behind each match costs the square.

@@ -538,12 +538,13 @@ fn node_says_the_same_of_random_patterns() {
     let count = scale(6_000);
     let patterns: Vec<_> = (0..count)
         .map(|_| {
-            (
-                random_pattern(&mut random, 2),
-                flags[random.below(flags.len())].to_owned(),
-            )
+            let pattern = random_pattern(&mut random, 2);
+            (pattern, flags[random.below(flags.len())].to_owned())
         })
+        // V8 11.3 (Node 20) is wrong about a repeated `[^]` under `v`: `/[^]{2,}/v` matches "k".
+        .filter(|(pattern, flags)| !(flags.contains('v') && pattern.contains("[^]")))
         .collect();
+    let count = patterns.len();
     let pieces = [
         "a", "b", "k", "K", "é", "😀", "🙂", "\n", "\r", "\u{2028}", " ", "1", "_", "ſ", "ÿ", "x",
     ];
