@@ -24,11 +24,13 @@ pub struct Limits {
     pub pattern_bytes: usize,
     /// Most automaton states one rule may need, estimated before anything is built. Default 65,536.
     pub rule_states: usize,
-    /// Most automaton states all rules of a pack may need together. Default 4,194,304.
+    /// Most automaton states all rules of a pack may need together. A pattern with look-around (feature
+    /// `lookaround`) has an engine for each character that it may look ahead, and each counts with the pattern's
+    /// size. Default 4,194,304.
     pub pack_states: usize,
     /// Most work of one load, in steps: one for each byte of a rule file, 1,024 for each entry of a scope once
-    /// lists are filled in, and 1,024 and 64 for each byte for each pattern. A million steps take some
-    /// milliseconds. Work is counted, not timed, so a pack loads on every machine or on none. Default 2^30.
+    /// lists are filled in, 16 for each entry of a list, and 1,024 and 64 for each byte for each pattern. A million
+    /// steps take some milliseconds. Work is counted, not timed, so a pack loads on every machine or on none. Default 2^30.
     pub load_steps: u64,
     /// Largest rule file, in bytes. Default 16 MiB.
     pub file_bytes: u64,

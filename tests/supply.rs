@@ -277,7 +277,7 @@ fn unsafe_is_denied_except_in_two_modules() {
 
 /// What is built when it is first asked for, in what reads text. Each of them can be built whatever the rules are:
 /// nothing that depends on a pattern may be found too large once text comes.
-const BUILT_LATE: [(&str, &str); 7] = [
+const BUILT_LATE: [(&str, &str); 6] = [
     // A copy of the states of an automaton that is there.
     ("src/matcher/lazy_dfa.rs", "OnceLock<BitNfa>"),
     // Tables of the crate itself.
@@ -286,12 +286,6 @@ const BUILT_LATE: [(&str, &str); 7] = [
     ("src/detect/script.rs", "static RANGES: LazyLock<"),
     ("src/detect/script.rs", "static SMALL_WORDS: LazyLock<"),
     ("src/view/fold/unicode.rs", "static ASCII: LazyLock<"),
-    // The check of a pattern that looks around, nearer to the end of a text than the one that was built at load: the same
-    // but for a smaller count. Where it is not there, the end is counted as unconfirmed.
-    (
-        "src/matcher/confirm.rs",
-        "exact: Box<[OnceLock<Option<Regex>>]>",
-    ),
 ];
 
 #[test]

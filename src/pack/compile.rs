@@ -341,6 +341,10 @@ fn prepared<'r>(
             if let Some(text) = &lowered.confirmed_by {
                 let confirm = Confirm::of(text, limits);
                 let confirm = confirm.map_err(|why| too_big(Big::Pattern(why)))?;
+                states = states.saturating_add(confirm.size());
+                if states > limits.pack_states {
+                    return Err(too_big(Big::States(states)));
+                }
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
                 let around = match wants_every {
                     true => Some(AroundSearch::of(text).ok_or_else(|| {

@@ -10,6 +10,7 @@ use super::Walk;
 use super::draft::Draft;
 use super::fault::Fault;
 use super::header::Header;
+use super::scope::LISTED_STEPS;
 use crate::pack::diagnostic::code;
 use crate::pack::schema;
 use crate::rule::{
@@ -159,9 +160,15 @@ impl Walk<'_> {
             let mut written = Vec::new();
             for text in &texts.items {
                 match self.shared_list(text, header) {
-                    Some(list) => known.add(list),
+                    // Shared: its entries were counted where the list is read.
+                    Some(list) => {
+                        self.spend(LISTED_STEPS);
+                        known.add(list);
+                    }
                     None => {
                         let entries = self.entries_of(text, header);
+                        let sizes = entries.iter().map(|it| it.value.len() + LISTED_STEPS);
+                        self.spend(sizes.sum());
                         written.extend(entries.iter().map(|entry| entry.value.to_owned()));
                     }
                 }

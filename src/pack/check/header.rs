@@ -9,6 +9,7 @@ use super::draft::{Draft, Place};
 use super::fault::Fault;
 use super::keys::{Text, Texts};
 use super::rule::{self, Kind};
+use super::scope::LISTED_STEPS;
 use super::{Span, Walk};
 use crate::pack::compose::{self, Allow, Date, Override, Written};
 use crate::pack::diagnostic::code;
@@ -314,6 +315,7 @@ impl Walk<'_> {
                 self.fault(fault, value.span());
             }
             for item in &texts.items {
+                self.spend(LISTED_STEPS);
                 self.list_entry(item);
             }
             lists.insert(name, texts);

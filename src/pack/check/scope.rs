@@ -24,7 +24,7 @@ const GLOB_BYTES: usize = 4096;
 const GLOB_DEPTH: usize = 16;
 
 /// Most entries of one scope key after lists are filled in.
-pub(super) const ENTRIES: usize = 1024;
+pub(in crate::pack) const ENTRIES: usize = 1024;
 
 /// Most entries of all scopes of one file after lists are filled in: lists multiply.
 const ENTRIES_PER_FILE: usize = 1 << 20;
@@ -33,7 +33,7 @@ const ENTRIES_PER_FILE: usize = 1 << 20;
 const ENTRY_STEPS: usize = 1024;
 
 /// Work of an entry of a list of texts, in the same steps, besides its bytes: it is copied.
-const LISTED_STEPS: usize = 16;
+pub(super) const LISTED_STEPS: usize = 16;
 
 /// Whether `glob` can be a whole scope of that kind, as streams build it.
 type Build = fn(&[String]) -> Result<(), Error>;
@@ -183,7 +183,7 @@ impl Walk<'_> {
     }
 }
 
-pub(super) fn too_many(key: &str, entries: usize) -> Fault {
+pub(in crate::pack) fn too_many(key: &str, entries: usize) -> Fault {
     let message = if entries + ENTRIES > ENTRIES_PER_FILE {
         format!("the scopes of this file have more than {ENTRIES_PER_FILE} entries")
     } else {

@@ -9,6 +9,7 @@ use crate::matcher::pattern;
 use crate::pack::check::condition::{path, triggers};
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
+use crate::pack::check::scope::{ENTRIES, too_many};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
@@ -222,6 +223,9 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<Found>) {
             "it asks for nothing",
             "add `entropy = 3.5` or `not-in = [\"…\"]`",
         ));
+    }
+    if not_in.len() > ENTRIES {
+        found.push(("match.capture.not-in", too_many("not-in", 0)));
     }
     for text in not_in {
         if let Err(error) = GlobBuilder::new(text).build() {
