@@ -149,7 +149,7 @@ pub use pack::{
 pub use rule::{
     Action, Allowance, Ast, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,
     Examples, Fold, Header, KnownList, Mode, Named, Partial, Pattern, PatternKind, Per, Region,
-    Repeat, Repetition, Retry, Rule, Script, Severity, Status, UnknownName, Within,
+    Repeat, Repetition, Retry, Rule, Script, Severity, Status, ToolOutcome, UnknownName, Within,
 };
 pub use scan::scan;
 pub use session::{Checked, Lost, Origin, Session, Snapshot};

@@ -8,7 +8,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use super::call::{After, ToolCall, ToolFuture, Tools, unknown};
-use super::fallback::Chains;
+use super::fallback::{Chains, SessionEvent};
 use super::hooks::Hooks;
 use super::message::{Message, Request, Tool};
 use super::processor::{Processor, Settings};
@@ -203,6 +203,17 @@ pub async fn consult<P: Provider + ?Sized>(
     let mut child = Child::new(parent.pack.session(), hooks, settings);
     let processor = &mut child.processor;
     processor.set_origin(parent.origin.clone());
+    let created = SessionEvent::SubagentCreated {
+        session: processor.settings().session.clone(),
+        agent: parent
+            .origin
+            .agent
+            .clone()
+            .unwrap_or_else(|| consultation.by.clone()),
+    };
+    let mut steps = Vec::new();
+    processor.session_event(&created, &mut steps);
+    steps.iter().for_each(&mut watch);
     let mut tools = Allowed::new(tools, &asked.tools);
     let model = asked.model.as_ref().unwrap_or(&parent.model);
     let request = Request::new(model, vec![Message::user(&asked.prompt)]);

@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::consult::Consultation;
-use super::fallback::Chains;
+use super::fallback::{Chains, SessionEvent};
 use super::handoff::Handoff;
-use super::hooks::{Hooks, OnHookFault};
+use super::hooks::{Hooks, OnHookFault, Point};
 use super::message::Message;
 use super::reply::{PartState, Reply};
 use super::run::Cancel;
@@ -634,6 +634,13 @@ impl Processor {
         }
         self.start_over();
         self.state = State::Asking;
+        if !self.hooks.is_empty(Point::Event) {
+            let status = SessionEvent::Status {
+                session: self.settings.session.clone(),
+                message: retake.status.unwrap_or_else(|| "busy".to_owned()),
+            };
+            self.session_event(&status, out);
+        }
         out.push(Step::Send {
             attempt: self.stream.attempt(),
             messages,

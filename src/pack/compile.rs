@@ -21,7 +21,9 @@ use crate::matcher::pike::{self, PikeVm};
 use crate::matcher::{Matcher, TooManyClasses};
 use crate::pack::Allow;
 use crate::pack::lower::{self, lower};
-use crate::rule::{Action, Capture, Channel, Condition, Count, Pattern, Rule, Severity, Within};
+use crate::rule::{
+    Action, Capture, Channel, Condition, Count, Pattern, Rule, Severity, ToolOutcome, Within,
+};
 use crate::verdict::RuleId;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
 use crate::view::piece::Regions;
@@ -232,6 +234,7 @@ impl Prepared {
 #[derive(Debug)]
 pub(crate) struct Scope {
     pub(crate) tools: Option<Arc<ToolScope>>,
+    pub(crate) outcome: Option<ToolOutcome>,
     pub(crate) args: Option<Arc<ArgScope>>,
     pub(crate) paths: Option<Arc<PathScope>>,
     pub(crate) agents: Option<Arc<ToolScope>>,
@@ -939,6 +942,7 @@ impl Scope {
         } = globs;
         Ok(Scope {
             tools: shared(names, &rule.tools, ToolScope::new)?,
+            outcome: rule.outcome,
             args: shared(args, &rule.args, ArgScope::new)?,
             paths: shared(paths, &rule.paths, PathScope::new)?,
             agents: shared(names, &rule.agents, ToolScope::new)?,

@@ -6,6 +6,7 @@
 
 use crate::rule::{
     Action, Ast, Channel, Fold, Mode, Named, Partial, Per, Region, Script, Severity, Status,
+    ToolOutcome,
 };
 
 pub(super) mod json;
@@ -143,6 +144,12 @@ fn partials() -> Vec<String> {
         .to_vec()
 }
 
+fn outcomes() -> Vec<String> {
+    ToolOutcome::ALL
+        .map(|outcome| outcome.name().to_owned())
+        .to_vec()
+}
+
 fn modes() -> Vec<String> {
     Mode::ALL.map(|mode| mode.name().to_owned()).to_vec()
 }
@@ -264,6 +271,7 @@ pub(super) const DEFAULTS: Keys = &[
     TOOLS,
     ARGS,
     PATHS,
+    OUTCOME,
     AGENTS,
     MODELS,
     PROVIDERS,
@@ -308,6 +316,11 @@ const PATHS: Key = Key::new(
     "paths",
     Shape::Texts,
     "Globs on the file, or `@list`; `!` excludes. Default: every file, and none.",
+);
+const OUTCOME: Key = Key::new(
+    "outcome",
+    Shape::OneOf(outcomes),
+    "How the tool call ended whose output it reads (`tool-output`). Default: either.",
 );
 const AGENTS: Key = Key::new(
     "agents",
@@ -416,6 +429,7 @@ pub(super) const RULE: Keys = &[
     TOOLS,
     ARGS,
     PATHS,
+    OUTCOME,
     AGENTS,
     MODELS,
     PROVIDERS,
@@ -464,6 +478,7 @@ pub(super) const APPEND: Keys = &[
     TOOLS,
     ARGS,
     PATHS,
+    OUTCOME,
     AGENTS,
     MODELS,
     PROVIDERS,

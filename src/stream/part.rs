@@ -10,7 +10,7 @@ use super::{Counters, Found};
 use crate::detect::unknown_name::KnownNames;
 use crate::matcher::is_short;
 use crate::pack::{ChannelRules, Pack, What};
-use crate::rule::Channel;
+use crate::rule::{Channel, ToolOutcome};
 use crate::verdict::PartId;
 use crate::view::piece::Piece;
 use bounds::Bounds;
@@ -139,6 +139,11 @@ impl Part {
     /// Sets the file that the part is about.
     pub(super) fn set_path(&mut self, path: String) {
         self.scoped.given_path = Some(path.into_boxed_str());
+    }
+
+    /// Sets the outcome of the tool call whose output the part is.
+    pub(super) fn set_outcome(&mut self, outcome: ToolOutcome) {
+        self.scoped.outcome = outcome;
     }
 
     /// Adds what this part counted itself.

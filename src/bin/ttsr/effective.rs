@@ -20,6 +20,7 @@ pub(crate) fn keys(rule: &Rule) -> Map<String, Value> {
         "tools": rule.tools,
         "args": rule.args,
         "paths": rule.paths,
+        "outcome": rule.outcome.map(ttsr::ToolOutcome::name),
         "agents": rule.agents,
         "models": rule.models,
         "providers": rule.providers,
@@ -63,7 +64,7 @@ pub(crate) fn keys(rule: &Rule) -> Map<String, Value> {
 }
 
 /// The order in which a reader meets the keys.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 31] = [
     "description",
     "why",
     "instead",
@@ -79,6 +80,7 @@ const ORDER: [&str; 30] = [
     "tools",
     "args",
     "paths",
+    "outcome",
     "agents",
     "models",
     "providers",

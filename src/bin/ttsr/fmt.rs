@@ -176,6 +176,7 @@ const INNER: &[&str] = &[
     "tools",
     "args",
     "paths",
+    "outcome",
     "match",
     "hold",
     "replacement",

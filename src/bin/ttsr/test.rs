@@ -373,6 +373,7 @@ fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Opti
         found = found.or_else(|| own.next().map(|hit| (hit.end, hit.decided)));
     };
     stream.open(PART, part.channel);
+    stream.set_outcome(PART, pack.rules()[rule].outcome.unwrap_or_default());
     if let Some(tool) = &part.tool {
         add(stream.tool(PART, tool, "call"));
     }

@@ -48,6 +48,8 @@ pub(super) struct Retake {
     pub(super) steering: Vec<Message>,
     pub(super) model: Option<String>,
     pub(super) temperature: Option<u32>,
+    /// What `session.status` says of it; `None` for the first attempt of a reply.
+    pub(super) status: Option<String>,
 }
 
 /// What of a reply that was cut stays in the context. Tool input never does.
@@ -336,7 +338,13 @@ impl Processor {
         let stays = cause
             .stays
             .bytes(&aborted.partial, self.settings.signs_reasoning);
+        let has_failed = matches!(cause.reason, Reason::Error | Reason::Timeout);
+        let status = match has_failed && !cause.detail.is_empty() {
+            true => cause.detail,
+            false => "retry".to_owned(),
+        };
         let retake = Retake {
+            status: Some(status),
             decision: cause.decision,
             kept: kept(&aborted.partial, &stays),
             steering,

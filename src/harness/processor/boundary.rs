@@ -14,7 +14,7 @@ use crate::harness::fallback::SessionEvent;
 use crate::harness::hooks::{Fault, Faults, OnHookFault, Point};
 use crate::harness::message::{Content, Message, Request, Role};
 use crate::harness::step::{End, Observation, PromptRef, Reason, Step};
-use crate::{Action, Channel, Checked, Decision, Header};
+use crate::{Action, Channel, Checked, Decision, Header, ToolOutcome};
 
 /// Most messages of the user of which the processor remembers what rules said.
 pub(super) const CHECKED_MESSAGES: usize = 1000;
@@ -22,6 +22,10 @@ pub(super) const CHECKED_MESSAGES: usize = 1000;
 /// What stands in a message with which the system itself starts a request. Rules read such a message in place of the
 /// user's last words, also where all of it is synthetic; what steers the model stays unread.
 pub(super) const INTERNAL_INITIATOR: &str = "<!-- SLIM_INTERNAL_INITIATOR -->";
+
+/// What stands between the texts of one message when rules read it, so that no match spans two of them and a rule can
+/// tell the first one from the others.
+const TEXT_SEPARATOR: &str = "\u{1e}";
 
 /// Headers that packages set themselves, by the package's name: no rule sets them there.
 const OWN_HEADERS: [(&str, &str); 1] = [("@ai-sdk/github-copilot", "x-initiator")];
@@ -350,13 +354,14 @@ impl Processor {
                 ));
             }
         }
-        let channels: &[Channel] = match after.is_error {
-            true => &[Channel::ToolOutput, Channel::Error],
-            false => &[Channel::ToolOutput],
+        let outcome = match after.is_error {
+            true => ToolOutcome::Error,
+            false => ToolOutcome::Ok,
         };
-        for channel in channels {
-            let (whole, verdicts) =
-                self.check_whole(*channel, Some(&call.tool), &after.output, out);
+        let output = (Channel::ToolOutput, Some(outcome));
+        let error = after.is_error.then_some((Channel::Error, None));
+        for read_as in [output].into_iter().chain(error) {
+            let (whole, verdicts) = self.check_text(read_as, Some(&call.tool), &after.output, out);
             if let Some(cause) = verdicts.abort {
                 let end = cause.end();
                 self.end_turn(&end, out);
@@ -398,7 +403,9 @@ impl Processor {
 
     /// Something happened to a session: tells the hooks.
     ///
-    /// The loop calls it itself for its own session: when a reply is over (`message.updated`), when it was aborted by an
+    /// The loop calls it itself for its own session: when a request is about to be made (`session.status`: `busy`, or for
+    /// another attempt the failure of the one before, `retry` where a rule or a hook wants it), when a sub-agent begins
+    /// (`subagent.session.created`, in the sub-agent's session), when a reply is over (`message.updated`), when it was aborted by an
     /// error or a timeout (`session.error`), and when nothing is left to do (`session.idle`): after an abort, and after
     /// an answer that calls no tool. What happens elsewhere, on a server or to other sessions, is the host's to tell.
     ///
@@ -573,7 +580,7 @@ impl Processor {
         let Some(message) = messages.into_iter().find(is_prompt) else {
             return Ok(());
         };
-        let text = message.text();
+        let text = message.texts().join(TEXT_SEPARATOR);
         let mut hash = DefaultHasher::new();
         let turn = self.session.turn();
         (&text, turn, &target.agent, &target.provider, &target.model).hash(&mut hash);
@@ -618,7 +625,21 @@ impl Processor {
         text: &str,
         out: &mut Vec<Step>,
     ) -> (Whole, Verdicts) {
-        let checked = self.session.check(channel, tool, text.as_bytes());
+        self.check_text((channel, None), tool, text, out)
+    }
+
+    /// Reads a whole text; a text on [`Channel::ToolOutput`] has an outcome.
+    fn check_text(
+        &mut self,
+        (channel, outcome): (Channel, Option<ToolOutcome>),
+        tool: Option<&str>,
+        text: &str,
+        out: &mut Vec<Step>,
+    ) -> (Whole, Verdicts) {
+        let checked = match outcome {
+            Some(outcome) => self.session.check_output(tool, outcome, text.as_bytes()),
+            None => self.session.check(channel, tool, text.as_bytes()),
+        };
         let mut whole = Whole::default();
         let mut verdicts = Verdicts::default();
         for decision in checked.decisions() {

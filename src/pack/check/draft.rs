@@ -175,6 +175,7 @@ impl Draft {
             "tools" => to.tools = take(&mut rule.tools),
             "args" => to.args = take(&mut rule.args),
             "paths" => to.paths = take(&mut rule.paths),
+            "outcome" => to.outcome = rule.outcome,
             "agents" => to.agents = take(&mut rule.agents),
             "models" => to.models = take(&mut rule.models),
             "providers" => to.providers = take(&mut rule.providers),
@@ -258,6 +259,12 @@ impl Draft {
             if is_default && !super::scope::is_reachable(key, &self.rule.on) {
                 super::scope::entries(&mut self.rule, key).clear();
             }
+        }
+        let is_default = |given: &Given| given.layer == Layer::Defaults;
+        if self.given("outcome").is_none_or(is_default)
+            && !super::scope::is_reachable("outcome", &self.rule.on)
+        {
+            self.rule.outcome = None;
         }
         self.drop_defaults_of_other_actions();
     }

@@ -1,4 +1,4 @@
-//! The scope of a rule: `on`, `tools`, `args`, `paths`, `agents`, `models`, `providers`, with `@list`
+//! The scope of a rule: `on`, `tools`, `args`, `paths`, `outcome`, `agents`, `models`, `providers`, with `@list`
 //! filled in.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{Span, Walk};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::nearest;
-use crate::rule::{Channel, Rule};
+use crate::rule::{Channel, Rule, ToolOutcome};
 use crate::view::json::{KEYS as OBJECT_KEYS, RAW};
 use crate::view::path::{ArgScope, PathScope, ToolScope, split_exclusion};
 
@@ -52,6 +52,8 @@ impl Walk<'_> {
         if let Some(on) = self.on(table) {
             rule.on = on;
         }
+        let names = ToolOutcome::ALL.map(ToolOutcome::name);
+        rule.outcome = self.one_of(table, "outcome", &names, ToolOutcome::from_name);
         for key in KEYS {
             if let Some(written) = self.scope(table, key, header) {
                 *entries(rule, key) = written;
@@ -214,15 +216,21 @@ pub(in crate::pack) fn is_reachable(key: &str, on: &[Channel]) -> bool {
     match key {
         "tools" => on.contains(&Channel::ToolInput) || on.contains(&Channel::ToolOutput),
         "args" | "paths" => on.contains(&Channel::ToolInput),
+        "outcome" => on.contains(&Channel::ToolOutput),
         _ => true,
     }
 }
 
 /// The fault of a scope on tool calls in a rule that reads none.
 pub(super) fn unreachable(key: &str) -> Fault {
-    let message = format!("`{key}` has no effect: `on` does not name `tool-input`");
+    let channel = match key {
+        "outcome" => Channel::ToolOutput,
+        _ => Channel::ToolInput,
+    };
+    let channel = channel.name();
+    let message = format!("`{key}` has no effect: `on` does not name `{channel}`");
     Fault::new(&code::UNREACHABLE_SCOPE, message)
-        .with_help(format!("add \"tool-input\" to `on`, or remove `{key}`"))
+        .with_help(format!("add \"{channel}\" to `on`, or remove `{key}`"))
 }
 
 /// What is wrong with one entry of the scope `key`, if something is.

@@ -6,7 +6,7 @@ use super::condition::{Book, Match, Position};
 use super::haystack::Near;
 use crate::matcher::MatchEvent;
 use crate::pack::{Allowed, ChannelRules, Extent, Pack, Role, Scope, ViewRules};
-use crate::rule::{Channel, Count, Per};
+use crate::rule::{Channel, Count, Per, ToolOutcome};
 use crate::stream::{Counted, Found, Quote, Redaction};
 use crate::verdict::{Hit, NO_ARG, PartId, RuleId};
 use crate::view::json::ArgPath;
@@ -23,6 +23,8 @@ pub(super) struct Scoped {
     channel: Channel,
     pub(super) tool: Option<Box<str>>,
     pub(super) call: Option<Box<str>>,
+    /// Of the output of a tool.
+    pub(super) outcome: ToolOutcome,
     /// Every file path that the part has named, in order.
     pub(super) paths: Vec<Box<str>>,
     /// The file that the host says the part is about, whatever its text says.
@@ -263,6 +265,7 @@ impl Scoped {
             channel,
             tool: None,
             call: None,
+            outcome: ToolOutcome::default(),
             paths: Vec::new(),
             given_path: None,
             is_closed: false,
@@ -279,6 +282,11 @@ impl Scoped {
     /// Whether a rule with that scope applies to this part; `None` while that is not known.
     /// `file` is the one that the text is of, where that is known besides.
     pub(super) fn applies(&self, scope: &Scope, file: Option<&str>) -> Option<bool> {
+        if self.channel == Channel::ToolOutput
+            && scope.outcome.is_some_and(|outcome| outcome != self.outcome)
+        {
+            return Some(false);
+        }
         let file = self.given_path.as_deref().or(file);
         if self.given_path.is_some()
             && let Some(paths) = &scope.paths

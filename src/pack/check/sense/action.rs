@@ -29,6 +29,9 @@ fn scopes(rule: &Rule, found: &mut Vec<Found>) {
             found.push((key, scope::unreachable(key)));
         }
     }
+    if rule.outcome.is_some() && !scope::is_reachable("outcome", &rule.on) {
+        found.push(("outcome", scope::unreachable("outcome")));
+    }
 }
 
 /// Captures of a message: of texts that come whole, and of groups that a pattern has.
