@@ -17,7 +17,7 @@ mod reach;
 mod server;
 mod watch;
 
-pub use ask::{AskError, Asking, ask};
+pub use ask::{AskError, Asking, WholeReply, ask};
 pub use drive::{Backoff, Watching, watch};
 pub use journal::Journal;
 pub use reach::Reach;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::server::{Events, Prompt, Server};
-use ttsr::harness::{Cancel, Failure};
+use ttsr::harness::{Cancel, Failure, is_truncation};
 use ttsr::{Channel, Event, PartId};
 use ttsr_wire::opencode::Notice;
 
@@ -59,11 +59,19 @@ impl From<Failure> for AskError {
     }
 }
 
+/// A whole reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WholeReply {
+    /// All of its text, in the order of its parts, without reasoning; `(empty response)` if there is none.
+    pub text: String,
+    /// True if a limit of length ended it ([`is_truncation`]): the text is the beginning of an answer.
+    pub is_truncated: bool,
+}
+
 /// What is said for a reply without text.
 const EMPTY: &str = "(empty response)";
 
-/// Puts a prompt to a session and waits until the session is idle: all text of the reply as one, in the
-/// order of its parts, without reasoning. Events are heard from before the prompt is sent; those of other
+/// Puts a prompt to a session, waits until the session is idle, and returns the whole reply. Events are heard from before the prompt is sent; those of other
 /// sessions are ignored; the event stream is closed in every case.
 ///
 /// Where the connection ends before the session is idle, the reply is what had come. A reply without text is
@@ -89,7 +97,7 @@ pub async fn ask(
     session: &str,
     prompt: &Prompt,
     asking: Asking,
-) -> Result<String, AskError> {
+) -> Result<WholeReply, AskError> {
     let deadline = Instant::now() + Duration::from_millis(asking.timeout_ms);
     let mut heard = Heard::default();
     let ended = tokio::select! {
@@ -99,7 +107,7 @@ pub async fn ask(
         () = sleep_until(deadline) => Ended::GivenUp(AskError::Timeout),
     };
     match ended {
-        Ended::Itself(ended) => ended.map(|()| heard.text()),
+        Ended::Itself(ended) => ended.map(|()| heard.reply()),
         Ended::GivenUp(error) => {
             // Nobody waits for it any more. If that fails, so be it: the error at hand is the news.
             server.abort(session).await.ok();
@@ -141,6 +149,8 @@ struct Heard {
     /// The parts of the message that is being written: which text each is.
     parts: Vec<(PartId, usize)>,
     error: Option<Failure>,
+    /// The message that ended last did so by a limit of length.
+    is_truncated: bool,
 }
 
 impl Heard {
@@ -189,9 +199,17 @@ impl Heard {
                 self.texts.truncate(first.unwrap_or(self.texts.len()));
                 self.parts.clear();
             }
+            Event::Finish { reason } => self.is_truncated = is_truncation(&reason),
             _ => {}
         }
         Ok(false)
+    }
+
+    fn reply(&self) -> WholeReply {
+        WholeReply {
+            text: self.text(),
+            is_truncated: self.is_truncated,
+        }
     }
 
     fn text(&self) -> String {

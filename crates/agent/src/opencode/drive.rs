@@ -350,7 +350,7 @@ impl Driver<'_> {
             && other != self.name
             && asked == self.name
         {
-            return Err(taken());
+            return Err(taken("it answered through the server"));
         }
         Ok(())
     }

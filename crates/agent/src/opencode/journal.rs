@@ -3,13 +3,18 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use super::server::Prompt;
 use super::watch::Act;
 use ttsr::harness::Failure;
+
+/// The time that a locked journal is waited for. A process that was killed holds its lock until the system has closed
+/// its files, which is after `kill` has returned; whoever starts the next one at once would find the lock taken.
+const RELEASE: Duration = Duration::from_secs(1);
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -100,10 +105,11 @@ impl Journal {
     pub const MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
     /// Opens the journal at `path`, and creates it and its folder if they do not exist. A file that is no
-    /// journal counts as an empty one and is replaced by the next write.
+    /// journal counts as an empty one and is replaced by the next write. Waits up to a second while another process has
+    /// it open: one that was killed may take a moment to end.
     ///
     /// # Errors
-    /// Of the kind `taken` if another process has it open; of the kind `io` if it cannot be created or read.
+    /// Of the kind `taken` if another process has it open still; of the kind `io` if it cannot be created or read.
     pub fn open(path: impl AsRef<Path>) -> Result<Journal, Failure> {
         let path = path.as_ref().to_owned();
         let because = |error: io::Error| {
@@ -120,10 +126,22 @@ impl Journal {
             .append(true)
             .open(name)
             .map_err(because)?;
-        lock.try_lock().map_err(|error| match error {
-            fs::TryLockError::WouldBlock => taken(),
-            fs::TryLockError::Error(error) => because(error),
-        })?;
+        let began = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(fs::TryLockError::WouldBlock) if began.elapsed() < RELEASE => {
+                    sleep(Duration::from_millis(10));
+                }
+                Err(fs::TryLockError::WouldBlock) => {
+                    return Err(taken(&format!(
+                        "it has the journal {} open",
+                        path.display()
+                    )));
+                }
+                Err(fs::TryLockError::Error(error)) => return Err(because(error)),
+            }
+        }
         let acts = read(&path).map_err(because)?;
         let next = acts.iter().map(|act| act.id + 1).max().unwrap_or(0);
         Ok(Journal {
@@ -213,9 +231,11 @@ impl Journal {
     }
 }
 
-/// Another watcher acts on the same server.
-pub(super) fn taken() -> Failure {
-    let why = "another `ttsr watch` acts on this server; `--dry-run` watches beside it";
+/// Another watcher acts on the same server; `because` is how that is known.
+pub(super) fn taken(because: &str) -> Failure {
+    let why = format!(
+        "another `ttsr watch` acts on this server ({because}); `--dry-run` watches beside it"
+    );
     Failure::new("taken", why)
 }
 
