@@ -148,9 +148,15 @@ impl<'l> Check<'l> {
         rules.sort_by(|a, b| a.id.cmp(&b.id));
         let written = take(&mut self.allows);
         if let Some(known) = self.known_tools(terms) {
-            for Written { allow, at, .. } in &written {
+            for Written {
+                allow, at, entries, ..
+            } in &written
+            {
                 let faults = known.misspelt_tools(&allow.tools).into_iter();
-                late.extend(faults.map(|fault| (at.clone(), None, fault)));
+                late.extend(faults.map(|(entry, fault)| {
+                    let place = draft::place_of(entries, entry);
+                    (place.unwrap_or_else(|| at.clone()), None, fault)
+                }));
             }
         }
         let (allows, faults) = compose::resolve(written, &rules, terms, self.limits);
@@ -516,6 +522,8 @@ struct Walk<'t> {
     drafts: Vec<Draft>,
     /// Where the patterns of the rule that is being read are written.
     texts: Vec<PatternText>,
+    /// The same of its scopes; see [`Draft::entries`].
+    written: Vec<PatternText>,
     overrides: Vec<Override>,
     allows: Vec<Written>,
     facts: Facts,
@@ -539,6 +547,7 @@ impl<'t> Walk<'t> {
             ids: Vec::new(),
             drafts: Vec::new(),
             texts: Vec::new(),
+            written: Vec::new(),
             overrides: Vec::new(),
             allows: Vec::new(),
             facts: Facts::default(),

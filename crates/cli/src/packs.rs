@@ -87,45 +87,6 @@ fn reasons(error: &LoadError) -> String {
     )
 }
 
-/// The rules of `pack` that apply to the file at `path`, now bound to no file.
-///
-/// A stream learns its file from the tool input it reads. What the caller knows beforehand is settled
-/// here, and what paths and globs mean is left to the library: each rule is tried on a call about `path`.
-pub(crate) fn about_file(pack: &Pack, path: &str) -> Result<Pack, Stop> {
-    let (bound, free): (Vec<&Rule>, Vec<&Rule>) =
-        pack.rules().iter().partition(|rule| !rule.paths.is_empty());
-    let root = pack.root();
-    let probes = build_in(root, bound.into_iter().map(probe))?;
-    let call = serde_json::json!({ "path": path, "content": PROBE }).to_string();
-    let mut stream = probes.stream();
-    stream.open(PartId(0), Channel::ToolInput);
-    let mut applying: Vec<RuleId> = Vec::new();
-    applying.extend(
-        stream
-            .push(PartId(0), call.as_bytes())
-            .iter()
-            .map(|hit| hit.rule),
-    );
-    applying.extend(stream.close(PartId(0)).iter().map(|hit| hit.rule));
-    let bound = applying.into_iter().filter_map(|id| {
-        let known = pack.find(&probes.rule(id).id)?;
-        let mut rule = pack.rule(known).clone();
-        rule.paths.clear();
-        Some(rule)
-    });
-    build_in(root, bound.chain(free.into_iter().cloned()))
-}
-
-const PROBE: &str = "probe";
-
-fn probe(rule: &Rule) -> Rule {
-    let pattern = Pattern::literal(PROBE.to_owned());
-    let mut probe = Rule::new(rule.id.clone(), vec![pattern]);
-    probe.on = vec![Channel::ToolInput];
-    probe.paths.clone_from(&rule.paths);
-    probe
-}
-
 /// A pack of rules that were loaded before.
 pub(crate) fn build(rules: impl Iterator<Item = Rule>) -> Result<Pack, Stop> {
     build_in(None, rules)

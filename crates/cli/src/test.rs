@@ -152,7 +152,7 @@ impl Run<'_> {
         let rule = &self.pack.rules()[index];
         let part = Part::new(rule, channel, example.text);
         let splits = splits(self.chunks, part.bytes.len());
-        let hit = |split| hit(self.pack, index, &part, split, example.number);
+        let hit = |split| hit(self.pack, index, (&part, None), split, example.number);
         let judged = judge(example.must_hit, None, &splits, hit);
         let (kind, item) = match example.must_hit {
             true => ("match", Item::Match(example.number)),
@@ -167,14 +167,14 @@ impl Run<'_> {
     fn case(&mut self, index: usize, case: &Case, number: u64) -> Result<bool, Stop> {
         let rule = &self.pack.rules()[index];
         let part = Part::of_case(rule, case);
-        let (pack, own) = self.pack_for(index, &part)?;
+        let file = self.file_of(&part);
+        let file = file.as_deref();
         let splits = splits(self.chunks, part.bytes.len());
-        let found = |split| own.and_then(|own| hit(&pack, own, &part, split, number));
+        let found = |split| hit(self.pack, index, (&part, file), split, number);
         let mut judged = judge(case.expect.is_some(), case.by_byte, &splits, found);
         let follows = case.expect.filter(|expected| *expected != rule.action);
         if let (Kept::Ok, Some(expected)) = (judged.kept, follows) {
-            let own = own.map_or(rule, |own| &pack.rules()[own]);
-            if !follows_retries(own, &part, expected)? {
+            if !follows_retries(rule, (&part, file), expected)? {
                 judged.kept = Kept::Missing;
             }
         }
@@ -209,23 +209,14 @@ impl Run<'_> {
         judged.kept = Kept::Ok;
     }
 
-    /// The rules to run a case with, and the place of its own among them, if it applies at all. Where only
-    /// the case says which file its input is about, rules are bound to that file beforehand.
-    fn pack_for(&self, index: usize, part: &Part) -> Result<(Pack, Option<usize>), Stop> {
-        let file = part.call.as_ref().and_then(|call| call.file.as_deref());
-        let says = |part: &Part| {
-            let mut stream = self.pack.stream();
-            stream.open(PART, part.channel);
-            let _ = stream.push(PART, &part.bytes);
-            let _ = stream.close(PART);
-            stream.path(PART).is_some()
-        };
-        let Some(file) = file.filter(|_| !says(part)) else {
-            return Ok((self.pack.clone(), Some(index)));
-        };
-        let pack = packs::about_file(self.pack, file)?;
-        let own = pack.find(&self.pack.rules()[index].id);
-        Ok((pack, own.map(|id| id.index())))
+    /// The file that only the case says its input is about.
+    fn file_of(&self, part: &Part) -> Option<String> {
+        let file = part.call.as_ref().and_then(|call| call.file.clone());
+        let mut stream = self.pack.stream();
+        stream.open(PART, part.channel);
+        let _ = stream.push(PART, &part.bytes);
+        let _ = stream.close(PART);
+        file.filter(|_| stream.path(PART).is_none())
     }
 
     fn add(&mut self, record: &TestRecord<'_>, item: Item) -> Result<bool, Stop> {
@@ -246,7 +237,11 @@ impl Run<'_> {
 }
 
 /// Whether the rule does that once its retries are spent on the same reply again and again.
-fn follows_retries(rule: &Rule, part: &Part, expected: Action) -> Result<bool, Stop> {
+fn follows_retries(
+    rule: &Rule,
+    (part, file): (&Part, Option<&str>),
+    expected: Action,
+) -> Result<bool, Stop> {
     let pack = packs::build([rule.clone()].into_iter())?;
     let mut session = pack.session();
     let first = |globs: &[String]| globs.first().map(|glob| instance(glob));
@@ -260,6 +255,9 @@ fn follows_retries(rule: &Rule, part: &Part, expected: Action) -> Result<bool, S
         let mut stream = session.stream();
         let mut actions = Vec::new();
         let _ = session.open(&mut stream, PART, part.channel);
+        if let Some(file) = file {
+            stream.set_path(PART, file);
+        }
         if let Some(tool) = &part.tool {
             let _ = session.tool(&mut stream, PART, tool, "call");
             actions.extend(session.decisions().iter().map(|it| it.action));
@@ -365,7 +363,13 @@ fn judge(
 const PART: PartId = PartId(0);
 
 /// A stream reports a rule once a part.
-fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Option<Broken> {
+fn hit(
+    pack: &Pack,
+    rule: usize,
+    (part, file): (&Part, Option<&str>),
+    split: Split,
+    number: u64,
+) -> Option<Broken> {
     let mut stream = pack.stream();
     let mut found = None;
     let mut add = |hits: Hits<'_>| {
@@ -373,6 +377,9 @@ fn hit(pack: &Pack, rule: usize, part: &Part, split: Split, number: u64) -> Opti
         found = found.or_else(|| own.next().map(|hit| (hit.end, hit.decided)));
     };
     stream.open(PART, part.channel);
+    if let Some(file) = file {
+        stream.set_path(PART, file);
+    }
     stream.set_outcome(PART, pack.rules()[rule].outcome.unwrap_or_default());
     if let Some(tool) = &part.tool {
         add(stream.tool(PART, tool, "call"));

@@ -37,7 +37,7 @@ pub(in crate::pack) struct Given {
     pub(in crate::pack) layer: Layer,
 }
 
-/// The text of a pattern, and where it is written.
+/// The text of a pattern, or an entry of a scope, and where it is written.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct PatternText {
     pub(super) text: String,
@@ -59,6 +59,13 @@ impl PatternText {
     }
 }
 
+/// Returns the place of the entry that was written last.
+pub(super) fn place_of(entries: &[PatternText], entry: &str) -> Option<Place> {
+    let mut latest = entries.iter().rev();
+    let written = latest.find(|written| written.text == entry)?;
+    Some(written.place(Some(&(0..entry.len()))))
+}
+
 /// What is known of a rule.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct Draft {
@@ -66,6 +73,8 @@ pub(in crate::pack) struct Draft {
     pub(in crate::pack) given: Vec<Given>,
     /// Its patterns as they are written, those that were overridden among them.
     pub(in crate::pack) texts: Vec<PatternText>,
+    /// Entries of scopes, and arguments of patterns, as they are written; those that lists fill in are not among them.
+    pub(in crate::pack) entries: Vec<PatternText>,
     /// Where its id is written; what is said of the rule as a whole is said there.
     pub(in crate::pack) place: Place,
     /// `match.region` and `match.fold`, for patterns that do not say.
@@ -86,6 +95,7 @@ impl Draft {
             rule,
             given: Vec::new(),
             texts: Vec::new(),
+            entries: Vec::new(),
             place,
             region: Vec::new(),
             fold: Vec::new(),
@@ -116,9 +126,15 @@ impl Draft {
         written.map_or_else(|| self.place.clone(), |written| written.place(within))
     }
 
+    /// The place of an entry of a scope or of an argument of a pattern; `None` if it was not written as it is.
+    pub(in crate::pack) fn in_entry(&self, entry: &str) -> Option<Place> {
+        place_of(&self.entries, entry)
+    }
+
     /// Lays `from` over this: each key that it gives replaces what is here.
     pub(in crate::pack) fn lay(&mut self, mut from: Draft, layer: Layer) {
         self.texts.append(&mut from.texts);
+        self.entries.append(&mut from.entries);
         let given = take(&mut from.given);
         for mut given in given {
             given.layer = layer;
@@ -132,6 +148,7 @@ impl Draft {
     /// Adds to lists what `from` gives.
     pub(in crate::pack) fn append(&mut self, mut from: Draft) {
         self.texts.append(&mut from.texts);
+        self.entries.append(&mut from.entries);
         for mut given in take(&mut from.given) {
             given.layer = Layer::Override;
             self.extend(given.path, &mut from);

@@ -263,8 +263,10 @@ impl Walk<'_> {
             self.fault(fault, span.clone());
         }
         let rules = rules.into_iter();
+        let entries = std::mem::take(&mut self.written);
         let rules = rules.map(|(text, span)| (text, self.place(span)));
         Some(Written {
+            entries,
             allow,
             rules: rules.collect(),
             at: self.place(span),

@@ -58,6 +58,9 @@ impl Walk<'_> {
         {
             self.fault_in(fault, arg);
         }
+        if let Some(arg) = &arg {
+            self.note_entry(arg);
+        }
         let mut written = KINDS.iter().filter(|key| table.contains_key(**key));
         let (first, second) = (written.next(), written.next());
         if first.is_none() || second.is_some() {

@@ -108,6 +108,7 @@ impl Walk<'_> {
         rule.examples = self.examples(table, header);
         rule.cases = self.cases(table);
         self.condition(table, header, &mut draft);
+        draft.entries = std::mem::take(&mut self.written);
         draft
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use globset::Error;
 use toml::de::DeTable;
 
+use super::draft::{PatternText, Place};
 use super::fault::Fault;
 use super::header::Header;
 use super::keys::Text;
@@ -76,6 +77,9 @@ impl Walk<'_> {
         }
         let mut entries = Vec::new();
         for text in &texts.items {
+            if !text.value.starts_with('@') {
+                self.note_entry(text);
+            }
             let listed = self.entries_of(text, header);
             let room = ENTRIES.min(ENTRIES_PER_FILE.saturating_sub(self.entries));
             if entries.len() + listed.len() > room {
@@ -92,6 +96,18 @@ impl Walk<'_> {
         }
         self.entries += entries.len();
         Some(entries)
+    }
+
+    /// Remembers where an entry of the rule that is being read is written.
+    pub(super) fn note_entry(&mut self, text: &Text<'_>) {
+        self.written.push(PatternText {
+            text: text.value.to_owned(),
+            at: Place {
+                file: self.file,
+                span: text.span.clone(),
+            },
+            first: text.inner(self.text),
+        });
     }
 
     /// The strings at `key` with lists filled in: at least one, none of them blank.

@@ -3,7 +3,7 @@
 use globset::{GlobBuilder, GlobMatcher};
 use regex_automata::meta::Regex;
 
-use super::super::check::draft::Place;
+use super::super::check::draft::{PatternText, Place};
 use super::super::check::fault::Fault;
 use super::super::check::{Terms, scope};
 use super::Date;
@@ -42,6 +42,8 @@ pub(in crate::pack) struct Written {
     /// Globs on full ids, and where they stand.
     pub(in crate::pack) rules: Vec<(String, Place)>,
     pub(in crate::pack) at: Place,
+    /// The entries of its scopes, as they are written.
+    pub(in crate::pack) entries: Vec<PatternText>,
 }
 
 /// Finds the rules that each entry is about. An entry that ended before today is left out and reported, and so
@@ -59,6 +61,7 @@ pub(in crate::pack) fn resolve(
         mut allow,
         rules: globs,
         at,
+        ..
     } in written
     {
         for (glob, at) in globs {
