@@ -279,10 +279,16 @@ fn unsafe_is_denied_except_in_two_modules() {
 /// nothing that depends on a pattern may be found too large once text comes.
 const BUILT_LATE: [(&str, &str); 6] = [
     // A copy of the states of an automaton that is there.
-    ("src/matcher/lazy_dfa.rs", "OnceLock<BitNfa>"),
+    ("crates/automata/src/lazy_dfa.rs", "OnceLock<BitNfa>"),
     // Tables of the crate itself.
-    ("src/matcher/prefilter.rs", "static FREQUENCIES: LazyLock<"),
-    ("src/matcher/prefilter.rs", "static SHARING: LazyLock<"),
+    (
+        "crates/automata/src/prefilter.rs",
+        "static FREQUENCIES: LazyLock<",
+    ),
+    (
+        "crates/automata/src/prefilter.rs",
+        "static SHARING: LazyLock<",
+    ),
     ("src/detect/script.rs", "static RANGES: LazyLock<"),
     ("src/detect/script.rs", "static SMALL_WORDS: LazyLock<"),
     ("src/view/fold/unicode.rs", "static ASCII: LazyLock<"),
@@ -293,15 +299,15 @@ fn nothing_that_can_fail_is_built_while_text_is_read() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = BTreeSet::new();
     for folder in [
-        "matcher",
-        "stream",
-        "session",
-        "view",
-        "detect",
-        "ast",
-        "pack/compile",
+        "crates/automata/src",
+        "src/stream",
+        "src/session",
+        "src/view",
+        "src/detect",
+        "src/ast",
+        "src/pack/compile",
     ] {
-        sources(&root.join("src").join(folder), &mut |path, text| {
+        sources(&root.join(folder), &mut |path, text| {
             let path = path.strip_prefix(root).unwrap().display().to_string();
             let path = path.replace('\\', "/");
             for line in text.lines().map(str::trim) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use ttsr::{Channel, Diagnostic, LoadError, Pack, PackBuilder, PartId, Pattern, Rule, RuleId};
+use ttsr::{Diagnostic, LoadError, Pack, PackBuilder, Rule};
 
 use crate::Stop;
 use crate::args::{PackArgs, WorkspaceArgs};
