@@ -478,7 +478,6 @@ pub(super) const APPEND: Keys = &[
     TOOLS,
     ARGS,
     PATHS,
-    OUTCOME,
     AGENTS,
     MODELS,
     PROVIDERS,
