@@ -173,10 +173,10 @@ impl Run<'_> {
         let found = |split| hit(self.pack, index, (&part, file), split, number);
         let mut judged = judge(case.expect.is_some(), case.by_byte, &splits, found);
         let follows = case.expect.filter(|expected| *expected != rule.action);
-        if let (Kept::Ok, Some(expected)) = (judged.kept, follows) {
-            if !follows_retries(rule, (&part, file), expected)? {
-                judged.kept = Kept::Missing;
-            }
+        if let (Kept::Ok, Some(expected)) = (judged.kept, follows)
+            && !follows_retries(rule, (&part, file), expected)?
+        {
+            judged.kept = Kept::Missing;
         }
         self.measure(index, case, number, &mut judged);
         let name = format!("case {number} on {}", case.channel.name());
@@ -533,7 +533,7 @@ mod tests {
         let part = Part::new(&pack.rules()[0], Channel::ToolInput, text);
         let splits = splits(chunks, part.bytes.len());
         judge(must_hit, None, &splits, |split| {
-            hit(pack, 0, &part, split, 1)
+            hit(pack, 0, (&part, None), split, 1)
         })
         .kept
     }
