@@ -113,6 +113,7 @@
 
 #[cfg(feature = "ast")]
 mod ast;
+mod authoring;
 mod detect;
 #[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 mod event;
@@ -123,6 +124,7 @@ pub mod harness;
 mod limits;
 mod matcher;
 mod pack;
+mod program;
 mod rule;
 pub mod scan;
 mod session;
@@ -134,6 +136,7 @@ mod view;
 #[cfg(feature = "wire")]
 pub mod wire;
 
+pub use authoring::check;
 #[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 pub use event::Event;
 #[cfg(feature = "futures")]
@@ -143,8 +146,7 @@ pub use matcher::AutomatonSize;
 #[cfg(feature = "cli")]
 pub use pack::import;
 pub use pack::{
-    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, check,
-    schema,
+    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, schema,
 };
 pub use rule::{
     Action, Allowance, Ast, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,

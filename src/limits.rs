@@ -77,6 +77,10 @@ pub struct Limits {
     pub on_limit: OnLimit,
 }
 
+/// The least value of [`Limits::stretch_bytes`] in a [scan](crate::scan): a longer match is cut there, and counted in
+/// [`Counters::cut_matches`](crate::Counters::cut_matches).
+pub(crate) const SCAN_STRETCH_BYTES: usize = 8 << 20;
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

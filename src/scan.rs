@@ -24,12 +24,8 @@ use std::sync::OnceLock;
 
 use crate::pack::Pack;
 use crate::rule::Channel;
-use crate::stream::{Counters, Stream};
+use crate::stream::{Counters, Quote, Stream};
 use crate::verdict::{Hit, PartId, RuleId};
-
-/// Least [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) of a scan: a match longer than this is cut, and
-/// counted in [`Counters::cut_matches`].
-pub(crate) const STRETCH_BYTES: usize = 8 << 20;
 
 const PART: PartId = PartId(0);
 
@@ -85,8 +81,8 @@ pub struct ScanMatch {
     pub decided: u64,
     /// The argument of the tool call that holds it.
     pub arg: Option<Box<str>>,
-    pub(crate) excerpt: Box<str>,
-    pub(crate) matched: Range<usize>,
+    excerpt: Box<str>,
+    matched: Range<usize>,
 }
 
 impl ScanMatch {
@@ -104,7 +100,24 @@ impl ScanMatch {
     /// ```
     #[must_use]
     pub fn of(stream: &Stream, hit: &Hit) -> Option<ScanMatch> {
-        stream.match_of(hit)
+        Some(ScanMatch::from_record(
+            stream,
+            hit.rule,
+            stream.quote(hit)?.clone(),
+        ))
+    }
+
+    fn from_record(stream: &Stream, rule: RuleId, record: Quote) -> ScanMatch {
+        let Hit { end, decided, .. } = record.hit;
+        ScanMatch {
+            rule,
+            start: record.start.unwrap_or(end).min(end),
+            end,
+            decided,
+            arg: stream.arg(&record.hit).map(Box::from),
+            excerpt: record.text,
+            matched: record.matched,
+        }
     }
 
     /// Up to 256 bytes around the match, as the pattern sees them: decoded and folded.
@@ -315,8 +328,8 @@ impl EveryMatch {
 
 /// Takes what the stream of one rule has found.
 fn collect(rule: RuleId, stream: &mut Stream, found: &mut Vec<ScanMatch>) {
-    let matches = stream.take_matches().into_iter();
-    found.extend(matches.map(|found| ScanMatch { rule, ..found }));
+    let records = stream.take_matches().into_iter();
+    found.extend(records.map(|record| ScanMatch::from_record(stream, rule, record)));
 }
 
 /// Every match of every rule of `pack` in `text`, which is read as a part of that channel: ordered by start, end and

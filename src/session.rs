@@ -88,6 +88,14 @@ pub struct Session {
     known: Option<Arc<KnownNames>>,
 }
 
+impl Pack {
+    /// Creates a session: the state of one conversation.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        Session::new(self.clone())
+    }
+}
+
 impl Session {
     pub(crate) fn new(pack: Pack) -> Session {
         let rules = pack.rules().len();

@@ -17,7 +17,6 @@ use crate::limits::OnLimit;
 use crate::matcher::Cursor;
 use crate::pack::{Captured, MessageValues, Pack, render_message};
 use crate::rule::{Channel, Per, Rule};
-use crate::scan::ScanMatch;
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
 use closed::{ClosedPart, ClosedParts};
 use part::Part;
@@ -25,13 +24,14 @@ use part::condition::Book;
 use part::judge::Queued;
 pub(crate) use past::{Past, Pasts};
 
-/// How much text is kept, for whoever states bounds.
-pub(crate) mod kept {
-    pub(crate) const WAITING: usize = super::part::condition::WAITING;
-    /// Of a haystack, behind what was read.
-    pub(crate) const WINDOW: usize = super::window::ROOM;
-    /// Of a match that was found, with what stands around it.
-    pub(crate) const EXCERPT: usize = super::window::WINDOW;
+/// The sizes of the buffers of text that a stream keeps.
+pub(crate) mod buffers {
+    /// Most matches of one rule that wait.
+    pub(crate) const PENDING_MATCHES: usize = super::part::condition::WAITING;
+    /// Bytes of the end of a haystack.
+    pub(crate) const WINDOW_BYTES: usize = super::window::ROOM;
+    /// Bytes of a match with the text around it.
+    pub(crate) const EXCERPT_BYTES: usize = super::window::WINDOW;
 }
 
 /// The mutable state of one attempt: feed it deltas, it gives hits.
@@ -201,16 +201,16 @@ pub struct Redaction {
 
 /// The text of a hit, copied while it was at hand.
 #[derive(Clone, Debug)]
-struct Quote {
-    hit: Hit,
+pub(crate) struct Quote {
+    pub(crate) hit: Hit,
     /// Where the match begins, in bytes of the part as delivered, if that is known.
-    start: Option<u64>,
+    pub(crate) start: Option<u64>,
     /// The file that the text is of, where the text itself says so.
     file: Option<Arc<str>>,
     /// Up to [`window::WINDOW`] bytes around the match.
-    text: Box<str>,
+    pub(crate) text: Box<str>,
     /// The match inside `text`, in bytes.
-    matched: std::ops::Range<usize>,
+    pub(crate) matched: std::ops::Range<usize>,
 }
 
 impl Quote {
@@ -218,6 +218,14 @@ impl Quote {
     fn at(mut self, decided: u64) -> Quote {
         self.hit.decided = self.hit.decided.max(decided);
         self
+    }
+}
+
+impl Pack {
+    /// Creates a stream without a session: it reports hits and applies no policy.
+    #[must_use]
+    pub fn stream(&self) -> Stream {
+        Stream::new(self.clone(), 1)
     }
 }
 
@@ -257,6 +265,7 @@ impl Stream {
         for counted in &self.found.counts {
             let count = self
                 .pack
+                .program()
                 .compound(counted.rule)
                 .and_then(|known| known.count);
             if count.is_some_and(|count| matches!(count.per, Per::Turn | Per::Session)) {
@@ -310,7 +319,7 @@ impl Stream {
         self.found.now = self.found.now.max(now);
         if !self.is_cut {
             for part in &mut self.parts {
-                part.tick(&self.pack, &mut self.found);
+                part.tick(self.pack.program(), &mut self.found);
             }
         }
         self.hits()
@@ -341,7 +350,7 @@ impl Stream {
     pub fn count_tokens(&mut self, part: PartId, tokens: u64) -> Hits<'_> {
         self.begin();
         if let (Some(index), false) = (self.index(part), self.is_cut) {
-            self.parts[index].count_tokens(&self.pack, tokens, &mut self.found);
+            self.parts[index].count_tokens(self.pack.program(), tokens, &mut self.found);
         }
         self.hits()
     }
@@ -381,7 +390,7 @@ impl Stream {
     pub fn tool(&mut self, part: PartId, name: &str, call: &str) -> Hits<'_> {
         self.begin();
         if let Some(index) = self.index_or_open(part) {
-            self.parts[index].name_tool(&self.pack, name, call, &mut self.found);
+            self.parts[index].name_tool(self.pack.program(), name, call, &mut self.found);
         }
         self.hits()
     }
@@ -452,7 +461,7 @@ impl Stream {
     fn read(&mut self, part: PartId, bytes: &[u8]) {
         match self.index_or_open(part) {
             Some(index) if !self.is_cut => {
-                self.parts[index].push(&self.pack, bytes, &mut self.found);
+                self.parts[index].push(self.pack.program(), bytes, &mut self.found);
             }
             _ => self.found.counters.unscanned_bytes += bytes.len() as u64,
         }
@@ -477,7 +486,7 @@ impl Stream {
             Some(index) => {
                 if !self.is_cut {
                     let part = self.parts.swap_remove(index);
-                    part.close(&self.pack, &mut self.found);
+                    part.close(self.pack.program(), &mut self.found);
                 }
             }
             None => self.found.counters.stray_closes += 1,
@@ -584,7 +593,7 @@ impl Stream {
         let Some(index) = self.index(part) else {
             return self.closed(part).map_or(0, ClosedPart::delivered);
         };
-        self.parts[index].releasable(&self.pack)
+        self.parts[index].releasable(self.pack.program())
     }
 
     /// What rules want replaced in this reply before it leaves, by part and place. A stretch is here before
@@ -896,39 +905,19 @@ impl Stream {
             self.parts.reserve_exact(1);
         }
         self.parts
-            .push(Part::new(&self.pack, part, channel, order, now));
+            .push(Part::new(self.pack.program(), part, channel, order, now));
         self.latest = (self.parts.len() - 1) as u32;
         Some(self.latest as usize)
     }
 
-    /// Takes the matches found so far out of a stream that reports every match.
-    pub(crate) fn take_matches(&mut self) -> Vec<ScanMatch> {
-        let quotes = std::mem::take(&mut self.found.quotes);
-        let matches = quotes.into_iter().map(|quote| self.scan_match(quote));
-        matches.collect()
+    /// Returns the matches that were recorded since the last call, and forgets them. For a stream that reports every
+    /// match.
+    pub(crate) fn take_matches(&mut self) -> Vec<Quote> {
+        std::mem::take(&mut self.found.quotes)
     }
 
-    /// A hit of this stream as a scan reports it.
-    pub(crate) fn match_of(&self, hit: &Hit) -> Option<ScanMatch> {
-        Some(self.scan_match(self.quote(hit)?.clone()))
-    }
-
-    fn scan_match(&self, quote: Quote) -> ScanMatch {
-        let Hit {
-            rule, end, decided, ..
-        } = quote.hit;
-        ScanMatch {
-            rule,
-            start: quote.start.unwrap_or(end).min(end),
-            end,
-            decided,
-            arg: self.arg(&quote.hit).map(Box::from),
-            excerpt: quote.text,
-            matched: quote.matched,
-        }
-    }
-
-    fn quote(&self, hit: &Hit) -> Option<&Quote> {
+    /// Returns the recorded match of a hit, or `None` for a hit of another stream.
+    pub(crate) fn quote(&self, hit: &Hit) -> Option<&Quote> {
         self.found.quotes.iter().find(|quote| quote.hit == *hit)
     }
 }

@@ -306,6 +306,7 @@ fn nothing_that_can_fail_is_built_while_text_is_read() {
         "detect",
         "ast",
         "pack/compile",
+        "program",
     ] {
         sources(&root.join("src").join(folder), &mut |path, text| {
             let path = path.strip_prefix(root).unwrap().display().to_string();

@@ -1,4 +1,4 @@
-//! What is odd in a rule that works: told by `check`, never a reason not to load.
+//! Lints: findings about rules that are valid but odd. They are warnings and never stop a load.
 
 use std::collections::HashMap;
 
@@ -16,28 +16,38 @@ use super::tools::KnownTools;
 use crate::limits::Limits;
 use crate::matcher::pattern;
 use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
-use crate::verdict::PartId;
 
 mod boundary;
-mod held;
+mod hold_back;
 
-/// A pattern without a literal to look for that needs more states than this is worth a word.
+/// A pattern without a literal that needs more states than this is reported.
 const STATES: usize = 1000;
 
-/// What is odd in one rule.
-pub(super) fn of_rule(
+/// Functions that run a rule, for lints that cannot be decided by reading it. The loader knows no stream, so the layer
+/// above passes them in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LintTrial {
+    /// Returns the text of the first match of the pack's rules in a text, or `None` if no rule hits.
+    pub(crate) first_match: fn(&Pack, Channel, &str) -> Option<String>,
+    /// Returns the largest number of bytes of ordinary text that the pack's rules hold back at once.
+    pub(crate) most_held: fn(&Pack) -> u64,
+}
+
+/// Returns the findings about one rule.
+pub(super) fn lint_rule(
     draft: &Draft,
     limits: &Limits,
     known: Option<&KnownTools>,
+    trial: LintTrial,
 ) -> Vec<(Place, Fault)> {
     let rule = &draft.rule;
     let found = [
         no_negative(rule),
-        self_trigger(rule, limits),
+        self_trigger(rule, limits, trial),
         style(rule),
         deprecated(rule),
         unbounded(rule),
-        held_text(rule, limits),
+        held_text(rule, limits, trial),
         no_literal(rule, limits),
         boundary(rule),
         counts_deltas(rule),
@@ -51,11 +61,11 @@ pub(super) fn of_rule(
         .collect()
 }
 
-/// What a lint is about.
+/// The subject of a finding.
 enum About<'r> {
-    /// The key at a path; an empty one is the rule as a whole.
+    /// The key at a path; an empty path is the rule as a whole.
     Key(&'static str),
-    /// The text of a pattern, or those bytes of it that the fault names.
+    /// The text of a pattern, or the range of it that the fault has.
     Text(&'r str),
 }
 
@@ -71,8 +81,8 @@ impl About<'_> {
     }
 }
 
-/// What is odd about rules beside each other.
-pub(super) fn of_all(drafts: &[Draft]) -> Vec<Late> {
+/// Returns the findings about rules in relation to each other.
+pub(super) fn lint_all(drafts: &[Draft]) -> Vec<Late> {
     let mut found = Vec::new();
     let ids: HashMap<&str, &Draft> = drafts
         .iter()
@@ -97,9 +107,9 @@ pub(super) fn of_all(drafts: &[Draft]) -> Vec<Late> {
     found
 }
 
-type Found<'r> = Option<(About<'r>, Fault)>;
+type Finding<'r> = Option<(About<'r>, Fault)>;
 
-fn no_negative(rule: &Rule) -> Found<'_> {
+fn no_negative(rule: &Rule) -> Finding<'_> {
     let has_case = rule.cases.iter().any(|case| case.expect.is_none());
     let is_shown = !rule.examples.not_matching.is_empty() || has_case;
     (!is_shown).then(|| {
@@ -114,14 +124,17 @@ fn no_negative(rule: &Rule) -> Found<'_> {
     })
 }
 
-/// A message that the model repeats would break the rule again.
-fn self_trigger<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
-    // What a rule puts before the words of the user is not read as theirs.
+/// Reports a message that breaks its own rule: the rule would hit again if the model repeated it.
+fn self_trigger<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> Finding<'r> {
+    // A message that is injected into user input is not read as user input.
     let may_repeat = [Channel::Text, Channel::Reasoning];
     let read = rule.on.iter().filter(|on| may_repeat.contains(on));
     let mut read = read.filter(|_| rule.action >= Action::Append);
     let message = message::render(rule, &MessageValues::default());
-    let matched = read.find_map(|channel| broken_by(rule, *channel, &message, limits))?;
+    let matched = read.find_map(|channel| {
+        let pack = Pack::builder().limits(limits.clone()).rule(rule.clone());
+        (trial.first_match)(&pack.build().ok()?, *channel, &message)
+    })?;
     let by = match matched.is_empty() {
         true => String::new(),
         false => format!(": {} stands in it", quote(&matched)),
@@ -140,18 +153,7 @@ fn self_trigger<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
     )))
 }
 
-/// What of a text breaks the rule on that channel; empty where that is no text in particular.
-fn broken_by(rule: &Rule, channel: Channel, text: &str, limits: &Limits) -> Option<String> {
-    let pack = Pack::builder().limits(limits.clone()).rule(rule.clone());
-    let mut stream = pack.build().ok()?.stream();
-    let part = PartId(0);
-    stream.open(part, channel);
-    let mut hits = stream.push(part, text.as_bytes()).to_vec();
-    hits.extend_from_slice(&stream.finish());
-    hits.first().map(|hit| stream.matched(hit).to_owned())
-}
-
-fn style(rule: &Rule) -> Found<'_> {
+fn style(rule: &Rule) -> Finding<'_> {
     let is_style = rule
         .tags
         .iter()
@@ -171,7 +173,7 @@ fn style(rule: &Rule) -> Found<'_> {
     })
 }
 
-fn deprecated(rule: &Rule) -> Found<'_> {
+fn deprecated(rule: &Rule) -> Finding<'_> {
     (rule.status == Status::Deprecated).then(|| {
         let fault = Fault::new(&code::DEPRECATED_RULE, "this rule is deprecated");
         let help = match &rule.replaced_by {
@@ -182,8 +184,8 @@ fn deprecated(rule: &Rule) -> Found<'_> {
     })
 }
 
-/// A window that is not counted in characters holds as much text as the reply has.
-fn unbounded(rule: &Rule) -> Found<'_> {
+/// Reports a rule that holds text back within a window that has no bound in characters.
+fn unbounded(rule: &Rule) -> Finding<'_> {
     let condition = &rule.condition;
     let is_wide = match condition.within {
         Some(Within::Chars(_)) => false,
@@ -201,17 +203,17 @@ fn unbounded(rule: &Rule) -> Found<'_> {
     })
 }
 
-/// Nearly everything may begin a match: nearly all text waits, until it is known that none did.
-fn held_text<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
+/// Reports a pattern that nearly every text may begin, so that nearly all text is held back.
+fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> Finding<'r> {
     let condition = &rule.condition;
-    // What `none` looks for is no match: it is looked for beside one.
+    // Patterns of `none` hold nothing back: they match beside a match.
     let matched = [&condition.any, &condition.all, &condition.sequence];
     let mut matched = matched.into_iter().flatten().filter(|_| rule.holds());
-    let (written, held) =
-        matched.find_map(|written| Some((written, held::bytes(written, limits)?)))?;
+    let (written, held) = matched
+        .find_map(|written| Some((written, hold_back::held_bytes(written, limits, trial)?)))?;
     let opening = Some(&written.text)
         .filter(|_| written.kind == PatternKind::Regex)
-        .and_then(|regex| held::opening(regex))
+        .and_then(|regex| hold_back::opening(regex))
         .unwrap_or(0..written.text.len());
     let message = format!(
         "{held} bytes of ordinary text wait at once, and up to {} of any: nearly everything may begin a match, by {}",
@@ -224,8 +226,8 @@ fn held_text<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
     Some((About::Text(&written.text), fault.within(Some(opening))))
 }
 
-/// Patterns that begin and end anywhere keep many states alive on any text.
-fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
+/// Reports a large pattern without a literal: it keeps many states alive on any text.
+fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Finding<'r> {
     let costly = rule.condition.patterns().find_map(|written| {
         let hir = pattern::parse(&written.to_regex(), limits).ok()?;
         let states = pattern::states(&hir);
@@ -243,8 +245,8 @@ fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
     })
 }
 
-/// The one condition besides time that is not decided by the bytes of the reply.
-fn counts_deltas(rule: &Rule) -> Found<'_> {
+/// Reports a bound on deltas: the only condition, besides time, that the bytes of the reply do not decide.
+fn counts_deltas(rule: &Rule) -> Finding<'_> {
     rule.condition.limit?.deltas?;
     let message = "`deltas` counts the pieces in which the reply arrives: cut another way, the same reply may pass it or not";
     let fault = Fault::new(&code::DEPENDS_ON_CUTS, message)
@@ -252,8 +254,8 @@ fn counts_deltas(rule: &Rule) -> Found<'_> {
     Some((About::Key("match.limit.deltas"), fault))
 }
 
-/// `\\b` beside a sign: what it asks for is seldom there.
-fn boundary(rule: &Rule) -> Found<'_> {
+/// Reports `\b` beside a character that is not part of a word.
+fn boundary(rule: &Rule) -> Finding<'_> {
     let mut regexes = rule
         .condition
         .patterns()
@@ -277,7 +279,7 @@ fn boundary(rule: &Rule) -> Found<'_> {
     Some((About::Text(&written.text), fault))
 }
 
-/// Whether some literal of two bytes or more is in every match.
+/// Returns true if every match contains a literal of two bytes or more.
 fn has_literal(hir: &Hir) -> bool {
     let is_good = |seq: regex_syntax::hir::literal::Seq| {
         seq.min_literal_len().is_some_and(|bytes| bytes >= 2)
@@ -291,8 +293,8 @@ fn has_literal(hir: &Hir) -> bool {
     inner || is_good(Extractor::new().extract(hir))
 }
 
-/// Rules with the same patterns and the same scope as a stronger one: where they hit, that one wins. Only
-/// what is certain is told: equal texts, equal scopes, nothing but `any`.
+/// Reports rules with the same patterns and the same scope as a stronger rule, which wins wherever they hit. Only certain
+/// cases are reported: equal texts, equal scopes, no condition but `any`.
 fn shadowed(drafts: &[Draft]) -> Vec<Late> {
     let mut strongest: HashMap<Key<'_>, &Draft> = HashMap::new();
     let plain = drafts.iter().filter(|draft| is_plain(&draft.rule));
@@ -327,7 +329,7 @@ fn shadowed(drafts: &[Draft]) -> Vec<Late> {
     found
 }
 
-/// A pattern and all that says where it is looked for.
+/// A pattern and its complete scope.
 type Key<'r> = (&'r Pattern, [&'r [String]; 6], &'r [Channel]);
 
 fn key<'r>(rule: &'r Rule, pattern: &'r Pattern) -> Key<'r> {
@@ -347,7 +349,7 @@ fn key<'r>(rule: &'r Rule, pattern: &'r Pattern) -> Key<'r> {
     )
 }
 
-/// Whether nothing but `any` decides when it is broken.
+/// Returns true if `any` alone decides the rule.
 fn is_plain(rule: &Rule) -> bool {
     let any = rule.condition.any.clone();
     !any.is_empty()

@@ -7,9 +7,9 @@ use regex_syntax::hir::{
     Look, Repetition,
 };
 
-use super::compile::Sight;
 use crate::limits::Limits;
 use crate::matcher::pattern::{self, Refused, Unfolded};
+use crate::program::ViewKey;
 use crate::rule::{Channel, Pattern, PatternKind};
 use crate::view::fold::{Folds, begins_anew, fold_text};
 
@@ -31,7 +31,7 @@ pub(super) struct Lowered {
 
 /// Lowers a pattern: text that is folded is matched by a folded pattern.
 pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Refused> {
-    let folds = Sight::of(pattern, Channel::Text).folds;
+    let folds = ViewKey::from_pattern(pattern, Channel::Text).folds;
     if pattern.kind == PatternKind::Regex {
         return regex(&pattern.text, folds, limits);
     }

@@ -24,7 +24,6 @@ mod lock;
 mod lower;
 pub(crate) mod message;
 mod nearest;
-mod retained;
 mod schema;
 mod source;
 mod tools;
@@ -37,22 +36,16 @@ pub use error::{LoadError, LoadErrorKind};
 pub use header::PackHeader;
 pub use lock::Lock;
 
-use crate::limits::Limits;
+use crate::limits::{Limits, SCAN_STRETCH_BYTES};
 use crate::matcher::{AutomatonSize, CLASSES, Matcher};
+use crate::program::{ChannelRules, MatchMode, Program};
 use crate::rule::{Channel, Rule};
-use crate::session::Session;
-use crate::stream::Stream;
 use crate::verdict::RuleId;
 pub(crate) use captures::{Captured, Captures};
 use check::{Check, Loaded};
-#[cfg(feature = "lookaround")]
-pub(crate) use compile::Confirms;
-pub(crate) use compile::{
-    Allowed, ChannelRules, Compound, Extent, Role, Scope, Source, SpanPattern, SpanRules,
-    ViewRules, Watched, What,
-};
-use compile::{Big, Compiled, MatchMode, TooBig};
+use compile::{CompileError, CompileErrorKind};
 use diagnostic::code;
+pub(crate) use lint::LintTrial;
 pub(crate) use message::{MessageValues, render as render_message};
 
 /// A checked, immutable set of rules. Cloning is cheap: clones share everything.
@@ -81,15 +74,12 @@ pub struct Pack {
 }
 
 struct Inner {
-    rules: Vec<Rule>,
+    program: Program,
     allows: Vec<Allow>,
     headers: Vec<PackHeader>,
     lock: Lock,
     warnings: Vec<Diagnostic>,
-    limits: Limits,
-    root: Option<String>,
-    compiled: Compiled,
-    /// For each rule what its message takes captures from, if it does.
+    /// By rule: the patterns whose named groups its message quotes.
     captures: Box<[Option<Captures>]>,
 }
 
@@ -153,7 +143,7 @@ impl Pack {
     /// Every rule, ordered by full id.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
-        &self.inner.rules
+        &self.inner.program.rules
     }
 
     /// The rule with that id.
@@ -162,7 +152,7 @@ impl Pack {
     /// If the id is of another pack and out of range here.
     #[must_use]
     pub fn rule(&self, id: RuleId) -> &Rule {
-        &self.inner.rules[id.index()]
+        self.inner.program.rule(id)
     }
 
     /// The rule with that full id, `pack/rule`.
@@ -178,8 +168,7 @@ impl Pack {
     #[must_use]
     pub fn find(&self, id: &str) -> Option<RuleId> {
         let found = self
-            .inner
-            .rules
+            .rules()
             .binary_search_by(|rule| rule.id.as_str().cmp(id));
         found.ok().map(|place| {
             RuleId(u32::try_from(place).expect("packs are limited far below 2^32 rules"))
@@ -218,7 +207,7 @@ impl Pack {
     /// The bounds of this pack and of the streams read with it.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.inner.limits
+        self.inner.program.limits()
     }
 
     /// What the packs it was made of say of themselves, those they extend among them, by name. Rules made in
@@ -237,19 +226,7 @@ impl Pack {
     /// The folder that absolute paths of tool calls are taken relative to.
     #[must_use]
     pub fn root(&self) -> Option<&str> {
-        self.inner.root.as_deref()
-    }
-
-    /// A session: the state of one conversation.
-    #[must_use]
-    pub fn session(&self) -> Session {
-        Session::new(self.clone())
-    }
-
-    /// A stream without a session: hits, but no policy.
-    #[must_use]
-    pub fn stream(&self) -> Stream {
-        Stream::new(self.clone(), 1)
+        self.inner.program.root()
     }
 
     /// Returns whether any rule can hit on that channel, and, on `tool-input` and `tool-output`, for that
@@ -270,7 +247,7 @@ impl Pack {
     /// ```
     #[must_use]
     pub fn wants(&self, channel: Channel, tool: Option<&str>) -> bool {
-        let Some(rules) = self.channel(channel) else {
+        let Some(rules) = self.program().channel(channel) else {
             return false;
         };
         let has_tool = matches!(channel, Channel::ToolInput | Channel::ToolOutput);
@@ -278,7 +255,7 @@ impl Pack {
             return true;
         };
         rules.rules().any(|rule| {
-            let tools = self.scope(rule).tools.as_ref();
+            let tools = self.program().scope(rule).tools.as_ref();
             tools.is_none_or(|tools| tools.applies(Some(tool)) == Some(true))
         })
     }
@@ -297,7 +274,8 @@ impl Pack {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn automata(&self, channel: Channel) -> impl Iterator<Item = AutomatonSize> {
-        self.channel(channel)
+        let rules = self.program().channel(channel);
+        rules
             .into_iter()
             .flat_map(ChannelRules::matchers)
             .flat_map(Matcher::sizes)
@@ -319,21 +297,19 @@ impl Pack {
         let limits = Limits {
             // The table of one rule is small, and there may be one for each rule.
             table_bytes: self.limits().table_bytes.min(2 << 20),
-            stretch_bytes: self.limits().stretch_bytes.max(crate::scan::STRETCH_BYTES),
+            stretch_bytes: self.limits().stretch_bytes.max(SCAN_STRETCH_BYTES),
             ..self.limits().clone()
         };
-        let compiled = compile::compile(&rules, &allows, &limits, MatchMode::Every).ok()?;
+        let root = self.inner.program.root.clone();
+        let program = compile::compile(rules, &allows, limits, root, MatchMode::Every).ok()?;
         Some(Pack {
             inner: Arc::new(Inner {
-                rules,
+                program,
                 allows,
                 headers: Vec::new(),
                 lock: Lock::default(),
                 warnings: Vec::new(),
-                limits,
-                root: self.inner.root.clone(),
                 captures: Box::default(),
-                compiled,
             }),
         })
     }
@@ -343,72 +319,26 @@ impl Pack {
         &self.inner.allows
     }
 
+    /// Returns the compiled rules.
     #[inline]
-    pub(crate) fn channel(&self, channel: Channel) -> Option<&ChannelRules> {
-        self.inner.compiled.channels[channel as usize].as_ref()
-    }
-
-    /// Where hits of a rule do not count.
-    pub(crate) fn allowed(&self, rule: RuleId) -> &[Arc<Allowed>] {
-        &self.inner.compiled.allowed[rule.index()]
-    }
-
-    /// The condition of a rule, where it is more than that one of its patterns matches.
-    pub(crate) fn compound(&self, rule: RuleId) -> Option<&Compound> {
-        self.inner.compiled.compounds[rule.index()].as_deref()
-    }
-
-    pub(crate) fn scope(&self, rule: RuleId) -> &Scope {
-        &self.inner.compiled.scopes[rule.index()]
+    pub(crate) fn program(&self) -> &Program {
+        &self.inner.program
     }
 
     /// What the message of a rule takes captures from, if it does.
     pub(crate) fn captures(&self, rule: RuleId) -> Option<&Captures> {
         self.inner.captures.get(rule.index())?.as_ref()
     }
-
-    /// By rule.
-    pub(crate) fn scopes(&self) -> &[Scope] {
-        &self.inner.compiled.scopes
-    }
 }
 
 impl fmt::Debug for Pack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pack")
-            .field("rules", &self.inner.rules.len())
+            .field("rules", &self.rules().len())
             .field("allows", &self.allows().len())
             .field("warnings", &self.inner.warnings.len())
-            .field("root", &self.inner.root)
+            .field("root", &self.root())
             .finish_non_exhaustive()
-    }
-}
-
-/// Every problem of the files at `paths` and of the files below the folders among them, sorted by file,
-/// line and column. Rules of all of them must have different full ids.
-///
-/// Past 1,000 problems the last one says how many more there are.
-///
-/// # Example: a text that is no rule file
-/// ```
-/// use ttsr::{Level, Limits};
-/// let file = std::env::temp_dir().join(format!("ttsr-check-{}.toml", std::process::id()));
-/// std::fs::write(&file, "schema = 1\n[pack]\nname = \"mine\"\n[rule.empty]\n")?;
-/// let problems = ttsr::check(&[&file], &Limits::default());
-/// assert!(problems.iter().any(|problem| problem.level() == Level::Error && problem.line() == 4));
-/// # std::fs::remove_file(&file)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[must_use]
-pub fn check(paths: &[impl AsRef<Path>], limits: &Limits) -> Vec<Diagnostic> {
-    let builder = Pack::builder().limits(limits.clone()).lints();
-    match paths
-        .iter()
-        .fold(builder, |builder, path| builder.file(path.as_ref()))
-        .build()
-    {
-        Ok(pack) => pack.warnings().to_vec(),
-        Err(error) => error.diagnostics().to_vec(),
     }
 }
 
@@ -440,37 +370,36 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
         return Err(LoadError::new(report.into_diagnostics()));
     }
     let root = root.map(|root| root.to_string_lossy().into_owned());
-    let compiled = compile::compile(&rules, &allows, &limits, MatchMode::First)
-        .map_err(|error| too_big(&error, &rules, &limits))?;
-    let warnings = report.into_diagnostics();
     let captures = rules.iter().map(Captures::of).collect();
+    let pack_states = limits.pack_states;
+    let program = compile::compile(rules, &allows, limits, root, MatchMode::First)
+        .map_err(|error| refused(&error, pack_states))?;
+    let warnings = report.into_diagnostics();
     Ok(Pack {
         inner: Arc::new(Inner {
-            rules,
+            program,
             allows,
             headers,
             lock,
             warnings,
-            limits,
-            root,
-            compiled,
             captures,
         }),
     })
 }
 
-fn too_big(error: &TooBig, rules: &[Rule], limits: &Limits) -> LoadError {
-    let id = &rules[error.rule].id;
-    let message = match &error.what {
-        Big::States(states) => format!(
-            "rule `{id}`: the rules up to this one need about {states} automaton states, limit is {}",
-            limits.pack_states
+fn refused(error: &CompileError, pack_states: usize) -> LoadError {
+    let id = &error.rule;
+    let message = match &error.kind {
+        CompileErrorKind::States(states) => format!(
+            "rule `{id}`: the rules up to this one need about {states} automaton states, limit is {pack_states}"
         ),
-        Big::Classes => format!(
+        CompileErrorKind::Classes => format!(
             "the patterns of all rules together tell more than {CLASSES} kinds of characters apart"
         ),
-        Big::Scope(error) => format!("rule `{id}`: its globs together are too big: {error}"),
-        Big::Pattern(refused) => {
+        CompileErrorKind::Scope(error) => {
+            format!("rule `{id}`: its globs together are too big: {error}")
+        }
+        CompileErrorKind::Pattern(refused) => {
             format!("rule `{id}`: one of its patterns is refused: {refused:?}")
         }
     };

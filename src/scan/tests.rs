@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Action;
+use crate::limits::SCAN_STRETCH_BYTES;
 use crate::rule::{Pattern, Rule};
 use crate::testing::{Random, pattern_text, sample, scale};
 
@@ -385,7 +386,7 @@ fn a_search_that_is_given_up_is_told_and_the_first_match_reported() {
 #[test]
 fn a_match_longer_than_a_scan_keeps_is_counted() {
     let pack = toml("match.any = [{ regex = '(?s)BEGIN.*END' }]\nexamples.match = []");
-    let text = format!("BEGIN END{}END", "x".repeat(STRETCH_BYTES));
+    let text = format!("BEGIN END{}END", "x".repeat(SCAN_STRETCH_BYTES));
     let scanned = Scanner::new(pack).scan(&TEXT, text.as_bytes());
     assert_eq!(scanned.matches.len(), 1, "the part before the cut");
     assert!(scanned.cut_matches > 0);

@@ -9,7 +9,7 @@ use super::closed::ClosedPart;
 use super::{Counters, Found};
 use crate::detect::unknown_name::KnownNames;
 use crate::matcher::is_short;
-use crate::pack::{ChannelRules, Pack, What};
+use crate::program::{ChannelRules, DetectorSpec, Program};
 use crate::rule::Channel;
 use crate::verdict::PartId;
 use crate::view::piece::Piece;
@@ -74,17 +74,17 @@ struct Whole {
 impl Part {
     /// `order` parts were opened before.
     pub(super) fn new(
-        pack: &Pack,
+        program: &Program,
         id: PartId,
         channel: Channel,
         order: u32,
         now: Duration,
     ) -> Part {
-        let rules = pack.channel(channel);
+        let rules = program.channel(channel);
         let view = match rules {
             None => View::Unwatched,
             Some(rules) if channel == Channel::ToolInput => {
-                View::Json(Box::new(Json::new(rules, pack.limits())))
+                View::Json(Box::new(Json::new(rules, program.limits())))
             }
             Some(rules) if rules.is_raw_only() => View::Text(Haystack::new(&rules.raw)),
             Some(rules) => View::Whole(Box::new(Whole {
@@ -151,7 +151,13 @@ impl Part {
         }
     }
 
-    pub(super) fn name_tool(&mut self, pack: &Pack, name: &str, call: &str, found: &mut Found) {
+    pub(super) fn name_tool(
+        &mut self,
+        program: &Program,
+        name: &str,
+        call: &str,
+        found: &mut Found,
+    ) {
         let is_new = self.scoped.tool.is_none() && !name.is_empty();
         if is_new {
             self.scoped.tool = Some(name.into());
@@ -160,25 +166,31 @@ impl Part {
             self.scoped.call = Some(call.into());
         }
         if is_new {
-            self.judge_name(pack, name, found);
+            self.judge_name(program, name, found);
         }
-        self.scoped.settle(pack, self.delivered, found);
-        found.count(pack);
+        self.scoped.settle(program, self.delivered, found);
+        found.count(program);
     }
 
     /// Finds the name of the tool where rules ask for those that nobody knows.
-    fn judge_name(&mut self, pack: &Pack, name: &str, found: &mut Found) {
-        let Some(rules) = pack.channel(self.channel) else {
+    fn judge_name(&mut self, program: &Program, name: &str, found: &mut Found) {
+        let Some(rules) = program.channel(self.channel) else {
             return;
         };
         let besides = found.known.clone();
         let is_known = |known: &KnownNames| {
             known.holds(name) || besides.as_ref().is_some_and(|known| known.holds(name))
         };
-        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
+        let mut judge = Judge::new(
+            program,
+            rules,
+            (self.id, self.order),
+            &mut self.scoped,
+            found,
+        );
         let at = self.delivered;
-        for watched in &rules.watches {
-            if let What::UnknownTool(known) = &watched.what
+        for watched in &rules.detectors {
+            if let DetectorSpec::UnknownTool(known) = &watched.spec
                 && !is_known(known)
             {
                 let place = crate::detect::Found {
@@ -194,14 +206,14 @@ impl Part {
     }
 
     /// Number of bytes that no undecided match of a rule that holds can be in. Never decreases.
-    pub(super) fn releasable(&mut self, pack: &Pack) -> u64 {
-        let rules = pack.channel(self.channel);
+    pub(super) fn releasable(&mut self, program: &Program) -> u64 {
+        let rules = program.channel(self.channel);
         let reading = match (&self.view, rules) {
             (View::Whole(whole), Some(rules)) => whole.undecided_from(rules),
             (View::Json(json), Some(rules)) => json.undecided_from(rules),
             _ => None,
         };
-        let waiting = self.scoped.undecided_from(pack);
+        let waiting = self.scoped.undecided_from(program);
         let undecided = reading.into_iter().chain(waiting).min();
         let decided = undecided.unwrap_or(self.delivered).min(self.delivered);
         self.released = self.released.max(decided);
@@ -209,25 +221,31 @@ impl Part {
     }
 
     /// Time has passed.
-    pub(super) fn tick(&mut self, pack: &Pack, found: &mut Found) {
-        self.ask_bounds(pack, found, Bounds::tick);
+    pub(super) fn tick(&mut self, program: &Program, found: &mut Found) {
+        self.ask_bounds(program, found, Bounds::tick);
     }
 
     /// The host has counted that many tokens of this part.
-    pub(super) fn count_tokens(&mut self, pack: &Pack, tokens: u64, found: &mut Found) {
-        self.ask_bounds(pack, found, |bounds, judge| bounds.tokens(judge, tokens));
+    pub(super) fn count_tokens(&mut self, program: &Program, tokens: u64, found: &mut Found) {
+        self.ask_bounds(program, found, |bounds, judge| bounds.tokens(judge, tokens));
     }
 
     fn ask_bounds(
         &mut self,
-        pack: &Pack,
+        program: &Program,
         found: &mut Found,
         ask: impl FnOnce(&mut Bounds, &mut Judge<'_>),
     ) {
-        let (Some(bounds), Some(rules)) = (&mut self.bounds, pack.channel(self.channel)) else {
+        let (Some(bounds), Some(rules)) = (&mut self.bounds, program.channel(self.channel)) else {
             return;
         };
-        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
+        let mut judge = Judge::new(
+            program,
+            rules,
+            (self.id, self.order),
+            &mut self.scoped,
+            found,
+        );
         ask(bounds, &mut judge);
     }
 
@@ -245,10 +263,10 @@ impl Part {
         is_done
     }
 
-    pub(super) fn push(&mut self, pack: &Pack, bytes: &[u8], found: &mut Found) {
+    pub(super) fn push(&mut self, program: &Program, bytes: &[u8], found: &mut Found) {
         let at = self.delivered;
         self.delivered += bytes.len() as u64;
-        let Some(rules) = pack.channel(self.channel) else {
+        let Some(rules) = program.channel(self.channel) else {
             return;
         };
         let is_short = self.bounds.is_none() && is_short(bytes);
@@ -261,7 +279,13 @@ impl Part {
         if is_done {
             return;
         }
-        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
+        let mut judge = Judge::new(
+            program,
+            rules,
+            (self.id, self.order),
+            &mut self.scoped,
+            found,
+        );
         if let Some(bounds) = &mut self.bounds {
             bounds.push(&mut judge, Piece::verbatim(bytes, at));
         }
@@ -274,10 +298,16 @@ impl Part {
     }
 
     /// Ends the part, and keeps of it what may still be asked.
-    pub(super) fn close(mut self, pack: &Pack, found: &mut Found) {
+    pub(super) fn close(mut self, program: &Program, found: &mut Found) {
         let at = self.delivered;
-        if let Some(rules) = pack.channel(self.channel) {
-            let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
+        if let Some(rules) = program.channel(self.channel) {
+            let mut judge = Judge::new(
+                program,
+                rules,
+                (self.id, self.order),
+                &mut self.scoped,
+                found,
+            );
             let mut bounds = self.bounds.take();
             match &mut self.view {
                 View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
@@ -291,8 +321,8 @@ impl Part {
         }
         self.count(&mut found.counters);
         self.scoped.is_closed = true;
-        self.scoped.settle(pack, at, found);
-        found.count(pack);
+        self.scoped.settle(program, at, found);
+        found.count(program);
         let closed = ClosedPart::new(self.id, self.channel, at);
         found
             .closed

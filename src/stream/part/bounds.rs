@@ -7,7 +7,7 @@ use crate::detect::Found;
 use crate::detect::doom_loop::{Call, LoopLimits};
 use crate::detect::limit::Limit;
 use crate::detect::turns::{Reply, TurnLimits};
-use crate::pack::{ChannelRules, What};
+use crate::program::{ChannelRules, DetectorSpec};
 use crate::rule::Channel;
 use crate::verdict::RuleId;
 use crate::view::json::ArgPath;
@@ -59,9 +59,9 @@ impl Bounds {
             turns: Vec::new(),
             reply: None,
         };
-        for watched in &rules.watches {
-            match &watched.what {
-                What::Limit(limit) => {
+        for watched in &rules.detectors {
+            match &watched.spec {
+                DetectorSpec::Limit(limit) => {
                     let limit = Limit::new(*limit, now);
                     bounds.limits.push(Limited {
                         rule: watched.rule,
@@ -69,13 +69,13 @@ impl Bounds {
                         reads: false,
                     });
                 }
-                What::Turns(limits) if channel != Channel::ToolInput => {
+                DetectorSpec::Turns(limits) if channel != Channel::ToolInput => {
                     bounds.turns.push((watched.rule, *limits));
                     bounds
                         .reply
                         .get_or_insert_with(|| (channel, Box::default()));
                 }
-                What::DoomLoop(limits) => bounds.loops.push((watched.rule, *limits)),
+                DetectorSpec::DoomLoop(limits) => bounds.loops.push((watched.rule, *limits)),
                 _ => {}
             }
         }
@@ -105,7 +105,7 @@ impl Bounds {
         if let Some((_, reply)) = &mut self.reply {
             reply.push(piece);
         }
-        let most = judge.pack.limits().stretch_bytes;
+        let most = judge.program.limits().stretch_bytes;
         if let Some(input) = &mut self.input {
             if input.len() + piece.bytes.len() <= most {
                 input.extend_from_slice(piece.bytes);
@@ -121,7 +121,7 @@ impl Bounds {
     pub(super) fn open_arg(&mut self, judge: &Judge<'_>, path: &ArgPath) {
         self.arg.clear();
         for Limited { rule, limit, reads } in &mut self.limits {
-            let args = judge.pack.scope(*rule).args.as_ref();
+            let args = judge.program.scope(*rule).args.as_ref();
             *reads = args.is_none_or(|args| args.applies(path));
             limit.begin_text();
         }
@@ -168,7 +168,7 @@ impl Bounds {
     /// The host has counted that many tokens of the whole part: none of the arguments of a rule.
     pub(super) fn tokens(&mut self, judge: &mut Judge<'_>, tokens: u64) {
         for Limited { rule, limit, .. } in &mut self.limits {
-            if self.is_tool_input && judge.pack.scope(*rule).args.is_some() {
+            if self.is_tool_input && judge.program.scope(*rule).args.is_some() {
                 continue;
             }
             limit.delivered(self.delivered);

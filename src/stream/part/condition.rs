@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::judge::Judge;
-use crate::pack::{Compound, Extent, Role};
+use crate::program::{CompoundCondition, ConditionExtent, PatternRole};
 use crate::rule::Within;
 use crate::stream::{Counters, Quote};
 use crate::verdict::RuleId;
@@ -92,8 +92,8 @@ impl Book {
     /// Takes a match; gives it back if it completes the rule's condition, and nothing can take that back.
     pub(super) fn note(
         &mut self,
-        compound: &Compound,
-        role: Role,
+        compound: &CompoundCondition,
+        role: PatternRole,
         known: &Match,
         quote: Quote,
         counters: &mut Counters,
@@ -124,7 +124,7 @@ impl Book {
             return;
         }
         for (rule, progress) in &mut self.rules {
-            let Some(compound) = judge.pack.compound(*rule) else {
+            let Some(compound) = judge.program.compound(*rule) else {
                 continue;
             };
             // PERF: looking at each of 256 that wait, at every byte, took 52,000 instructions a byte
@@ -159,7 +159,7 @@ impl Book {
     fn decide(self, chars: u64, judge: &Judge<'_>, decided: u64) -> Vec<Quote> {
         let mut quotes = Vec::new();
         for (rule, progress) in self.rules {
-            let Some(compound) = judge.pack.compound(rule) else {
+            let Some(compound) = judge.program.compound(rule) else {
                 continue;
             };
             for Waiting { span, quote } in progress.waiting {
@@ -174,7 +174,7 @@ impl Book {
         quotes
     }
 
-    fn progress(&mut self, rule: RuleId, compound: &Compound) -> &mut Progress {
+    fn progress(&mut self, rule: RuleId, compound: &CompoundCondition) -> &mut Progress {
         let index = match self.rules.iter().position(|(known, _)| *known == rule) {
             Some(index) => index,
             None => {
@@ -193,19 +193,29 @@ impl Book {
 
 impl Progress {
     /// Takes a match; gives the extent of what it completes, exceptions aside.
-    fn complete(&mut self, compound: &Compound, role: Role, span: Span) -> Option<Span> {
+    fn complete(
+        &mut self,
+        compound: &CompoundCondition,
+        role: PatternRole,
+        span: Span,
+    ) -> Option<Span> {
         match role {
-            Role::Any => Some(span),
-            Role::All(index) => self.complete_all(compound, index as usize, span),
-            Role::Sequence(index) => self.complete_sequence(compound, index as usize, span),
-            Role::None => {
+            PatternRole::Any => Some(span),
+            PatternRole::All(index) => self.complete_all(compound, index as usize, span),
+            PatternRole::Sequence(index) => self.complete_sequence(compound, index as usize, span),
+            PatternRole::None => {
                 self.except(compound, span);
                 None
             }
         }
     }
 
-    fn complete_all(&mut self, compound: &Compound, index: usize, span: Span) -> Option<Span> {
+    fn complete_all(
+        &mut self,
+        compound: &CompoundCondition,
+        index: usize,
+        span: Span,
+    ) -> Option<Span> {
         let known = &mut self.all[index];
         if known.is_none_or(|known| known.start <= span.start) {
             *known = Some(span);
@@ -219,8 +229,13 @@ impl Progress {
         is_near(compound.within, whole).then_some(whole)
     }
 
-    fn complete_sequence(&mut self, compound: &Compound, index: usize, span: Span) -> Option<Span> {
-        if compound.extent() == Extent::Message {
+    fn complete_sequence(
+        &mut self,
+        compound: &CompoundCondition,
+        index: usize,
+        span: Span,
+    ) -> Option<Span> {
+        if compound.extent() == ConditionExtent::Message {
             return self.complete_scattered(index, span);
         }
         let whole = match index.checked_sub(1) {
@@ -278,7 +293,7 @@ impl Progress {
     }
 
     /// An exception: what it stands beside does not count.
-    fn except(&mut self, compound: &Compound, span: Span) {
+    fn except(&mut self, compound: &CompoundCondition, span: Span) {
         if self.none.is_none_or(|known| known.start <= span.start) {
             self.none = Some(span);
         }
@@ -296,7 +311,13 @@ impl Progress {
     }
 
     /// Lets a complete match wait for what may take it back.
-    fn wait(&mut self, compound: &Compound, span: Span, quote: Quote, counters: &mut Counters) {
+    fn wait(
+        &mut self,
+        compound: &CompoundCondition,
+        span: Span,
+        quote: Quote,
+        counters: &mut Counters,
+    ) {
         let is_excepted = self
             .none
             .is_some_and(|known| is_near(compound.within, span.with(known)));

@@ -12,7 +12,7 @@ use super::judge::Judge;
 use crate::matcher::MatchEvent;
 use crate::matcher::confirm::{Confirm, Confirmed, nth_end};
 use crate::matcher::utf8::Utf8Decoder;
-use crate::pack::{Confirms, ViewRules};
+use crate::program::{ConfirmTable, ViewRules};
 use crate::stream::window::WINDOW;
 use crate::view::json::ArgPath;
 
@@ -74,7 +74,7 @@ struct Clock {
 
 impl Waiting {
     /// `None` where no pattern is confirmed.
-    pub(super) fn new(confirms: &Confirms) -> Option<Box<Waiting>> {
+    pub(super) fn new(confirms: &ConfirmTable) -> Option<Box<Waiting>> {
         (!confirms.is_empty()).then(|| {
             Box::new(Waiting {
                 bytes: Vec::new(),
@@ -335,7 +335,7 @@ impl<'j> Confirming<'_, 'j> {
     /// Nobody knows whether the candidate matches: a critical rule takes no chance.
     fn unknown(&mut self, waiting: &Waiting, candidate: &Candidate, start: u64, decided: u64) {
         let rule = self.judge.view.patterns[candidate.pattern as usize].rule;
-        if self.judge.pack.scope(rule).is_critical {
+        if self.judge.program.scope(rule).is_critical {
             self.hit(waiting, candidate, start, decided);
         } else {
             self.judge.found.counters.unconfirmed += 1;

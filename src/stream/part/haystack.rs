@@ -7,7 +7,7 @@ use super::confirm;
 use super::judge::Judge;
 use crate::matcher::pike::PikeVm;
 use crate::matcher::{Cursor, MatchEvent, Matcher, SHORT};
-use crate::pack::ViewRules;
+use crate::program::ViewRules;
 use crate::stream::window::{WINDOW, Window};
 use crate::stream::{Counters, Quote};
 use crate::verdict::Hit;

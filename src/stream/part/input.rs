@@ -5,7 +5,7 @@ use super::judge::Judge;
 use super::reader::Reader;
 use super::views::Views;
 use crate::limits::Limits;
-use crate::pack::ChannelRules;
+use crate::program::ChannelRules;
 use crate::stream::Counters;
 use crate::verdict::Source;
 use crate::view::json::{ArgPath, Decoder, Sink, is_text};
@@ -190,9 +190,9 @@ impl Sink for Values<'_, '_> {
         if let Some(file) = value.file.take() {
             // What was queued became certain before the file was known, and waits for it.
             judge.settle();
-            let path = normalise(&String::from_utf8_lossy(&file), judge.pack.root());
+            let path = normalise(&String::from_utf8_lossy(&file), judge.program.root());
             judge.scoped.paths.push(path.into_boxed_str());
-            judge.scoped.settle(judge.pack, decided, judge.found);
+            judge.scoped.settle(judge.program, decided, judge.found);
         }
     }
 }
@@ -213,7 +213,7 @@ impl Values<'_, '_> {
     fn keep(&mut self, bytes: &[u8]) {
         let Values { judge, value, .. } = self;
         let Some(file) = &mut value.file else { return };
-        if file.len() + bytes.len() <= judge.pack.limits().path_bytes {
+        if file.len() + bytes.len() <= judge.program.limits().path_bytes {
             file.extend_from_slice(bytes);
         } else {
             // A path that is not whole decides nothing.

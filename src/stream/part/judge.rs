@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::condition::{Book, Match, Position};
 use super::haystack::Near;
 use crate::matcher::MatchEvent;
-use crate::pack::{Allowed, ChannelRules, Extent, Pack, Role, Scope, ViewRules};
+use crate::program::{
+    AllowEntry, ChannelRules, ConditionExtent, PatternRole, Program, RuleScope, ViewRules,
+};
 use crate::rule::{Channel, Count, Per};
 use crate::stream::{Counted, Found, Quote, Redaction};
 use crate::verdict::{Hit, NO_ARG, PartId, RuleId};
@@ -39,14 +41,14 @@ pub(super) struct Scoped {
 /// A match for a condition that is decided on a part or on the reply.
 #[derive(Debug)]
 pub(in crate::stream) struct Queued {
-    role: Role,
+    role: PatternRole,
     known: Match,
     quote: Quote,
 }
 
 /// What the matches of one part go through.
 pub(super) struct Judge<'a> {
-    pub(super) pack: &'a Pack,
+    pub(super) program: &'a Program,
     pub(super) rules: &'a ChannelRules,
     pub(super) view: &'a ViewRules,
     pub(super) part: PartId,
@@ -61,14 +63,14 @@ pub(super) struct Judge<'a> {
 impl<'a> Judge<'a> {
     /// For what a part, of that order, brings as it is.
     pub(super) fn new(
-        pack: &'a Pack,
+        program: &'a Program,
         rules: &'a ChannelRules,
         (part, order): (PartId, u32),
         scoped: &'a mut Scoped,
         found: &'a mut Found,
     ) -> Judge<'a> {
         Judge {
-            pack,
+            program,
             rules,
             view: &rules.raw,
             part,
@@ -113,7 +115,7 @@ impl Judge<'_> {
         let start = near.match_start().or_else(|| near.start_of(vm?));
         let mut quote = near.quote(hit, start);
         quote.file = self.file.clone();
-        let is_as_delivered = self.view.sight.source.is_none() && self.view.sight.folds.is_empty();
+        let is_as_delivered = self.view.key.source.is_none() && self.view.key.folds.is_empty();
         if arg.is_none() && is_as_delivered {
             quote.start = start.map(|start| end - near.before_end(start) as u64);
         }
@@ -122,7 +124,7 @@ impl Judge<'_> {
 
     /// Takes a match that completes the condition of its rule.
     pub(super) fn offer(&mut self, quote: Quote) {
-        self.scoped.offer(self.pack, quote, self.found);
+        self.scoped.offer(self.program, quote, self.found);
     }
 
     /// Takes what a detector found, with the text around its end where that is at hand.
@@ -134,7 +136,7 @@ impl Judge<'_> {
         near: Option<Near>,
     ) {
         let decided = found.decided.max(found.end);
-        let wants_all = self.pack.compound(rule).is_some_and(|it| it.wants_all());
+        let wants_all = self.program.compound(rule).is_some_and(|it| it.wants_all());
         let counts = match wants_all {
             true => self.is_in_scope(rule, arg),
             false => self.is_open(rule, arg, found.end, decided),
@@ -162,7 +164,7 @@ impl Judge<'_> {
 
     /// Keeps a match until the end of the call: a condition on the part or the reply is decided on all
     /// matches in the order in which they became certain, and haystacks are not read in that order.
-    pub(super) fn queue(&mut self, role: Role, known: &Match, quote: Quote) {
+    pub(super) fn queue(&mut self, role: PatternRole, known: &Match, quote: Quote) {
         self.found.queue.push(Queued {
             role,
             known: known.clone(),
@@ -188,7 +190,7 @@ impl Judge<'_> {
         for queued in queue {
             self.decide(queued);
         }
-        self.found.count(self.pack);
+        self.found.count(self.program);
     }
 
     fn decide(&mut self, queued: Queued) {
@@ -197,11 +199,11 @@ impl Judge<'_> {
             mut known,
             quote,
         } = queued;
-        let Some(compound) = self.pack.compound(quote.hit.rule) else {
+        let Some(compound) = self.program.compound(quote.hit.rule) else {
             return;
         };
         let Found { book, counters, .. } = &mut *self.found;
-        let complete = if compound.extent() == Extent::Message {
+        let complete = if compound.extent() == ConditionExtent::Message {
             known.start = known.start.of_reply(self.order);
             known.end = known.end.of_reply(self.order);
             book.note(compound, role, &known, quote, counters)
@@ -221,7 +223,7 @@ impl Judge<'_> {
 
     /// Whether a match of the rule in that argument may count, as far as is known.
     pub(super) fn is_in_scope(&self, rule: RuleId, arg: Option<&ArgPath>) -> bool {
-        let scope = self.pack.scope(rule);
+        let scope = self.program.scope(rule);
         let in_arg = match (&scope.args, arg) {
             (Some(args), Some(arg)) => args.applies(arg),
             _ => true,
@@ -278,7 +280,7 @@ impl Scoped {
 
     /// Whether a rule with that scope applies to this part; `None` while that is not known.
     /// `file` is the one that the text is of, where that is known besides.
-    pub(super) fn applies(&self, scope: &Scope, file: Option<&str>) -> Option<bool> {
+    pub(super) fn applies(&self, scope: &RuleScope, file: Option<&str>) -> Option<bool> {
         let file = self.given_path.as_deref().or(file);
         if self.given_path.is_some()
             && let Some(paths) = &scope.paths
@@ -334,14 +336,14 @@ impl Scoped {
     }
 
     /// Judges again what waited, now that `decided` bytes are delivered and more is known.
-    pub(super) fn settle(&mut self, pack: &Pack, decided: u64, found: &mut Found) {
+    pub(super) fn settle(&mut self, program: &Program, decided: u64, found: &mut Found) {
         if self.waiting.is_empty() {
             return;
         }
         for quote in std::mem::take(&mut self.waiting) {
-            match self.counts(pack, &quote) {
+            match self.counts(program, &quote) {
                 None => self.waiting.push(quote),
-                Some(true) => self.accept(pack, quote.at(decided), found),
+                Some(true) => self.accept(program, quote.at(decided), found),
                 Some(false) => {
                     let unknown = self.tool.is_none() || self.paths.is_empty();
                     found.counters.unscoped += u64::from(self.is_closed && unknown);
@@ -351,22 +353,22 @@ impl Scoped {
     }
 
     /// Takes a match that completes the condition of its rule.
-    pub(super) fn offer(&mut self, pack: &Pack, quote: Quote, found: &mut Found) {
-        match self.counts(pack, &quote) {
+    pub(super) fn offer(&mut self, program: &Program, quote: Quote, found: &mut Found) {
+        match self.counts(program, &quote) {
             Some(false) => {}
-            Some(true) => self.accept(pack, quote, found),
-            None => self.wait(pack, quote),
+            Some(true) => self.accept(program, quote, found),
+            None => self.wait(program, quote),
         }
     }
 
     /// Whether a match counts: its rule applies here, and nothing allows it; none while that is not known.
-    fn counts(&self, pack: &Pack, quote: &Quote) -> Option<bool> {
+    fn counts(&self, program: &Program, quote: &Quote) -> Option<bool> {
         let rule = quote.hit.rule;
-        if !self.applies(pack.scope(rule), quote.file.as_deref())? {
+        if !self.applies(program.scope(rule), quote.file.as_deref())? {
             return Some(false);
         }
         let mut is_open = false;
-        for allowed in pack.allowed(rule) {
+        for allowed in program.allows(rule) {
             match self.is_allowed(allowed, quote) {
                 Some(true) => return Some(false),
                 Some(false) => {}
@@ -376,7 +378,7 @@ impl Scoped {
         (!is_open).then_some(true)
     }
 
-    fn is_allowed(&self, allowed: &Allowed, quote: &Quote) -> Option<bool> {
+    fn is_allowed(&self, allowed: &AllowEntry, quote: &Quote) -> Option<bool> {
         let matched = &quote.text[quote.matched.clone()];
         let text = allowed.text.as_ref();
         if !text.is_none_or(|text| text.is_match(matched)) {
@@ -402,13 +404,13 @@ impl Scoped {
     }
 
     /// Lets a match wait until it is known whether its rule applies.
-    fn wait(&mut self, pack: &Pack, quote: Quote) {
+    fn wait(&mut self, program: &Program, quote: Quote) {
         let rule = quote.hit.rule;
         let mut known = self
             .waiting
             .iter_mut()
             .filter(|known| known.hit.rule == rule);
-        if let Some(compound) = pack.compound(rule).filter(|rule| rule.wants_all()) {
+        if let Some(compound) = program.compound(rule).filter(|rule| rule.wants_all()) {
             if compound.reports_every() || known.count() < WAITING {
                 self.waiting.push(quote);
             }
@@ -423,18 +425,18 @@ impl Scoped {
     }
 
     /// Where the text begins that waits for the tool or the file of a rule that holds it.
-    pub(super) fn undecided_from(&self, pack: &Pack) -> Option<u64> {
+    pub(super) fn undecided_from(&self, program: &Program) -> Option<u64> {
         let held = self
             .waiting
             .iter()
-            .filter(|quote| pack.rule(quote.hit.rule).holds());
+            .filter(|quote| program.rule(quote.hit.rule).holds());
         let waiting = held.filter_map(|quote| quote.start);
         waiting.chain(self.book.undecided_from()).min()
     }
 
     /// Counts it, takes it out, or makes it the hit of its rule, as the rule wants.
-    fn accept(&mut self, pack: &Pack, quote: Quote, found: &mut Found) {
-        let compound = pack.compound(quote.hit.rule);
+    fn accept(&mut self, program: &Program, quote: Quote, found: &mut Found) {
+        let compound = program.compound(quote.hit.rule);
         if compound.is_some_and(|it| it.reports_every() && it.count.is_none()) {
             found.quotes.push(quote);
             return;
@@ -509,12 +511,12 @@ impl Found {
     }
 
     /// Counts the matches of this call, in the order in which they became certain.
-    pub(super) fn count(&mut self, pack: &Pack) {
+    pub(super) fn count(&mut self, program: &Program) {
         let mut counting = std::mem::take(&mut self.counting);
         counting.sort_by_key(|quote| (quote.hit.decided, quote.hit.end, quote.hit.rule));
         for quote in counting {
             let Hit { rule, part, .. } = quote.hit;
-            let Some(compound) = pack.compound(rule) else {
+            let Some(compound) = program.compound(rule) else {
                 continue;
             };
             let Some(Count { times, per }) = compound.count else {

@@ -4,7 +4,7 @@ use super::haystack::Haystack;
 use super::judge::Judge;
 use super::spans::Spans;
 use crate::matcher::{SHORT, is_short};
-use crate::pack::ViewRules;
+use crate::program::ViewRules;
 use crate::stream::Counters;
 use crate::view::json::ArgPath;
 use crate::view::piece::Piece;
@@ -13,7 +13,7 @@ use crate::view::piece::Piece;
 #[derive(Debug)]
 pub(super) struct Reader {
     haystack: Haystack,
-    /// By [`ViewRules::spans`].
+    /// By [`ViewRules::full`].
     spans: Box<[Spans]>,
 }
 
@@ -21,14 +21,14 @@ impl Reader {
     pub(super) fn new(rules: &ViewRules) -> Reader {
         Reader {
             haystack: Haystack::new(rules),
-            spans: rules.spans.iter().map(Spans::new).collect(),
+            spans: rules.full.iter().map(Spans::new).collect(),
         }
     }
 
     /// Begins another haystack.
     pub(super) fn restart(&mut self, rules: &ViewRules) {
         self.haystack.restart(&rules.matcher);
-        for (spans, rules) in self.spans.iter_mut().zip(&rules.spans) {
+        for (spans, rules) in self.spans.iter_mut().zip(&rules.full) {
             spans.restart(rules);
         }
     }
@@ -52,8 +52,8 @@ impl Reader {
         if !is_read {
             self.haystack.take(judge, arg, piece);
         }
-        for (spans, rules) in self.spans.iter_mut().zip(&view.spans) {
-            let limit = judge.pack.limits().stretch_bytes;
+        for (spans, rules) in self.spans.iter_mut().zip(&view.full) {
+            let limit = judge.program.limits().stretch_bytes;
             if is_short && spans.push_short(rules, piece, limit) {
                 continue;
             }
@@ -73,14 +73,14 @@ impl Reader {
         if !view.patterns.is_empty() {
             self.haystack.finish(judge, arg, end, decided);
         }
-        for (spans, rules) in self.spans.iter_mut().zip(&view.spans) {
+        for (spans, rules) in self.spans.iter_mut().zip(&view.full) {
             spans.finish(rules, judge, arg, end, decided);
         }
     }
 
     /// Where the text begins that a rule that holds has not decided.
     pub(super) fn undecided_from(&self, rules: &ViewRules) -> Option<u64> {
-        let spans = self.spans.iter().zip(&rules.spans);
+        let spans = self.spans.iter().zip(&rules.full);
         spans
             .filter(|(_, rules)| rules.holds)
             .filter_map(|(spans, _)| spans.undecided_from())

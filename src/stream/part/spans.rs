@@ -10,7 +10,7 @@ use super::condition::{Book, Match, Position};
 use super::haystack::Near;
 use super::judge::Judge;
 use crate::matcher::{Cursor, Matcher, SHORT};
-use crate::pack::{Extent, Role, SpanPattern, SpanRules};
+use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole};
 use crate::stream::Counters;
 use crate::stream::window::Window;
 use crate::verdict::Hit;
@@ -51,7 +51,7 @@ struct Here {
 }
 
 impl Spans {
-    pub(super) fn new(rules: &SpanRules) -> Spans {
+    pub(super) fn new(rules: &FullMatchRules) -> Spans {
         Spans {
             cursor: rules.matcher.start(),
             before: Behind::default(),
@@ -61,7 +61,7 @@ impl Spans {
         }
     }
 
-    pub(super) fn restart(&mut self, rules: &SpanRules) {
+    pub(super) fn restart(&mut self, rules: &FullMatchRules) {
         rules.matcher.restart(&mut self.cursor);
         self.before.clear();
         self.held.clear();
@@ -83,7 +83,12 @@ impl Spans {
     /// The fast path: a short delta that brings nothing special. Says whether it was that; if not, nothing
     /// has happened.
     #[inline]
-    pub(super) fn push_short(&mut self, rules: &SpanRules, piece: Piece<'_>, limit: usize) -> bool {
+    pub(super) fn push_short(
+        &mut self,
+        rules: &FullMatchRules,
+        piece: Piece<'_>,
+        limit: usize,
+    ) -> bool {
         let len = piece.bytes.len();
         let has_room = self.held.bytes().len() + len < limit;
         if !has_room || !self.has_nothing_to_settle() {
@@ -108,12 +113,12 @@ impl Spans {
     /// Reads a piece.
     pub(super) fn take(
         &mut self,
-        rules: &SpanRules,
+        rules: &FullMatchRules,
         judge: &mut Judge<'_>,
         arg: Option<&ArgPath>,
         piece: Piece<'_>,
     ) {
-        let limit = judge.pack.limits().stretch_bytes;
+        let limit = judge.program.limits().stretch_bytes;
         if rules.is_unbroken {
             self.keep_all(rules, judge, arg, piece, limit);
             return;
@@ -170,7 +175,7 @@ impl Spans {
     /// Keeps a piece for the search at the end of the haystack; beyond `limit` bytes it is searched in parts.
     fn keep_all(
         &mut self,
-        rules: &SpanRules,
+        rules: &FullMatchRules,
         judge: &mut Judge<'_>,
         arg: Option<&ArgPath>,
         piece: Piece<'_>,
@@ -195,7 +200,7 @@ impl Spans {
     }
 
     /// Steps a byte; says whether a match in progress has become as long as may be, so that it is cut here.
-    fn step(&mut self, rules: &SpanRules, byte: u8, room: usize) -> bool {
+    fn step(&mut self, rules: &FullMatchRules, byte: u8, room: usize) -> bool {
         let Spans {
             cursor, reported, ..
         } = self;
@@ -214,7 +219,7 @@ impl Spans {
     /// Ends the haystack.
     pub(super) fn finish(
         &mut self,
-        rules: &SpanRules,
+        rules: &FullMatchRules,
         judge: &mut Judge<'_>,
         arg: Option<&ArgPath>,
         end: u64,
@@ -253,7 +258,7 @@ impl Spans {
     /// The stretch ends here: finds its matches, and decides what waits for a place behind it.
     fn settle(
         &mut self,
-        rules: &SpanRules,
+        rules: &FullMatchRules,
         judge: &mut Judge<'_>,
         arg: Option<&ArgPath>,
         here: Here,
@@ -277,7 +282,7 @@ impl Spans {
     }
 
     /// The matches of the stretch, of those patterns, and the number of patterns whose search was given up.
-    fn search(&self, rules: &SpanRules, reported: &[u32], here: Here) -> (Vec<Match>, u64) {
+    fn search(&self, rules: &FullMatchRules, reported: &[u32], here: Here) -> (Vec<Match>, u64) {
         let (before, _) = self.before.last();
         let text = [before, self.held.bytes()].concat();
         let mut found = Vec::new();
@@ -327,21 +332,21 @@ impl Spans {
 
     fn note(
         &mut self,
-        rules: &SpanRules,
+        rules: &FullMatchRules,
         judge: &mut Judge<'_>,
         arg: Option<&ArgPath>,
         known: &Match,
     ) {
-        let SpanPattern {
+        let FullMatchPattern {
             rule,
             role,
             arg: ref wanted,
             ..
         } = rules.patterns[known.pattern as usize];
-        let Some(compound) = judge.pack.compound(rule) else {
+        let Some(compound) = judge.program.compound(rule) else {
             return;
         };
-        let is_too_late = role != Role::None
+        let is_too_late = role != PatternRole::None
             && compound
                 .first
                 .is_some_and(|first| known.end.char > u64::from(first));
@@ -364,7 +369,7 @@ impl Spans {
         let mut quote = near.quote(hit, near.match_start());
         quote.start = Some(known.start.offset);
         quote.file = judge.file.clone();
-        if compound.extent() == Extent::Haystack || compound.last.is_some() {
+        if compound.extent() == ConditionExtent::Haystack || compound.last.is_some() {
             let counters = &mut judge.found.counters;
             let complete = self.book.note(compound, role, known, quote, counters);
             complete.into_iter().for_each(|quote| judge.offer(quote));
@@ -403,7 +408,7 @@ impl Behind {
 
 /// The patterns that count as reported before anything is read: all of those that are searched without the automaton,
 /// so that nothing of the haystack is let go.
-fn reported_at_start(rules: &SpanRules) -> Range<u32> {
+fn reported_at_start(rules: &FullMatchRules) -> Range<u32> {
     match rules.is_unbroken {
         true => 0..rules.patterns.len() as u32,
         false => 0..0,

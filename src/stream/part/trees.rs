@@ -12,14 +12,14 @@ use super::haystack::Near;
 use super::judge::Judge;
 use crate::ast::{Budget, Grammar, Shapes, Snippet};
 use crate::detect::{Found, Places};
-use crate::pack::Source;
+use crate::program::ViewSource;
 use crate::rule::Severity;
 use crate::verdict::RuleId;
 use crate::view::piece::{Piece, Regions, Tag};
 
 /// What is read of a part for rules that look for shapes.
 pub(super) struct Trees {
-    source: Source,
+    source: ViewSource,
     /// The code that is being read.
     code: Option<Code>,
     /// Code that has ended and whose language its file will tell.
@@ -48,7 +48,7 @@ struct Code {
 }
 
 impl Trees {
-    pub(super) fn new(source: Source) -> Trees {
+    pub(super) fn new(source: ViewSource) -> Trees {
         Trees {
             source,
             code: None,
@@ -59,7 +59,7 @@ impl Trees {
     }
 
     /// The view that it reads behind.
-    pub(super) fn source(&self) -> Source {
+    pub(super) fn source(&self) -> ViewSource {
         self.source
     }
 
@@ -86,7 +86,7 @@ impl Trees {
         }
         let mut rest = piece;
         while !rest.bytes.is_empty() {
-            let room = judge.pack.limits().ast_bytes - code.len;
+            let room = judge.program.limits().ast_bytes - code.len;
             let line = memchr(b'\n', rest.bytes).map(|at| at + 1);
             let len = line.unwrap_or(rest.bytes.len());
             if len > room {
@@ -95,7 +95,7 @@ impl Trees {
             }
             let part = rest.slice(0..len);
             let is_added =
-                self.source == Source::Markdown || self.tag.regions.contains(Regions::ADDED);
+                self.source == ViewSource::Markdown || self.tag.regions.contains(Regions::ADDED);
             code.add(part, is_added);
             if line.is_some() {
                 code.end_line(shapes, &mut self.parser, judge, part.decided(len - 1));
@@ -110,7 +110,7 @@ impl Trees {
     /// What is read of what comes now: nothing, code of a language, or code of which the language is not known.
     fn reading(&self, shapes: &Shapes) -> Option<Option<Grammar>> {
         let wanted = match self.source {
-            Source::Markdown => Regions::CODE,
+            ViewSource::Markdown => Regions::CODE,
             _ => Regions::FILE,
         };
         if !self.tag.regions.contains(wanted) {
@@ -121,7 +121,7 @@ impl Trees {
                 let grammar = Grammar::of(language.name())?;
                 shapes.reads(grammar).then_some(Some(grammar))
             }
-            None => (self.source == Source::Edits).then_some(None),
+            None => (self.source == ViewSource::Edits).then_some(None),
         }
     }
 
@@ -140,7 +140,7 @@ impl Trees {
         }
         // All that waits together is no more than one piece of code may be.
         let waiting: usize = self.unnamed.iter().map(|code| code.len).sum();
-        if waiting + code.len <= judge.pack.limits().ast_bytes {
+        if waiting + code.len <= judge.program.limits().ast_bytes {
             self.unnamed.push(code);
         } else {
             judge.found.counters.unconfirmed += 1;
@@ -287,7 +287,7 @@ impl Code {
         rules.dedup();
         let (start, end) = (self.end, self.end);
         for rule in rules {
-            if judge.pack.rule(RuleId(rule)).severity == Severity::Critical {
+            if judge.program.rule(RuleId(rule)).severity == Severity::Critical {
                 let place = Found {
                     start,
                     end,
@@ -306,7 +306,7 @@ impl Code {
 
 fn budget(judge: &Judge<'_>) -> Budget {
     Budget {
-        steps: judge.pack.limits().ast_steps,
+        steps: judge.program.limits().ast_steps,
     }
 }
 

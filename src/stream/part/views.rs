@@ -1,6 +1,6 @@
 //! The views of one part: the haystacks they make of it, and what reads those.
 //!
-//! A reader is there for each [`Sight`] that rules of the channel have. It reads each longest run of what it
+//! A reader is there for each [`ViewKey`] that rules of the channel have. It reads each longest run of what it
 //! sees as a haystack of its own; without regions, the whole haystack, folded.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::reader::Reader;
 #[cfg(feature = "ast")]
 use super::trees::Trees;
 use super::watch::Watch;
-use crate::pack::{ChannelRules, Source, ViewRules};
+use crate::program::{ChannelRules, ViewRules, ViewSource};
 use crate::stream::Counters;
 use crate::view::code::Code;
 use crate::view::edit::{EditLimits, Edits};
@@ -26,7 +26,7 @@ use crate::view::shell::{Shell, ShellLimits};
 pub(super) struct Views {
     /// By [`ChannelRules::views`].
     readers: Box<[Sighted]>,
-    /// Detectors, in the order of [`ChannelRules::watches`].
+    /// Detectors, in the order of [`ChannelRules::detectors`].
     watches: Box<[Watch]>,
     markdown: Option<Markdown>,
     /// Where what Markdown has handed on ends, whoever sees it.
@@ -62,14 +62,14 @@ struct Sighted {
 impl Views {
     /// None where rules want none.
     pub(super) fn new(rules: &ChannelRules, is_tool_input: bool) -> Option<Box<Views>> {
-        let watches = rules.watches.iter();
+        let watches = rules.detectors.iter();
         let watches: Box<[Watch]> = watches
             .filter_map(|watched| Watch::new(watched, is_tool_input))
             .collect();
         #[cfg(feature = "ast")]
         let shapes = rules.shapes.as_ref();
         #[cfg(feature = "ast")]
-        let trees = shapes.map(|_| Trees::new(Source::of_code(is_tool_input)));
+        let trees = shapes.map(|_| Trees::new(ViewSource::of_code(is_tool_input)));
         #[cfg(feature = "ast")]
         let has_trees = trees.is_some();
         #[cfg(not(feature = "ast"))]
@@ -81,14 +81,14 @@ impl Views {
             readers: rules.views.iter().map(Sighted::new).collect(),
             watches,
             markdown: rules
-                .wants(Source::Markdown, is_tool_input)
+                .wants(ViewSource::Markdown, is_tool_input)
                 .then(Markdown::new),
             handed: 0,
             edits: rules
-                .wants(Source::Edits, is_tool_input)
+                .wants(ViewSource::Edits, is_tool_input)
                 .then(|| Edits::new(EditLimits::default())),
             shell: rules
-                .wants(Source::Shell, is_tool_input)
+                .wants(ViewSource::Shell, is_tool_input)
                 .then(|| Shell::new(ShellLimits::default())),
             code: rules.tells_code_apart().then(Code::default),
             #[cfg(feature = "ast")]
@@ -209,8 +209,8 @@ impl Views {
             .for_each(|watch| watch.finish(judge, None, end));
         let rules = judge.rules;
         for (reader, view) in self.readers.iter_mut().zip(&rules.views) {
-            let arg = match view.sight.source {
-                Some(Source::Shell) => self.command.as_ref(),
+            let arg = match view.key.source {
+                Some(ViewSource::Shell) => self.command.as_ref(),
                 _ => None,
             };
             reader.finish(view, judge, arg, reader.end, end);
@@ -221,9 +221,9 @@ impl Views {
     /// Where the text begins that a rule that holds has not decided.
     pub(super) fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
         let held = self.readers.iter().zip(&rules.views);
-        let held = held.filter(|(_, view)| view.spans.iter().any(|spans| spans.holds));
+        let held = held.filter(|(_, view)| view.full.iter().any(|spans| spans.holds));
         let read = held.map(|(reader, view)| {
-            let handed = match view.sight.source {
+            let handed = match view.key.source {
                 None => reader.end,
                 Some(source) => self.handed_by(source),
             };
@@ -239,11 +239,11 @@ impl Views {
     }
 
     /// Up to where in the part the view holds nothing back.
-    fn handed_by(&self, source: Source) -> u64 {
+    fn handed_by(&self, source: ViewSource) -> u64 {
         match source {
-            Source::Markdown => self.handed,
+            ViewSource::Markdown => self.handed,
             // What edits and commands have does not come in order.
-            Source::Edits | Source::Shell => 0,
+            ViewSource::Edits | ViewSource::Shell => 0,
         }
     }
 
@@ -271,7 +271,7 @@ impl Views {
     ) {
         let rules = judge.rules;
         for (reader, view) in self.readers.iter_mut().zip(&rules.views) {
-            if view.sight.source.is_none() {
+            if view.key.source.is_none() {
                 on(reader, judge, view);
             }
         }
@@ -295,7 +295,7 @@ impl Views {
             file: &mut self.file,
             handed: &mut self.handed,
             arg: None,
-            source: Source::Markdown,
+            source: ViewSource::Markdown,
             judge,
         };
         if let Some(view) = &mut self.markdown {
@@ -309,7 +309,7 @@ impl Views {
             );
         }
         if let Some(view) = &mut self.edits {
-            sink.source = Source::Edits;
+            sink.source = ViewSource::Edits;
             sink.judge.file.clone_from(sink.file);
             let code = self.code.as_mut();
             edits(
@@ -322,7 +322,7 @@ impl Views {
             sink.judge.file = None;
         }
         if let Some(view) = &mut self.shell {
-            sink.source = Source::Shell;
+            sink.source = ViewSource::Shell;
             sink.arg = self.command.as_ref();
             shell(view, &mut sink);
         }
@@ -332,11 +332,11 @@ impl Views {
 
 impl Sighted {
     fn new(rules: &ViewRules) -> Sighted {
-        let folds = rules.sight.folds;
+        let folds = rules.key.folds;
         Sighted {
             reader: Reader::new(rules),
             fold: (!folds.is_empty()).then(|| Fold::new(folds)),
-            sees: rules.sight.source.is_none(),
+            sees: rules.key.source.is_none(),
             is_open: false,
             end: 0,
         }
@@ -405,7 +405,7 @@ struct Split<'v, 'j> {
     handed: &'v mut u64,
     /// The argument that it stands in, where it is one.
     arg: Option<&'v ArgPath>,
-    source: Source,
+    source: ViewSource,
     judge: &'v mut Judge<'j>,
 }
 
@@ -413,7 +413,7 @@ impl<'j> Split<'_, 'j> {
     #[inline]
     fn each(&mut self, mut on: impl FnMut(&mut Sighted, &'j ViewRules, &mut Judge<'j>)) {
         for (reader, view) in self.readers.iter_mut().zip(&self.judge.rules.views) {
-            if view.sight.source == Some(self.source) {
+            if view.key.source == Some(self.source) {
                 on(reader, view, self.judge);
             }
         }
@@ -452,7 +452,7 @@ impl Sink for Split<'_, '_> {
         let arg = self.arg;
         self.each_watch(|watch, judge| watch.turn(tag, judge, decided));
         self.each(|reader, view, judge| {
-            reader.sees = view.sight.sees(tag);
+            reader.sees = view.key.sees(tag);
             if !reader.sees {
                 let end = reader.end;
                 reader.finish(view, judge, arg, end, decided.max(end));
@@ -462,7 +462,7 @@ impl Sink for Split<'_, '_> {
 
     #[inline]
     fn take(&mut self, piece: Piece<'_>) {
-        if self.source == Source::Markdown {
+        if self.source == ViewSource::Markdown {
             *self.handed = piece.end(piece.bytes.len() - 1);
         }
         #[cfg(feature = "ast")]
@@ -484,7 +484,7 @@ impl Sink for Split<'_, '_> {
     }
 
     fn file(&mut self, path: &str, decided: u64) {
-        let path = normalise(path, self.judge.pack.root());
+        let path = normalise(path, self.judge.program.root());
         let file = (!path.is_empty()).then(|| Arc::from(path.as_str()));
         self.file.clone_from(&file);
         self.judge.file = file;

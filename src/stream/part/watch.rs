@@ -11,7 +11,7 @@ use crate::detect::script::Script;
 use crate::detect::unknown_file::UnknownFile;
 use crate::detect::unknown_name::{KnownNames, UnknownName};
 use crate::detect::{Detector, Found};
-use crate::pack::{Source, Watched, What};
+use crate::program::{DetectorRule, DetectorSpec, ViewSource};
 use crate::verdict::RuleId;
 use crate::view::json::ArgPath;
 use crate::view::piece::{Language, Piece, Regions, Tag};
@@ -23,7 +23,7 @@ pub(super) struct Watch {
     /// Whether text waits for it.
     pub(super) holds: bool,
     /// The view that it reads behind; none: values as they are.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<ViewSource>,
     machine: Machine,
     trail: Trail,
     /// Whether what comes now is read.
@@ -46,30 +46,35 @@ enum Machine {
 
 impl Watch {
     /// None for what is not read from haystacks.
-    pub(super) fn new(watched: &Watched, is_tool_input: bool) -> Option<Watch> {
-        let machine = match &watched.what {
-            What::Repetition(limits) => Machine::Repetition(Box::new(Cycle::new(*limits))),
-            What::Alike => Machine::Alike(Box::new(Alike::new(AlikeLimits::default()))),
-            What::Leak => Machine::Leak(Box::new(Leak::new(LeakLimits::default()))),
-            What::Script(limits) => Machine::Script(Box::new(Script::new(*limits))),
-            What::UnknownName(known) => {
+    pub(super) fn new(watched: &DetectorRule, is_tool_input: bool) -> Option<Watch> {
+        let machine = match &watched.spec {
+            DetectorSpec::Repetition(limits) => Machine::Repetition(Box::new(Cycle::new(*limits))),
+            DetectorSpec::NearDuplicate => {
+                Machine::Alike(Box::new(Alike::new(AlikeLimits::default())))
+            }
+            DetectorSpec::Leak => Machine::Leak(Box::new(Leak::new(LeakLimits::default()))),
+            DetectorSpec::Script(limits) => Machine::Script(Box::new(Script::new(*limits))),
+            DetectorSpec::UnknownName(known) => {
                 let names = UnknownName::new(Arc::clone(known), None);
                 Machine::Names(Arc::clone(known), Box::new(names))
             }
             // In tool input there are no code spans.
-            What::UnknownFile(_) if is_tool_input => return None,
-            What::UnknownFile(known) => {
+            DetectorSpec::UnknownFile(_) if is_tool_input => return None,
+            DetectorSpec::UnknownFile(known) => {
                 let files = UnknownFile::new(Arc::clone(known), None);
                 Machine::Files(Arc::clone(known), Box::new(files))
             }
-            What::Limit(_) | What::DoomLoop(_) | What::Turns(_) | What::UnknownTool(_) => {
+            DetectorSpec::Limit(_)
+            | DetectorSpec::DoomLoop(_)
+            | DetectorSpec::Turns(_)
+            | DetectorSpec::UnknownTool(_) => {
                 return None;
             }
         };
         let mut watch = Watch {
             rule: watched.rule,
             holds: watched.holds,
-            source: watched.what.source(is_tool_input),
+            source: watched.spec.source(is_tool_input),
             machine,
             trail: Trail::default(),
             reads: true,

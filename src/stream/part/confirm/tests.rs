@@ -246,7 +246,7 @@ fn an_end_that_is_certain_twice_is_one() {
 #[test]
 fn a_candidate_is_remembered_while_it_may_be_certain_again_and_no_longer() {
     let pack = one("(?<!no )foo(?!bar)");
-    let rules = &pack.channel(Channel::Text).unwrap().raw;
+    let rules = &pack.program().channel(Channel::Text).unwrap().raw;
     let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
     for (at, remembered) in [(1, 1), (2, 2), (5, 3), (6, 3), (10, 2), (11, 2)] {
         waiting.note(&super::Candidate {
@@ -263,7 +263,7 @@ fn a_candidate_is_remembered_while_it_may_be_certain_again_and_no_longer() {
 #[test]
 fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
     let pack = one("(?<!no )foo(?!bar)");
-    let rules = &pack.channel(Channel::Text).unwrap().raw;
+    let rules = &pack.program().channel(Channel::Text).unwrap().raw;
     let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
     for (pattern, at, seen) in [
         (0, 5, 5),
@@ -283,7 +283,7 @@ fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
 #[test]
 fn bytes_that_no_check_needs_any_more_go_and_nothing_else() {
     let pack = one("(?<!no )foo(?!bar)");
-    let rules = &pack.channel(Channel::Text).unwrap().raw;
+    let rules = &pack.program().channel(Channel::Text).unwrap().raw;
     let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
     let keep = waiting.past.max(super::WINDOW) + super::BEYOND;
     let text: Vec<u8> = (0..8 * keep).map(|at| (at % 251) as u8).collect();

@@ -257,7 +257,7 @@ fn conditions_hold_where_the_model_says_under_every_split() {
             refused += 1;
             continue;
         };
-        if pack.compound(pack.find("t/r").unwrap()).is_none() {
+        if pack.program().compound(pack.find("t/r").unwrap()).is_none() {
             // First ends are enough for it: that is the matcher's, and tested there.
             continue;
         }
@@ -672,8 +672,8 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
     for bytes in text {
         let _ = stream.push(PART, bytes);
     }
-    let rules = pack.channel(Channel::Text).unwrap();
-    let rules = &rules.raw.spans[0];
+    let rules = pack.program().channel(Channel::Text).unwrap();
+    let rules = &rules.raw.full[0];
     let mut spans = super::Spans::new(rules);
     let mut at = 0;
     let mut push = |bytes: &[u8]| {
