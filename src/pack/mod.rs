@@ -1,7 +1,8 @@
 //! Packs: TOML in, [`Pack`] out.
 //!
-//! `source` finds and reads files, `check` turns their text into rules and problems, `diagnostic` shows
-//! the problems, `message` renders what a rule says. How rules are matched is not known here.
+//! `source` finds and reads files, `check` turns their text into rules and problems, `diagnostic` shows the problems,
+//! `compile` compiles the rules into a [`Program`], and `message` renders the messages of rules. Streams and sessions,
+//! which execute the program, are not known here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -48,9 +49,9 @@ use diagnostic::code;
 pub(crate) use lint::LintTrial;
 pub(crate) use message::{MessageValues, render as render_message};
 
-/// A checked, immutable set of rules. Cloning is cheap: clones share everything.
+/// A checked, compiled, immutable set of rules. Cloning is cheap, because clones share their content.
 ///
-/// Rules are ordered by their full ids, so the order in which files were loaded never matters.
+/// Rules are ordered by full id, so the order in which files are loaded makes no difference.
 ///
 /// # Example: one rule from a text
 /// ```
@@ -79,17 +80,17 @@ struct Inner {
     headers: Vec<PackHeader>,
     lock: Lock,
     warnings: Vec<Diagnostic>,
-    /// By rule: the patterns whose named groups its message quotes.
+    /// By rule: the patterns whose named groups its message quotes; `None` if it quotes none.
     captures: Box<[Option<Captures>]>,
 }
 
 impl Pack {
-    /// The rules of a file, or of every `*.toml` below a folder.
+    /// Loads the rules of a file, or of every `*.toml` file below a folder.
     ///
-    /// Links are followed only inside the folder. Only regular files are opened.
+    /// Symbolic links are followed only inside the folder. Only regular files are opened.
     ///
     /// # Errors
-    /// Every problem of every file: see [`LoadError::diagnostics`].
+    /// Returns every problem of every file: see [`LoadError::diagnostics`].
     ///
     /// # Example: one file
     /// ```
@@ -104,20 +105,20 @@ impl Pack {
         Pack::builder().file(path.as_ref()).build()
     }
 
-    /// The rules of one text.
+    /// Loads the rules of a TOML text.
     ///
     /// # Errors
-    /// Every problem of the text: see [`LoadError::diagnostics`].
+    /// Returns every problem of the text: see [`LoadError::diagnostics`].
     pub fn from_toml(text: &str) -> Result<Pack, LoadError> {
         Pack::builder().toml("<toml>", text).build()
     }
 
-    /// A pack that comes with the crate: one of [`builtins`](Self::builtins).
+    /// Loads a built-in pack: one of [`builtins`](Self::builtins).
     ///
     /// # Errors
-    /// [`LoadErrorKind::UnknownPack`] if there is none of that name.
+    /// [`LoadErrorKind::UnknownPack`] if there is no built-in pack with that name.
     ///
-    /// # Example: no pack of that name
+    /// # Example: a misspelled name
     /// ```
     /// use ttsr::{LoadErrorKind, Pack};
     /// assert!(Pack::builtins().any(|name| name == "std/secrets"));
@@ -130,34 +131,34 @@ impl Pack {
         Pack::builder().builtin(name).build()
     }
 
-    /// The names of all packs that come with the crate, sorted.
+    /// Returns the names of all built-in packs, sorted.
     pub fn builtins() -> impl Iterator<Item = &'static str> {
         builtin::PACKS.iter().map(|(name, _)| *name)
     }
 
-    /// A pack put together from several sources, or with limits of its own.
+    /// Returns a builder for a pack that has several sources, or limits other than the defaults.
     pub fn builder() -> PackBuilder {
         PackBuilder::default()
     }
 
-    /// Every rule, ordered by full id.
+    /// Returns the rules, ordered by full id.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.inner.program.rules
     }
 
-    /// The rule with that id.
+    /// Returns the rule with that id.
     ///
     /// # Panics
-    /// If the id is of another pack and out of range here.
+    /// May panic if the id belongs to another pack.
     #[must_use]
     pub fn rule(&self, id: RuleId) -> &Rule {
         self.inner.program.rule(id)
     }
 
-    /// The rule with that full id, `pack/rule`.
+    /// Returns the id of the rule with that full id, `pack/rule`.
     ///
-    /// # Example: a rule by its id
+    /// # Example: find a rule
     /// ```
     /// let pack = ttsr::Pack::builtin("lang/rust")?;
     /// let leak = pack.find("lang/rust/box-leak").unwrap();
@@ -175,10 +176,10 @@ impl Pack {
         })
     }
 
-    /// The full id that `id` was most likely meant to be: one that is a typing error or two away, or one that
-    /// ends with it.
+    /// Returns the full id that is most similar to `id`, at most two typing errors away. Without a `/`, `id` is compared
+    /// with the part of the full ids after the `/`.
     ///
-    /// # Example: two letters that changed places
+    /// # Example: two letters swapped
     /// ```
     /// let pack = ttsr::Pack::builtin("lang/rust")?;
     /// assert_eq!(pack.nearest("lang/rust/box-laek"), Some("lang/rust/box-leak"));
@@ -198,39 +199,39 @@ impl Pack {
         ids.into_iter().find(|full| &full[name(full)..] == near)
     }
 
-    /// What was odd but no reason not to load.
+    /// Returns the warnings of the load.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.inner.warnings
     }
 
-    /// The bounds of this pack and of the streams read with it.
+    /// Returns the limits of this pack and of its streams.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         self.inner.program.limits()
     }
 
-    /// What the packs it was made of say of themselves, those they extend among them, by name. Rules made in
-    /// code have none.
+    /// Returns the headers of the packs that this pack was built from, including those that they extend, ordered by name.
+    /// Rules built in code have no header.
     #[must_use]
     pub fn headers(&self) -> &[PackHeader] {
         &self.inner.headers
     }
 
-    /// The packs it was made of, with versions and hashes of their content.
+    /// Returns the packs that this pack was built from, with their versions and content hashes.
     #[must_use]
     pub fn lock(&self) -> &Lock {
         &self.inner.lock
     }
 
-    /// The folder that absolute paths of tool calls are taken relative to.
+    /// Returns the folder that absolute paths of tool calls are made relative to.
     #[must_use]
     pub fn root(&self) -> Option<&str> {
         self.inner.program.root()
     }
 
-    /// Returns whether any rule can hit on that channel, and, on `tool-input` and `tool-output`, for that
-    /// tool if it is known. Where none can, the host need not push: those bytes are not unscanned.
+    /// Returns true if a rule can hit on that channel and, on [`Channel::ToolInput`] and [`Channel::ToolOutput`], for that
+    /// tool. `None` is a tool that is not known yet. If no rule can hit, the host need not push the text.
     ///
     /// # Example: tools that no rule reads
     /// ```
@@ -260,10 +261,10 @@ impl Pack {
         })
     }
 
-    /// The automata of a channel as they are now, for people who measure: none where no rule reads it,
-    /// a second one where patterns match single bytes of characters.
+    /// Returns the current sizes of the automata of a channel, for measurements. There are none if no rule reads the
+    /// channel, and a second one if a pattern matches single bytes of characters.
     ///
-    /// # Example: one automaton, on the channels that are read
+    /// # Example: one automaton, on a channel that is read
     /// ```
     /// use ttsr::{Channel, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/no-todo", vec![Pattern::word("TODO")]);
@@ -281,8 +282,8 @@ impl Pack {
             .flat_map(Matcher::sizes)
     }
 
-    /// One rule of this pack, compiled so that a stream finds every match of it on that channel; see [`crate::scan`].
-    /// `None` if one of its patterns is too large to be searched for whole matches.
+    /// Returns a pack with one rule of this pack, compiled so that a stream reports every match of it on that channel; see
+    /// [`crate::scan`]. `None` if one of its patterns is too large to be searched for full matches.
     pub(crate) fn every_match_of(&self, rule: RuleId, channel: Channel) -> Option<Pack> {
         let mut rules = vec![self.rule(rule).clone()];
         rules[0].on = vec![channel];
@@ -295,7 +296,7 @@ impl Pack {
             })
             .collect();
         let limits = Limits {
-            // The table of one rule is small, and there may be one for each rule.
+            // One rule needs a small table only, and there may be a table for each rule.
             table_bytes: self.limits().table_bytes.min(2 << 20),
             stretch_bytes: self.limits().stretch_bytes.max(SCAN_STRETCH_BYTES),
             ..self.limits().clone()
@@ -314,7 +315,7 @@ impl Pack {
         })
     }
 
-    /// Places where hits of some rules do not count.
+    /// Returns the allow entries: conditions under which hits of some rules do not count.
     pub(crate) fn allows(&self) -> &[Allow] {
         &self.inner.allows
     }
@@ -325,7 +326,7 @@ impl Pack {
         &self.inner.program
     }
 
-    /// What the message of a rule takes captures from, if it does.
+    /// Returns the patterns whose named groups the message of a rule quotes; `None` if it quotes none.
     pub(crate) fn captures(&self, rule: RuleId) -> Option<&Captures> {
         self.inner.captures.get(rule.index())?.as_ref()
     }
@@ -342,10 +343,11 @@ impl fmt::Debug for Pack {
     }
 }
 
-/// The rule language as a JSON Schema (draft-07), which editors complete and check rule files with.
+/// Returns the rule language as a JSON Schema (draft-07), with which editors complete and validate rule files.
 ///
-/// It comes from the table of keys that the loader itself reads. What it cannot say (that a pattern has
-/// exactly one of `literal`, `word`, `regex`, which keys exclude each other) only [`check`](fn@check) says.
+/// It is generated from the table of keys that the loader reads. Constraints that the schema cannot express (a pattern
+/// has exactly one of `literal`, `word` and `regex`; some keys exclude each other) are reported by
+/// [`check`](crate::check) only.
 ///
 /// # Example: every key has a description
 /// ```
@@ -357,7 +359,7 @@ pub fn schema() -> String {
     schema::json::schema()
 }
 
-/// The last step of every load: from checked rules to a pack.
+/// Builds the pack from checked rules: the last step of every load.
 fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack, LoadError> {
     let Loaded {
         rules,
@@ -394,10 +396,10 @@ fn refused(error: &CompileError, pack_states: usize) -> LoadError {
             "rule `{id}`: the rules up to this one need about {states} automaton states, limit is {pack_states}"
         ),
         CompileErrorKind::Classes => format!(
-            "the patterns of all rules together tell more than {CLASSES} kinds of characters apart"
+            "the patterns of all rules together distinguish more than {CLASSES} classes of characters"
         ),
         CompileErrorKind::Scope(error) => {
-            format!("rule `{id}`: its globs together are too big: {error}")
+            format!("rule `{id}`: its globs are together too large: {error}")
         }
         CompileErrorKind::Pattern(refused) => {
             format!("rule `{id}`: one of its patterns is refused: {refused:?}")

@@ -674,12 +674,12 @@ fn short_deltas_that_bring_nothing_are_read_at_once() {
     }
     let rules = pack.program().channel(Channel::Text).unwrap();
     let rules = &rules.raw.full[0];
-    let mut spans = super::Spans::new(rules);
+    let mut reader = super::FullMatchReader::new(rules);
     let mut at = 0;
     let mut push = |bytes: &[u8]| {
         let piece = crate::view::piece::Piece::verbatim(bytes, at);
         at += bytes.len() as u64;
-        spans.push_short(rules, piece, 1 << 10)
+        reader.push_short(rules, piece, 1 << 10)
     };
     assert_eq!(text.map(&mut push), [true; 4]);
 }

@@ -247,16 +247,16 @@ fn an_end_that_is_certain_twice_is_one() {
 fn a_candidate_is_remembered_while_it_may_be_certain_again_and_no_longer() {
     let pack = one("(?<!no )foo(?!bar)");
     let rules = &pack.program().channel(Channel::Text).unwrap().raw;
-    let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
+    let mut queue = super::CandidateQueue::new(&rules.confirms).unwrap();
     for (at, remembered) in [(1, 1), (2, 2), (5, 3), (6, 3), (10, 2), (11, 2)] {
-        waiting.note(&super::Candidate {
+        queue.add_recent(&super::Candidate {
             pattern: 0,
             at,
             end: at,
             seen: at,
             due: 0,
         });
-        assert_eq!(waiting.lately.len(), remembered, "at {at}");
+        assert_eq!(queue.recent.len(), remembered, "at {at}");
     }
 }
 
@@ -264,7 +264,7 @@ fn a_candidate_is_remembered_while_it_may_be_certain_again_and_no_longer() {
 fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
     let pack = one("(?<!no )foo(?!bar)");
     let rules = &pack.program().channel(Channel::Text).unwrap().raw;
-    let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
+    let mut queue = super::CandidateQueue::new(&rules.confirms).unwrap();
     for (pattern, at, seen) in [
         (0, 5, 5),
         (0, 9, 10),
@@ -273,9 +273,9 @@ fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
         (1, 5, 7),
         (0, 9, 11),
     ] {
-        waiting.report(pattern, at, at, seen);
+        queue.report(pattern, at, at, seen);
     }
-    let told = waiting.reported.iter();
+    let told = queue.reported.iter();
     let told: Vec<_> = told.map(|it| (it.pattern, it.at, it.seen)).collect();
     assert_eq!(told, [(1, 3, 3), (0, 5, 5), (1, 5, 6), (0, 9, 10)]);
 }
@@ -284,17 +284,17 @@ fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
 fn bytes_that_no_check_needs_any_more_go_and_nothing_else() {
     let pack = one("(?<!no )foo(?!bar)");
     let rules = &pack.program().channel(Channel::Text).unwrap().raw;
-    let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
-    let keep = waiting.past.max(super::WINDOW) + super::BEYOND;
+    let mut queue = super::CandidateQueue::new(&rules.confirms).unwrap();
+    let keep = queue.past.max(super::WINDOW) + super::BEYOND;
     let text: Vec<u8> = (0..8 * keep).map(|at| (at % 251) as u8).collect();
     for piece in text.chunks(100) {
-        waiting.keep(piece);
-        assert!(waiting.bytes.len() <= 2 * keep, "what is kept is bounded");
-        let total = waiting.total() as usize;
-        assert_eq!(waiting.bytes, text[waiting.dropped as usize..total]);
-        assert!(waiting.bytes.len() >= keep.min(total));
+        queue.append(piece);
+        assert!(queue.bytes.len() <= 2 * keep, "what is kept is bounded");
+        let total = queue.total() as usize;
+        assert_eq!(queue.bytes, text[queue.dropped as usize..total]);
+        assert!(queue.bytes.len() >= keep.min(total));
     }
-    assert_eq!(waiting.total(), text.len() as u64);
+    assert_eq!(queue.total(), text.len() as u64);
     // Far behind them patterns are checked as before.
     for (end, hits) in [("no foo ", 0), ("so foo ---", 1)] {
         let long = format!("{}{end}", "words and ".repeat(4000));
