@@ -311,7 +311,7 @@ fn text_globs(texts: &[String]) -> Result<GlobSet, globset::Error> {
     set.build()
 }
 
-/// The rules of a pack and what is compiled of them for all channels, by rule.
+/// The rules of a pack and their compiled parts that all channels share, by rule.
 #[derive(Clone, Copy)]
 struct RuleSources<'c> {
     rules: &'c [Rule],

@@ -44,7 +44,7 @@ pub(crate) struct Program {
     pub(crate) scopes: Vec<RuleScope>,
     /// `None` for a rule that is broken by any match of any of its patterns.
     pub(crate) conditions: Vec<Option<Box<CompoundCondition>>>,
-    /// The entries that allow what a rule forbids.
+    /// The allow entries that apply to a rule.
     pub(crate) allows: Vec<Vec<Arc<AllowEntry>>>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct FullMatchRules {
     pub(crate) is_unbroken: bool,
 }
 
-/// A pattern of which every full match is needed.
+/// A pattern whose full matches are needed.
 #[derive(Debug)]
 pub(crate) struct FullMatchPattern {
     pub(crate) rule: RuleId,
@@ -144,7 +144,7 @@ pub(crate) enum FullMatchSearch {
     Around(Arc<AroundSearch>),
 }
 
-/// A pattern of which the first end is enough.
+/// A pattern whose first end is enough.
 #[derive(Debug)]
 pub(crate) struct FirstEndPattern {
     pub(crate) rule: RuleId,

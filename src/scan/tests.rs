@@ -1,4 +1,4 @@
-//! Every match, against the regex engines on the whole text.
+//! Scans, compared with the regex engines on the whole text.
 
 use super::*;
 use crate::Action;
@@ -27,7 +27,7 @@ fn toml(rule: &str) -> Pack {
     }
 }
 
-/// Start and end of each match, with the name of its rule.
+/// The start and end of each match, with the name of its rule.
 fn places(pack: &Pack, scanned: &Scanned) -> Vec<(String, u64, u64)> {
     let mut places: Vec<(String, u64, u64)> = scanned
         .matches
@@ -48,7 +48,7 @@ fn spans(pack: &Pack, target: &Target<'_>, text: &str) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Random rules of one to three patterns each, as far as they load.
+/// Random rules of one to three patterns each; those that do not load are left out.
 fn random_rules(random: &mut Random) -> Vec<(Rule, Vec<regex::bytes::Regex>)> {
     let mut rules = Vec::new();
     for number in 0..1 + random.below(4) {
@@ -243,7 +243,7 @@ fn conditions_say_which_matches_are_reported() {
             "match.any = [{ word = 'key' }]\nmatch.last = 10",
             vec![(35, 38)],
         ),
-        // Each match that completes the condition: `end` is there from the third line on.
+        // Each match that completes the condition: `end` is present from the third line on.
         (
             "match.all = [{ word = 'end' }, { word = 'key' }]\nmatch.within = { lines = 1 }",
             vec![(35, 38)],

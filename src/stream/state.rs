@@ -44,7 +44,7 @@ pub(super) struct StreamState {
     pub(super) generation: u32,
     /// By rule: true if the rule is out of scope in this stream. `None` if no rule is.
     pub(super) excluded: Option<Arc<[bool]>>,
-    /// What earlier replies left.
+    /// The histories of rules from earlier replies.
     pub(super) histories: RuleHistories,
     /// Names that the host knows.
     pub(super) known: Option<Arc<KnownNames>>,
