@@ -4,7 +4,7 @@ use super::*;
 use crate::Action;
 use crate::limits::SCAN_STRETCH_BYTES;
 use crate::rule::{Pattern, Rule};
-use crate::testing::{Random, pattern_text, sample, scale};
+use ttsr_testing::{Random, pattern_text, sample, scale};
 
 const TEXT: Target<'static> = Target {
     channel: Channel::Text,

@@ -6,8 +6,8 @@ use crate::limits::Limits;
 use crate::pack::Pack;
 use crate::rule::{Channel, Pattern, Rule, Severity};
 use crate::stream::Counters;
-use crate::testing::{Random, scale, skip};
 use crate::verdict::PartId;
+use ttsr_testing::{Random, scale, skip};
 
 /// The hits of a part as (rule, end, decided, excerpt, match), and its counters.
 type Found = (Vec<(usize, u64, u64, String, String)>, Counters);
