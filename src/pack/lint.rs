@@ -107,9 +107,9 @@ pub(super) fn lint_all(drafts: &[Draft]) -> Vec<Late> {
     found
 }
 
-type Finding<'r> = Option<(About<'r>, Fault)>;
+type LintFinding<'r> = Option<(About<'r>, Fault)>;
 
-fn no_negative(rule: &Rule) -> Finding<'_> {
+fn no_negative(rule: &Rule) -> LintFinding<'_> {
     let has_case = rule.cases.iter().any(|case| case.expect.is_none());
     let is_shown = !rule.examples.not_matching.is_empty() || has_case;
     (!is_shown).then(|| {
@@ -125,7 +125,7 @@ fn no_negative(rule: &Rule) -> Finding<'_> {
 }
 
 /// Reports a message that breaks its own rule: the rule would hit again if the model repeated it.
-fn self_trigger<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> Finding<'r> {
+fn self_trigger<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFinding<'r> {
     // A message that is injected into user input is not read as user input.
     let may_repeat = [Channel::Text, Channel::Reasoning];
     let read = rule.on.iter().filter(|on| may_repeat.contains(on));
@@ -137,7 +137,7 @@ fn self_trigger<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> Findin
     })?;
     let by = match matched.is_empty() {
         true => String::new(),
-        false => format!(": {} stands in it", quote(&matched)),
+        false => format!(": it contains {}", quote(&matched)),
     };
     let path = if rule.message.is_some() {
         "message"
@@ -149,11 +149,11 @@ fn self_trigger<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> Findin
         format!("the message breaks its own rule{by}"),
     );
     Some((About::Key(path), fault.with_help(
-        "a model that repeats the message is cut again; say it in other words, with `{{ match.text }}` at most",
+        "a model that repeats the message is cut again; reword it, or quote the match as `{{ match.text }}`",
     )))
 }
 
-fn style(rule: &Rule) -> Finding<'_> {
+fn style(rule: &Rule) -> LintFinding<'_> {
     let is_style = rule
         .tags
         .iter()
@@ -161,31 +161,31 @@ fn style(rule: &Rule) -> Finding<'_> {
     let aborts = rule.action == Action::Abort || super::compose::then(rule) == Some(Action::Abort);
     (aborts && (is_style || rule.severity < Severity::Error)).then(|| {
         let why = if is_style {
-            "a rule of style"
+            "a style rule"
         } else {
-            "a rule of severity below `error`"
+            "a rule with a severity below `error`"
         };
         let fault = Fault::new(&code::ABORT_FOR_STYLE, format!("{why} ends the turn"));
         (
             About::Key("action"),
-            fault.with_help("take `inject` or `retry`; only the dangerous should abort"),
+            fault.with_help("use `inject` or `retry`; only dangerous output should abort"),
         )
     })
 }
 
-fn deprecated(rule: &Rule) -> Finding<'_> {
+fn deprecated(rule: &Rule) -> LintFinding<'_> {
     (rule.status == Status::Deprecated).then(|| {
         let fault = Fault::new(&code::DEPRECATED_RULE, "this rule is deprecated");
         let help = match &rule.replaced_by {
             Some(id) => format!("use {} instead", quote(id)),
-            None => "remove it, or say in `replaced-by` what to use instead".to_owned(),
+            None => "remove it, or name its replacement in `replaced-by`".to_owned(),
         };
         (About::Key("status"), fault.with_help(help))
     })
 }
 
 /// Reports a rule that holds text back within a window that has no bound in characters.
-fn unbounded(rule: &Rule) -> Finding<'_> {
+fn unbounded(rule: &Rule) -> LintFinding<'_> {
     let condition = &rule.condition;
     let is_wide = match condition.within {
         Some(Within::Chars(_)) => false,
@@ -198,13 +198,13 @@ fn unbounded(rule: &Rule) -> Finding<'_> {
         let fault = Fault::new(&code::UNBOUNDED_WINDOW, message);
         (
             About::Key("match.within"),
-            fault.with_help("write `match.within = { chars = 500 }`, or do without `hold`"),
+            fault.with_help("write `match.within = { chars = 500 }`, or remove `hold`"),
         )
     })
 }
 
 /// Reports a pattern that nearly every text may begin, so that nearly all text is held back.
-fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> Finding<'r> {
+fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFinding<'r> {
     let condition = &rule.condition;
     // Patterns of `none` hold nothing back: they match beside a match.
     let matched = [&condition.any, &condition.all, &condition.sequence];
@@ -216,18 +216,18 @@ fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> Finding<'
         .and_then(|regex| hold_back::opening(regex))
         .unwrap_or(0..written.text.len());
     let message = format!(
-        "{held} bytes of ordinary text wait at once, and up to {} of any: nearly everything may begin a match, by {}",
+        "{held} bytes of ordinary text are held back at once, and up to {} of any text: nearly any text may begin a match of {}",
         limits.stretch_bytes,
         quote(&written.text[opening.clone()])
     );
     let fault = Fault::new(&code::HELD_TEXT, message).with_help(
-        "begin with a text that must be there; what comes before it need not be part of the match",
+        "begin the pattern with a literal; the text before it need not be part of the match",
     );
     Some((About::Text(&written.text), fault.within(Some(opening))))
 }
 
 /// Reports a large pattern without a literal: it keeps many states alive on any text.
-fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Finding<'r> {
+fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> LintFinding<'r> {
     let costly = rule.condition.patterns().find_map(|written| {
         let hir = pattern::parse(&written.to_regex(), limits).ok()?;
         let states = pattern::states(&hir);
@@ -235,27 +235,27 @@ fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Finding<'r> {
     });
     costly.map(|(written, states): (&'r Pattern, usize)| {
         let message = format!(
-            "pattern {} has no literal text in it and needs about {states} states",
+            "pattern {} has no literal text and needs about {states} states",
             quote(&written.text)
         );
         let fault = Fault::new(&code::NO_LITERAL, message)
-            .with_help("add text that must be there, or lower the counts of its repetitions")
+            .with_help("add a literal, or lower the bounds of its repetitions")
             .within(Some(0..written.text.len()));
         (About::Text(&written.text), fault)
     })
 }
 
 /// Reports a bound on deltas: the only condition, besides time, that the bytes of the reply do not decide.
-fn counts_deltas(rule: &Rule) -> Finding<'_> {
+fn counts_deltas(rule: &Rule) -> LintFinding<'_> {
     rule.condition.limit?.deltas?;
-    let message = "`deltas` counts the pieces in which the reply arrives: cut another way, the same reply may pass it or not";
+    let message = "`deltas` depends on how the reply is split into deltas: the same reply may or may not exceed it";
     let fault = Fault::new(&code::DEPENDS_ON_CUTS, message)
-        .with_help("bound `tokens` or `bytes` where the same reply is to come to the same");
+        .with_help("limit `tokens` or `bytes` if equal replies must give equal results");
     Some((About::Key("match.limit.deltas"), fault))
 }
 
 /// Reports `\b` beside a character that is not part of a word.
-fn boundary(rule: &Rule) -> Finding<'_> {
+fn boundary(rule: &Rule) -> LintFinding<'_> {
     let mut regexes = rule
         .condition
         .patterns()
@@ -263,18 +263,15 @@ fn boundary(rule: &Rule) -> Finding<'_> {
     let (written, odd) =
         regexes.find_map(|written| Some((written, boundary::odd(&written.text)?)))?;
     let (side, place) = match odd.is_front {
-        true => (
-            "in front of",
-            "the beginning of a text, and behind a blank,",
-        ),
-        false => ("behind", "the end of a text, and before a blank,"),
+        true => ("before", "at the beginning of a text or after a space"),
+        false => ("after", "at the end of a text or before a space"),
     };
     let message = format!(
-        "`\\b` asks for a letter, a digit or `_` {side} {}: at {place} this does not match",
+        "`\\b` requires a letter, a digit or `_` {side} {}: the pattern does not match {place}",
         quote(&odd.sign.to_string())
     );
     let fault = Fault::new(&code::ODD_BOUNDARY, message)
-        .with_help("leave the `\\b` out, or write what may stand there, such as `(?:^|\\s)` or `(?:\\s|$)`")
+        .with_help("remove the `\\b`, or write the text that may be there, such as `(?:^|\\s)` or `(?:\\s|$)`")
         .within(Some(odd.at));
     Some((About::Text(&written.text), fault))
 }
@@ -296,11 +293,13 @@ fn has_literal(hir: &Hir) -> bool {
 /// Reports rules with the same patterns and the same scope as a stronger rule, which wins wherever they hit. Only certain
 /// cases are reported: equal texts, equal scopes, no condition but `any`.
 fn shadowed(drafts: &[Draft]) -> Vec<Late> {
-    let mut strongest: HashMap<Key<'_>, &Draft> = HashMap::new();
+    let mut strongest: HashMap<ScopedPattern<'_>, &Draft> = HashMap::new();
     let plain = drafts.iter().filter(|draft| is_plain(&draft.rule));
     for draft in plain.clone() {
         for pattern in &draft.rule.condition.any {
-            let best = strongest.entry(key(&draft.rule, pattern)).or_insert(draft);
+            let best = strongest
+                .entry(scoped(&draft.rule, pattern))
+                .or_insert(draft);
             if rank(&draft.rule) > rank(&best.rule) {
                 *best = draft;
             }
@@ -308,7 +307,7 @@ fn shadowed(drafts: &[Draft]) -> Vec<Late> {
     }
     let mut found = Vec::new();
     for draft in plain {
-        let above = |pattern| strongest[&key(&draft.rule, pattern)];
+        let above = |pattern| strongest[&scoped(&draft.rule, pattern)];
         let mut aboves = draft.rule.condition.any.iter().map(above);
         let Some(first) = aboves
             .next()
@@ -318,7 +317,7 @@ fn shadowed(drafts: &[Draft]) -> Vec<Late> {
         };
         if aboves.all(|above| rank(&above.rule) > rank(&draft.rule)) {
             let message = format!(
-                "rule {} matches the same and is stronger: this one never decides",
+                "rule {} has the same patterns and is stronger, so this rule never decides",
                 quote(&first.rule.id)
             );
             let fault = Fault::new(&code::SHADOWED_RULE, message)
@@ -330,9 +329,9 @@ fn shadowed(drafts: &[Draft]) -> Vec<Late> {
 }
 
 /// A pattern and its complete scope.
-type Key<'r> = (&'r Pattern, [&'r [String]; 6], &'r [Channel]);
+type ScopedPattern<'r> = (&'r Pattern, [&'r [String]; 6], &'r [Channel]);
 
-fn key<'r>(rule: &'r Rule, pattern: &'r Pattern) -> Key<'r> {
+fn scoped<'r>(rule: &'r Rule, pattern: &'r Pattern) -> ScopedPattern<'r> {
     let Rule {
         tools,
         args,

@@ -87,7 +87,7 @@ fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> 
         true => pattern::syntax(text, true, limits)?.hir,
         false => written.hir,
     };
-    let folded = Folder { folds }
+    let folded = HirFolder { folds }
         .fold(&hir, false)
         .map_err(Refused::Folded)?;
     let is_empty = |hir: &Hir| pattern::least_bytes(hir) == Some(0);
@@ -132,7 +132,7 @@ fn around(_: &str, hull: Hir, _: Folds, limits: &Limits) -> Result<Lowered, Refu
 }
 
 /// Folds the HIR of a regular expression.
-struct Folder {
+struct HirFolder {
     folds: Folds,
 }
 
@@ -144,7 +144,7 @@ enum FoldedClass {
     Several(Hir),
 }
 
-impl Folder {
+impl HirFolder {
     /// Folds `hir`. `follows` is true if another part of the pattern may match before it.
     fn fold(&self, hir: &Hir, follows: bool) -> Result<Hir, Unfolded> {
         Ok(match hir.kind() {
