@@ -1,5 +1,7 @@
 //! Every limit in one place. All are parameters, so that tests can set them to one.
 
+use ttsr_automata::PatternLimits;
+
 /// The action when a limit is reached while a stream is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -73,6 +75,17 @@ pub struct Limits {
     pub turn_retries: u32,
     /// The action when `parts`, `json_depth` or `path_bytes` is reached in a stream.
     pub on_limit: OnLimit,
+}
+
+impl Limits {
+    /// Returns the limits of a single pattern.
+    pub(crate) fn of_pattern(&self) -> PatternLimits {
+        PatternLimits {
+            pattern_bytes: self.pattern_bytes,
+            rule_states: self.rule_states,
+            confirm_steps: self.confirm_steps,
+        }
+    }
 }
 
 /// The least value of [`Limits::stretch_bytes`] in a [scan](crate::scan): a longer match is cut there, and counted in

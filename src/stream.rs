@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use crate::detect::unknown_name::KnownNames;
 use crate::limits::OnLimit;
-use crate::matcher::Cursor;
 use crate::pack::{MessageValues, Pack, render_message};
 use crate::rule::{Channel, Per, Rule};
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
@@ -24,6 +23,7 @@ pub(crate) use history::{RuleHistories, RuleHistory};
 use part::OpenPart;
 pub(crate) use state::RecordedMatch;
 use state::{SharedState, StreamState};
+use ttsr_automata::Cursor;
 
 /// The sizes of the buffers of text that a stream keeps.
 pub(crate) mod buffers {

@@ -11,11 +11,6 @@ use regex_syntax::hir::Hir;
 #[cfg(feature = "ast")]
 use crate::ast::{Grammar, Shapes, Sought};
 use crate::limits::Limits;
-#[cfg(feature = "lookaround")]
-use crate::matcher::confirm::{AroundSearch, Confirm};
-use crate::matcher::pattern::{self, Refused};
-use crate::matcher::pike::{self, PikeVm};
-use crate::matcher::{Matcher, TooManyClasses};
 use crate::pack::Allow;
 use crate::pack::lower::{self, lower};
 #[cfg(feature = "lookaround")]
@@ -29,6 +24,11 @@ use crate::rule::{Capture, Channel, Condition, Pattern, Rule, Severity};
 use crate::verdict::RuleId;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
 use name_sets::NameSetCache;
+#[cfg(feature = "lookaround")]
+use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
+use ttsr_automata::pattern::{self, Refused};
+use ttsr_automata::pike::{self, PikeVm};
+use ttsr_automata::{Matcher, TooManyClasses};
 
 /// An error that concerns the rules of a pack together, though each of them is valid.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ fn compile_patterns<'r>(
             let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
             #[cfg(feature = "lookaround")]
             if let Some(text) = &lowered.confirmed_by {
-                let confirm = Confirm::of(text, limits);
+                let confirm = Confirm::of(text, &limits.of_pattern());
                 let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
                 let around = match wants_every {

@@ -14,8 +14,8 @@ use super::escape::quote;
 use super::message::{self, MessageValues};
 use super::tools::KnownTools;
 use crate::limits::Limits;
-use crate::matcher::pattern;
 use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
+use ttsr_automata::pattern;
 
 mod boundary;
 mod hold_back;
@@ -229,7 +229,7 @@ fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFindi
 /// Reports a large pattern without a literal: it keeps many states alive on any text.
 fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> LintFinding<'r> {
     let costly = rule.condition.patterns().find_map(|written| {
-        let hir = pattern::parse(&written.to_regex(), limits).ok()?;
+        let hir = pattern::parse(&written.to_regex(), &limits.of_pattern()).ok()?;
         let states = pattern::states(&hir);
         (states > STATES && !has_literal(&hir)).then_some((written, states))
     });

@@ -10,10 +10,10 @@ use regex_syntax::hir::{
 };
 
 use crate::limits::Limits;
-use crate::matcher::pattern::{self, Refused, Unfolded};
 use crate::program::ViewKey;
 use crate::rule::{Channel, Pattern, PatternKind};
 use crate::view::fold::{Folds, begins_anew, fold_text};
+use ttsr_automata::pattern::{self, Refused, Unfolded};
 
 /// Classes with at most this many characters are folded character by character. A larger class is a category or a
 /// negation, such as `\p{L}` or `[^;]`, and already describes folded text.
@@ -52,7 +52,7 @@ pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Refus
         ]),
         _ => literal,
     };
-    Ok(Lowered::plain(pattern::accept(hir, limits)?))
+    Ok(Lowered::plain(pattern::accept(hir, &limits.of_pattern())?))
 }
 
 /// Returns the pattern restricted to a whole line.
@@ -76,15 +76,18 @@ impl Lowered {
 
 fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
     // The unfolded text is parsed first, so that errors have positions in the text as written.
-    let written = pattern::syntax(text, false, limits)?;
+    let written = pattern::syntax(text, false, &limits.of_pattern())?;
     if written.is_hull {
         return around(text, written.hir, folds, limits);
     }
     if folds.is_empty() {
-        return Ok(Lowered::plain(pattern::accept(written.hir, limits)?));
+        return Ok(Lowered::plain(pattern::accept(
+            written.hir,
+            &limits.of_pattern(),
+        )?));
     }
     let hir = match folds.contains(Folds::CASE) {
-        true => pattern::syntax(text, true, limits)?.hir,
+        true => pattern::syntax(text, true, &limits.of_pattern())?.hir,
         false => written.hir,
     };
     let folded = HirFolder { folds }
@@ -94,14 +97,17 @@ fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> 
     if is_empty(&folded) && !is_empty(&hir) {
         return Err(Refused::Folded(Unfolded::Nothing));
     }
-    Ok(Lowered::plain(pattern::accept(folded, limits)?))
+    Ok(Lowered::plain(pattern::accept(
+        folded,
+        &limits.of_pattern(),
+    )?))
 }
 
 /// Lowers a pattern with look-around: the case fold adds `(?i)`, and the other folds must not change its literals.
 #[cfg(feature = "lookaround")]
 fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
-    use crate::matcher::around;
-    let literals = around::literals(text);
+    use ttsr_automata::lookaround::approximate;
+    let literals = approximate::literals(text);
     let folded = |literal: &&String| fold_text(folds.without_case(), literal) != **literal;
     if let Some(literal) = literals.iter().find(folded) {
         let why = Unfolded::Around(literal.clone());
@@ -115,20 +121,20 @@ fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowere
                 pattern_bytes: limits.pattern_bytes.saturating_add(4),
                 ..limits.clone()
             };
-            let hull = pattern::syntax(&text, false, &longer)?.hir;
+            let hull = pattern::syntax(&text, false, &longer.of_pattern())?.hir;
             (text, hull)
         }
         false => (text.to_owned(), hull),
     };
     Ok(Lowered {
-        hir: pattern::accept(hull, limits)?,
+        hir: pattern::accept(hull, &limits.of_pattern())?,
         confirmed_by: Some(text),
     })
 }
 
 #[cfg(not(feature = "lookaround"))]
 fn around(_: &str, hull: Hir, _: Folds, limits: &Limits) -> Result<Lowered, Refused> {
-    Ok(Lowered::plain(pattern::accept(hull, limits)?))
+    Ok(Lowered::plain(pattern::accept(hull, &limits.of_pattern())?))
 }
 
 /// Folds the HIR of a regular expression.

@@ -36,7 +36,6 @@ pub use header::PackHeader;
 pub use lock::Lock;
 
 use crate::limits::{Limits, SCAN_STRETCH_BYTES};
-use crate::matcher::{AutomatonSize, CLASSES, Matcher};
 use crate::program::{ChannelRules, MatchMode, Program};
 use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
@@ -46,6 +45,7 @@ use compile::{CompileError, CompileErrorKind};
 use diagnostic::code;
 pub(crate) use lint::LintTrial;
 pub(crate) use message::{MessageValues, render as render_message};
+use ttsr_automata::{AutomatonSize, CLASSES, Matcher};
 
 /// A checked, compiled, immutable set of rules. Cloning is cheap, because clones share their content.
 ///

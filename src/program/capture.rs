@@ -6,7 +6,7 @@ use globset::GlobSet;
 use regex_syntax::hir::{Hir, HirKind};
 
 use crate::detect::entropy::{Entropy, EntropyLimits};
-use crate::matcher::pike;
+use ttsr_automata::pike;
 
 /// The requirements on a capture group of a match.
 #[derive(Debug)]

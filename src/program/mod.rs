@@ -17,14 +17,14 @@ use std::sync::Arc;
 #[cfg(feature = "ast")]
 use crate::ast::Shapes;
 use crate::limits::Limits;
-use crate::matcher::Matcher;
-#[cfg(feature = "lookaround")]
-use crate::matcher::confirm::{AroundSearch, Confirm};
-use crate::matcher::pike::{self, PikeVm};
 use crate::rule::{Channel, Rule};
 use crate::verdict::RuleId;
 use crate::view::path::ArgScope;
 use crate::view::piece::Regions;
+use ttsr_automata::Matcher;
+#[cfg(feature = "lookaround")]
+use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
+use ttsr_automata::pike::{self, PikeVm};
 
 pub(crate) use capture::{CaptureGroup, GroupFilter};
 pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};

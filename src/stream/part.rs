@@ -10,7 +10,6 @@ use super::closed::ClosedPart;
 use super::state::SharedState;
 use crate::detect::unknown_name::KnownNames;
 use crate::limits::Limits;
-use crate::matcher::is_short;
 use crate::program::{ChannelRules, DetectorSpec, Program};
 use crate::rule::Channel;
 use crate::verdict::PartId;
@@ -20,6 +19,7 @@ use haystack::{FirstEndReader, HaystackReader, MatchContext};
 use limits::PartLimits;
 use scope::PartScope;
 use tool_input::ToolInputReader;
+use ttsr_automata::is_short;
 use views::Views;
 
 mod admit;

@@ -1,6 +1,6 @@
 //! The window: the last bytes of a haystack, kept for excerpts and for the starts of matches.
 
-use crate::matcher::SHORT;
+use ttsr_automata::SHORT;
 
 /// Number of bytes that a window guarantees to keep.
 pub(super) const WINDOW: usize = 256;

@@ -1,12 +1,15 @@
-//! The layers of the crate: the table in ARCHITECTURE.md names each top-level module and the modules that it imports.
-//! The imports in the sources must be exactly those, and a module may import only modules of the rows above its own, so
-//! there is no cycle.
+//! The layers of the crate: the table in ARCHITECTURE.md names each top-level module and its imports: other top-level
+//! modules, and crates of the workspace. The imports in the sources must be exactly those, and a module may import only
+//! rows above its own, so there is no cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The imports of each top-level module.
 type Imports = BTreeMap<String, BTreeSet<String>>;
+
+/// The names of the crates of the workspace begin with this.
+const CRATE: &str = "ttsr_";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -200,6 +203,16 @@ fn names_at_root(tokens: &[String], depth: usize) -> BTreeSet<String> {
     names
 }
 
+/// The crates of the workspace that paths in these tokens begin with.
+fn workspace_crates(tokens: &[String]) -> impl Iterator<Item = &String> {
+    let is_path = |at: usize| tokens.get(at).is_some_and(|token| token == ":");
+    let indexed = tokens.iter().enumerate();
+    let names = indexed.filter(move |(at, name)| {
+        name.starts_with(CRATE) && is_path(at + 1) && !(*at > 0 && is_path(at - 1))
+    });
+    names.map(|(_, name)| name)
+}
+
 /// The modules of `lib.rs`, and the module of each name that it re-exports.
 fn exports(tokens: &[String], modules: &BTreeSet<String>) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
@@ -267,6 +280,8 @@ fn imports() -> Imports {
         if tests.iter().any(|test| folder.starts_with(test)) {
             continue;
         }
+        let crates = workspace_crates(&kept).cloned();
+        imports.get_mut(*top).unwrap().extend(crates);
         for name in names_at_root(&kept, module.len()) {
             let target = exports.get(&name).unwrap_or(&name);
             let is_other = modules.contains(target) && target != top;
@@ -315,12 +330,17 @@ fn no_top_level_module_imports_itself_by_way_of_others() {
 #[test]
 fn each_layer_imports_what_the_table_says_and_only_layers_above_it() {
     let rows = table(&read(&root().join("ARCHITECTURE.md")));
-    let imports = imports();
+    let mut imports = imports();
+    let crates: Vec<String> = imports.values().flatten().cloned().collect();
+    for name in crates.into_iter().filter(|name| name.starts_with(CRATE)) {
+        // Cargo refuses a crate that depends on this one, so a crate imports no module.
+        imports.insert(name, BTreeSet::new());
+    }
     let named: BTreeSet<&String> = rows.iter().map(|(name, _)| name).collect();
     assert_eq!(
         named,
         imports.keys().collect(),
-        "the modules of lib.rs, each in one row"
+        "the modules of lib.rs and the crates that they import"
     );
     assert_eq!(rows.len(), named.len(), "each in one row");
     let mut above = BTreeSet::new();
@@ -379,6 +399,9 @@ fn imports_are_found_however_they_are_written() {
     ] {
         assert_eq!(at_root(text, depth), names, "{text}");
     }
+    let crates = tokens("use ttsr_a::{x, ttsr_b::y}; use z::ttsr_c::y; let ttsr_d = ttsr_e::f();");
+    let crates: Vec<&String> = workspace_crates(&crates).collect();
+    assert_eq!(crates, ["ttsr_a", "ttsr_b", "ttsr_e"]);
     let (_, hidden) = without_tests(&tokens("#[cfg(test)]\nmod tests;\nmod other;"));
     assert_eq!(hidden.into_iter().collect::<Vec<_>>(), ["tests"]);
 }

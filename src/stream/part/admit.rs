@@ -8,11 +8,11 @@ use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::haystack::MatchContext;
 use super::scope::PartScope;
 use crate::detect::Found;
-use crate::matcher::MatchEvent;
 use crate::program::{ChannelRules, ConditionExtent, PatternRole, Program, ViewRules};
 use crate::stream::state::{CallResults, QueuedMatch, RecordedMatch, SharedState, StreamState};
 use crate::verdict::{Hit, PartId, RuleId};
 use crate::view::json::ArgPath;
+use ttsr_automata::MatchEvent;
 
 /// The facts about a part that are constant during a call.
 #[derive(Clone, Copy)]

@@ -3,19 +3,19 @@
 //! The automaton reports *candidates*: ends at which such a pattern may match. A candidate waits until as many
 //! characters follow it as its pattern looks ahead, or until the haystack ends, and is then verified on the bytes kept.
 //! All distances are in bytes and characters of the haystack, so the cuts of deltas make no difference. The
-//! verification itself is in [`matcher::confirm`](crate::matcher::confirm).
+//! verification itself is in [`verify`](ttsr_automata::lookaround::verify).
 
 use std::collections::VecDeque;
 
 use super::context::{EXCERPT, MatchContext};
 use super::first_end::FirstEndReader;
 use super::{Admission, HaystackScope, TextEnd};
-use crate::matcher::MatchEvent;
-use crate::matcher::confirm::{Confirm, Confirmed, nth_end};
-use crate::matcher::utf8::Utf8Decoder;
 use crate::program::{ConfirmTable, ViewRules};
 use crate::stream::window::WINDOW;
 use crate::view::piece::Piece;
+use ttsr_automata::MatchEvent;
+use ttsr_automata::lookaround::verify::{Confirm, Confirmed, nth_end};
+use ttsr_automata::utf8::Utf8Decoder;
 
 /// Bytes that are stepped before the candidates in them are verified.
 const BLOCK: usize = 256;
@@ -24,7 +24,7 @@ const BLOCK: usize = 256;
 const TRIES: usize = 8;
 
 /// Bytes kept after the bytes before a candidate: a block, and the widest look-ahead.
-const BEYOND: usize = BLOCK + 4 * (crate::matcher::around::REACH + 2);
+const BEYOND: usize = BLOCK + 4 * (ttsr_automata::lookaround::approximate::REACH + 2);
 
 /// The automaton may report one end twice: at once, and again one character later, which is at most this many bytes.
 const REPEAT_BYTES: u64 = 4;

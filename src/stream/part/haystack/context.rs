@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::matcher::pike::PikeVm;
 use crate::stream::state::RecordedMatch;
 use crate::stream::window::{WINDOW, Window};
 use crate::verdict::Hit;
+use ttsr_automata::pike::PikeVm;
 
 /// Most bytes of an excerpt before the match.
 const BEFORE: usize = 40;

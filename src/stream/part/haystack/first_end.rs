@@ -4,11 +4,11 @@
 use super::confirm::CandidateQueue;
 use super::context::MatchContext;
 use super::{Admission, HaystackScope, TextEnd};
-use crate::matcher::{Cursor, MatchEvent, Matcher, SHORT};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 use crate::stream::window::Window;
 use crate::view::piece::{Piece, Place};
+use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT};
 
 /// The state of the search for first ends.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl FirstEndReader {
         self.candidates.iter_mut().for_each(|it| it.clear());
     }
 
-    /// The fast path: steps a delta of 1 to [`SHORT`](crate::matcher::SHORT) bytes in which no pattern is reported.
+    /// The fast path: steps a delta of 1 to [`SHORT`](ttsr_automata::SHORT) bytes in which no pattern is reported.
     /// Returns false, and changes nothing, if the delta is not of that kind.
     #[inline(always)]
     pub(in crate::stream::part) fn push_short(&mut self, bytes: &[u8]) -> bool {

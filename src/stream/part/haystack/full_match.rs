@@ -10,11 +10,11 @@ use std::ops::Range;
 use super::condition::{ConditionState, FullMatch, TextPosition};
 use super::context::MatchContext;
 use super::{Admission, HaystackScope, TextEnd};
-use crate::matcher::{Cursor, Matcher, SHORT};
 use crate::program::{ConditionExtent, FullMatchPattern, FullMatchRules, PatternRole};
 use crate::stream::Counters;
 use crate::stream::window::Window;
 use crate::view::piece::{Held, Piece};
+use ttsr_automata::{Cursor, Matcher, SHORT};
 
 /// Bytes before a stretch that look-behind and excerpts may use.
 const BEFORE: usize = 64;

@@ -9,13 +9,13 @@ mod full_match;
 
 use super::admit::{Admission, HaystackScope, TextEnd};
 use super::condition;
-use crate::matcher::{SHORT, is_short};
 use crate::program::ViewRules;
 use crate::stream::Counters;
 use crate::view::piece::Piece;
 pub(super) use context::MatchContext;
 pub(super) use first_end::FirstEndReader;
 use full_match::FullMatchReader;
+use ttsr_automata::{SHORT, is_short};
 
 /// The state of a haystack that is being read, for all patterns of one view.
 #[derive(Debug)]
