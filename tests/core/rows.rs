@@ -119,7 +119,7 @@ fn each_test_that_a_fault_names_exists() {
 
 /// Environment variables that tests may read by themselves: they change what a test does or how much, but leave
 /// nothing out. Whatever a test needs it asks for with `crates/testing/src/skip.rs`, which says where it is missing.
-const MAY_BE_READ: [&str; 12] = [
+const MAY_BE_READ: [&str; 13] = [
     "\"CARGO_HOME\"",
     "\"FUZZ_CASES\"",
     "\"HOME\"",
@@ -127,6 +127,7 @@ const MAY_BE_READ: [&str; 12] = [
     "\"TTSR_BLESS\"",
     "\"TTSR_E2E\"",
     "\"TTSR_E2E_BIN\"",
+    "\"TTSR_E2E_KILLED\"",
     "\"TTSR_TEST_SCALE\"",
     "\"TTSR_UPDATE_TABLES\"",
     "\"UPDATE_GOLDEN\"",

@@ -272,7 +272,7 @@ fn watch_until_killed(told: &str) {
 
 #[test]
 fn e8_a_real_server_sees_an_act_taken_up_after_the_watcher_was_killed() {
-    match std::env::var(KILLED) {
+    match std::env::var("TTSR_E2E_KILLED") {
         Ok(told) => watch_until_killed(&told),
         Err(_) => kill_a_watcher(),
     }
