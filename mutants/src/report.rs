@@ -1,4 +1,4 @@
-//! Sums up what was found, and writes down what survives and why.
+//! Summarizes the results and writes the page of surviving mutants with their reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::list::Mutant;
 use crate::run::{Finding, Outcome};
 
-/// Why some mutants survive, by hand: `mutants/reasons.toml`.
+/// The reasons why mutants survive, written by hand in `mutants/reasons.toml`.
 #[derive(Debug, Default, Deserialize)]
 pub struct Reasons {
     #[serde(default)]
@@ -20,10 +20,10 @@ pub struct Reasons {
 #[derive(Debug, Deserialize)]
 struct Group {
     reason: String,
-    /// Functions all of whose survivors are meant: `src/verdict.rs: Retry::of`.
+    /// Functions whose survivors are all covered by the reason: `src/verdict.rs: Retry::of`.
     #[serde(default)]
     functions: BTreeSet<String>,
-    /// Single mutants, as they are listed.
+    /// Single mutants, by key.
     #[serde(default)]
     mutants: BTreeSet<String>,
 }
@@ -48,7 +48,7 @@ impl Reasons {
     }
 }
 
-/// What became of each mutant.
+/// The result of each mutant.
 pub struct Report<'a> {
     pub mutants: &'a [Mutant],
     pub unviable: &'a BTreeSet<usize>,
@@ -80,7 +80,7 @@ impl Tally {
         } += 1;
     }
 
-    /// What share of those that were run was noticed.
+    /// Returns the percentage of run mutants that were caught.
     fn score(&self) -> f64 {
         let caught = self.caught + self.timed_out;
         let run = caught + self.survived + self.not_reached;
@@ -132,14 +132,14 @@ impl Report<'_> {
             .map(|it| &self.mutants[it])
     }
 
-    /// What share of all that were run was noticed.
+    /// Returns the percentage of all run mutants that were caught.
     pub fn score(&self) -> f64 {
         let mut all = Tally::default();
         (0..self.mutants.len()).for_each(|it| all.add(self.fate(it)));
         all.score()
     }
 
-    /// A table of modules, or of files.
+    /// Returns a table by module or by file.
     pub fn table(&self, by: impl Fn(&Mutant) -> String) -> String {
         let mut rows: BTreeMap<String, Tally> = BTreeMap::new();
         let mut all = Tally::default();
@@ -157,14 +157,14 @@ impl Report<'_> {
         out + &all.row("all")
     }
 
-    /// The survivors that nobody has given a reason for.
+    /// Returns the survivors without a reason.
     pub fn unexplained(&self) -> Vec<&Mutant> {
         self.survivors()
             .filter(|it| self.reasons.of(it).is_none())
             .collect()
     }
 
-    /// The page of survivors.
+    /// Returns the page of survivors.
     pub fn page(&self) -> String {
         let mut groups: BTreeMap<usize, Vec<&Mutant>> = BTreeMap::new();
         for mutant in self.survivors() {

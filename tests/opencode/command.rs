@@ -157,10 +157,10 @@ fn e8_a_dry_run_sums_up_what_would_be_done() {
 fn e8_a_401_names_the_variable_of_the_password() {
     block_on(async {
         for (env, said) in [
-            (&[][..], "wants a password: set OPENCODE_SERVER_PASSWORD"),
+            (&[][..], "requires a password: set OPENCODE_SERVER_PASSWORD"),
             (
                 &[("OPENCODE_SERVER_PASSWORD", "canary-7")][..],
-                "refuses the password in OPENCODE_SERVER_PASSWORD",
+                "rejects the password in OPENCODE_SERVER_PASSWORD",
             ),
         ] {
             let home = Folder::outside();

@@ -1,8 +1,8 @@
-//! What an OpenCode server tells of its sessions gives the same notices, however it is cut.
+//! The events of an OpenCode server give the same notices under every split.
 
 use ttsr::wire::opencode::{Feed, Notice};
 
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [cuts, bytes @ ..] = data else { return };
     let notices = |size: usize| -> Vec<(String, Notice)> {

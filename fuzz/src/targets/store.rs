@@ -1,5 +1,5 @@
-//! Whatever becomes of a session's file, every record of it that is still whole is found, nothing that was not
-//! written is believed, and the pieces are the same however the file is read.
+//! After any damage to a session's file, every intact record is found, no other record is accepted, and the pieces do
+//! not depend on how the file is read.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -59,7 +59,7 @@ impl DiskFile for Memory {
 
 type Lines = Vec<(Vec<u8>, Record)>;
 
-/// A file as a store writes it, and its records by their lines.
+/// A file as a store writes it, and its records by line.
 static WRITTEN: LazyLock<(Vec<u8>, Lines)> = LazyLock::new(|| {
     let disk = Memory::default();
     let options = Options {
@@ -97,7 +97,7 @@ static WRITTEN: LazyLock<(Vec<u8>, Lines)> = LazyLock::new(|| {
     (bytes, records)
 });
 
-/// Hands out a few bytes at a time.
+/// Returns a few bytes at a time.
 struct Slow<'a>(&'a [u8], usize);
 
 impl Read for Slow<'_> {
@@ -116,9 +116,9 @@ fn pieces(from: impl Read) -> Option<Vec<Piece>> {
     )
 }
 
-// Layout of the input: a byte for what it is, then the whole file; or changes of the written one, each of a byte for
+// Layout of the input: a byte for its kind, then the whole file; or changes of the written one, each of a byte for
 // its kind, two for its place, one for its length, and its bytes.
-/// Holds what this module says against one input.
+/// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
     let [kind, rest @ ..] = data else { return };
     let (written, records) = &*WRITTEN;
@@ -138,7 +138,7 @@ pub fn run(data: &[u8]) {
         .split(|&byte| byte == b'\n')
         .skip(1)
         .collect::<Vec<_>>();
-    // What stands behind the last line end is torn.
+    // Bytes after the last line end are an incomplete line.
     lines.pop();
     for (line, record) in records {
         let there = lines
@@ -173,7 +173,7 @@ fn changed(written: &[u8], mut changes: &[u8]) -> Vec<u8> {
             1 => drop(file.splice(from..from, bytes.iter().copied())),
             2 => drop(file.drain(from..to)),
             3 => file.truncate(from),
-            // A line, or some of the file, stands there twice.
+            // Duplicates a line or a range of the file.
             _ => {
                 let copied = file[from..to].to_vec();
                 file.extend_from_slice(&copied);
