@@ -1,6 +1,6 @@
 //! The events of an OpenCode server give the same notices under every split.
 
-use ttsr::wire::opencode::{Feed, Notice};
+use ttsr_wire::opencode::{Feed, Notice};
 
 /// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {

@@ -1,7 +1,7 @@
 //! The parsed server-sent events equal those of the standard's algorithm on the whole text, under every split, also if
 //! events are dropped because of their length.
 
-use ttsr::wire::sse::{CAP, Sse, SseEvent};
+use ttsr_wire::sse::{CAP, Sse, SseEvent};
 
 #[derive(Debug, PartialEq)]
 enum Seen {

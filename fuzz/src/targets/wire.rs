@@ -1,7 +1,7 @@
 //! The reader gives the same events for any bytes under every split.
 
 use ttsr::Event;
-use ttsr::wire::Reader;
+use ttsr_wire::Reader;
 
 /// Checks the property of this module on one input.
 pub fn run(data: &[u8]) {
