@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use crate::args::PackArgs;
 use crate::input::{InputProblems, inputs};
 use crate::output::OutputRecord;
-use crate::{CommandError, ExitStatus, packs};
+use crate::{CommandError, ExitStatus, load};
 use report::BenchReport;
 use script::ReplayScript;
 
@@ -54,7 +54,7 @@ enum BenchFormat {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = packs::load(&options.packs)?;
+    let pack = load::load(&options.packs)?;
     let mut problems = InputProblems::default();
     let script = match options.streams.is_empty() {
         true => ReplayScript::embedded(),

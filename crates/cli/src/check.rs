@@ -17,7 +17,7 @@ use crate::input::InputProblems;
 use crate::new::write;
 use crate::output::{DiagnosticRecord, Escaped, OutputRecord, print_message};
 use crate::report::{Finding, FindingProblem, FindingReport, SourceLocation};
-use crate::tally::Quantity;
+use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus};
 
 /// Check rule files and report all their problems in one run

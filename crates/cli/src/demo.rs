@@ -22,8 +22,8 @@ use ttsr::{Channel, Decision, Event, Pack, PartId};
 
 use crate::args::PackArgs;
 use crate::output::Escaped;
-use crate::tally::Quantity;
-use crate::{CommandError, ExitStatus, packs};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus, load};
 use svg::Transcript;
 
 const PROMPT: &str =
@@ -58,7 +58,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = packs::load(&options.packs)?;
+    let pack = load::load(&options.packs)?;
     let transcript = Transcript::default();
     let (out, is_watched): (Box<dyn Write>, bool) = match &options.svg {
         Some(_) => (Box::new(transcript.clone()), false),

@@ -14,8 +14,8 @@ use crate::chunk::Chunk;
 use crate::input::{InputFile, InputProblems, inputs};
 use crate::output::{Escaped, OutputRecord, RecordWriter};
 use crate::reply::RecordedReply;
-use crate::tally::{Quantity, RunTotals};
-use crate::{CommandError, ExitStatus, packs};
+use crate::totals::{Quantity, RunTotals};
+use crate::{CommandError, ExitStatus, load};
 
 /// Compare two packs on a corpus: list the streams and files they judge differently
 ///
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 type Outcomes = BTreeSet<(String, &'static str)>;
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let load = |name: &String| packs::load(&PackArgs::from_names(vec![name.clone()]));
+    let load = |name: &String| load::load(&PackArgs::from_names(vec![name.clone()]));
     let (old, new) = (load(&options.old)?, load(&options.new)?);
     let mut problems = InputProblems::default();
     let mut out = RecordWriter::new(options.format.format);

@@ -10,8 +10,8 @@ use ttsr::{Action, Mode, Pack, PackHeader, Rule, Status};
 
 use crate::args::PackArgs;
 use crate::output::{Escaped, print_message};
-use crate::tally::Quantity;
-use crate::{CommandError, ExitStatus, packs};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus, load};
 
 /// Separates the author's text from the generated part of a page.
 const MARKER: &str = "<!-- ttsr docs: text above this line is kept -->";
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = packs::load(&options.packs)?;
+    let pack = load::load(&options.packs)?;
     let mut pages: Vec<PackPage> = named(&pack)
         .map(|header| PackPage::from_header(header, &pack))
         .collect();

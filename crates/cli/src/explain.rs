@@ -11,7 +11,7 @@ use ttsr::{Action, Channel, Condition, Origin, Pack, PartId, Pattern, Rule, Sess
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};
 use crate::test::part::ExamplePart;
-use crate::{CommandError, ExitStatus, effective, packs};
+use crate::{CommandError, ExitStatus, effective, load};
 
 mod why;
 
@@ -74,7 +74,7 @@ fn channel(name: &str) -> Result<Channel, String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = packs::load_in(&options.packs)?;
+    let pack = load::load_in(&options.packs)?;
     let mut out = RecordWriter::new(options.format.format);
     match &options.rule {
         Some(id) => one(options, &pack, find(&pack, id)?, &mut out)?,
@@ -218,7 +218,7 @@ impl PlaceArgs {
             ScopeDimension::Tools => probe.tools.clone_from(&rule.tools),
             ScopeDimension::Paths => probe.paths.clone_from(&rule.paths),
         }
-        let pack = packs::build_in(root, [probe].into_iter())?;
+        let pack = load::build_in(root, [probe].into_iter())?;
         let input = match &self.path {
             Some(path) => serde_json::json!({ "path": path, "content": PROBE }),
             None => serde_json::json!({ "content": PROBE }),
@@ -250,7 +250,7 @@ impl PlaceArgs {
                 "models" => (probe.models, origin.model) = (globs.clone(), Some(name.clone())),
                 _ => (probe.providers, origin.provider) = (globs.clone(), Some(name.clone())),
             }
-            let pack = packs::build([probe].into_iter())?;
+            let pack = load::build([probe].into_iter())?;
             let id = pack.find(&rule.id);
             let mut session = pack.session();
             session.set_origin(origin);
@@ -299,7 +299,7 @@ pub(crate) struct CompileCost {
 
 impl CompileCost {
     pub(crate) fn measure(rule: &Rule) -> Result<CompileCost, CommandError> {
-        let pack = packs::build([rule.clone()].into_iter())?;
+        let pack = load::build([rule.clone()].into_iter())?;
         let automata = rule.on.iter().flat_map(|channel| pack.automata(*channel));
         Ok(CompileCost {
             states: automata.map(|automaton| automaton.nfa_states).sum(),
@@ -466,7 +466,7 @@ fn message(rule: &Rule, part: &ExamplePart) -> Result<Option<String>, CommandErr
     for globs in [&mut rule.agents, &mut rule.models, &mut rule.providers] {
         globs.clear();
     }
-    let pack = packs::build([rule].into_iter())?;
+    let pack = load::build([rule].into_iter())?;
     let mut session = pack.session();
     session.begin_turn();
     let mut stream = session.stream();
@@ -517,7 +517,7 @@ fn first_hit(
     root: Option<&str>,
     part: &ExamplePart,
 ) -> Result<Option<(u64, u64, String)>, CommandError> {
-    let pack = packs::build_in(root, [rule.clone()].into_iter())?;
+    let pack = load::build_in(root, [rule.clone()].into_iter())?;
     let mut stream = pack.stream();
     stream.open(PART, part.channel);
     let mut hits = Vec::new();

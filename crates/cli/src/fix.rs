@@ -12,7 +12,7 @@ use ttsr::{Diagnostic, Level, Pack};
 
 use crate::CommandError;
 use crate::output::{Escaped, print_message};
-use crate::written::{LineStarts, texts};
+use crate::source_index::{LineStarts, texts};
 
 /// Maximum number of edits tried in one file. Each needs a check of the whole file.
 const EDITS: usize = 100;

@@ -15,7 +15,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Key, Table, Value};
 use crate::args::FormatArg;
 use crate::input::{InputProblems, inputs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
-use crate::tally::Quantity;
+use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus};
 
 /// Write rule files in one way: order of keys, spaces, empty lines; comments stay

@@ -11,7 +11,7 @@ use ttsr_cli::foreign::{Foreign, ForeignFormat, import};
 
 use crate::args::FormatArg;
 use crate::output::{Escaped, OutputRecord, RecordWriter, print_message};
-use crate::tally::Quantity;
+use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus};
 
 /// Convert rules of other tools into a pack: gitleaks, oh-my-pi, Cursor, Windsurf, Cline, Claude Code, hookify

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::args::{FormatArg, PackArgs};
 use crate::output::{RecordWriter, RuleRecord};
-use crate::{CommandError, ExitStatus, packs};
+use crate::{CommandError, ExitStatus, load};
 
 /// List every rule as it takes effect, with defaults filled in and lists expanded
 ///
@@ -18,7 +18,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = packs::load(&options.packs)?;
+    let pack = load::load(&options.packs)?;
     let mut out = RecordWriter::new(options.format.format);
     for rule in pack.rules() {
         out.write(&RuleRecord::new(rule))?;

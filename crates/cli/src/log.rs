@@ -16,7 +16,7 @@ use ttsr_agent::store::{Entry, Piece, Reader, Record as StoredRecord};
 
 use crate::args::FormatArg;
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG};
-use crate::tally::Quantity;
+use crate::totals::Quantity;
 use crate::{CommandError, ExitStatus};
 
 /// Show the log of a session: decisions, requests and messages, with their times

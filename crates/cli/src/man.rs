@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _};
 
 use crate::output::{Escaped, print_message};
-use crate::tally::Quantity;
+use crate::totals::Quantity;
 use crate::{Cli, CommandError, ExitStatus};
 
 /// Write the manual pages into a folder: `ttsr.1`, and one page for each subcommand

@@ -13,7 +13,7 @@ use ttsr::{Action, Channel, Decision, Diagnostic, Level, Pattern, Rule, Source, 
 
 use crate::args::OutputFormat;
 use crate::mask::MaskedExcerpt;
-use crate::tally::Quantity;
+use crate::totals::Quantity;
 use crate::{effective, progress};
 
 pub(crate) const STRONG: Style = Style::new().bold();

@@ -12,8 +12,8 @@ use crate::chunk::Chunk;
 use crate::input::{InputFile, InputProblems, inputs};
 use crate::output::RecordWriter;
 use crate::reply::RecordedReply;
-use crate::tally::{Quantity, RunTotals};
-use crate::{CommandError, ExitStatus, packs};
+use crate::totals::{Quantity, RunTotals};
+use crate::{CommandError, ExitStatus, load};
 
 /// Scan recorded streams delta by delta: all hits, and the verdicts a session would have reached
 ///
@@ -41,7 +41,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let mut replay = ReplayRun {
-        pack: packs::load_in(&options.packs)?,
+        pack: load::load_in(&options.packs)?,
         chunk: options.chunk,
         redacts_all: options.redact,
         begun: 0,

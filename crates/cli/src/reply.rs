@@ -17,7 +17,7 @@ use crate::chunk::{Chunk, Chunker};
 use crate::fingerprint::Fingerprints;
 use crate::mask::{HiddenRanges, MaskedExcerpt};
 use crate::output::{HitRecord, MatchExtent, PartOrigin, RecordWriter, VerdictRecord};
-use crate::tally::RunTotals;
+use crate::totals::RunTotals;
 
 pub(crate) struct RecordedReply {
     name: String,

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use ttsr::Level;
 
 use crate::args::{OutputFormat, ReportFormat};
+use crate::line_index::LineColumn;
 use crate::output::{OutputRecord, RecordWriter, UnreadInput, print_message};
-use crate::places::LineColumn;
 
 /// The standard output of a subcommand that reports on files.
 pub(crate) struct FindingReport {

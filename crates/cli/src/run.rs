@@ -35,8 +35,8 @@ use ttsr_wire::Reader;
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::input::{self, InputProblems};
 use crate::output::print_message;
-use crate::tally::Quantity;
-use crate::{CommandError, ExitStatus, packs};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus, load};
 use handoff::{EarlierSessions, RunSession};
 use screen::TurnScreen;
 
@@ -162,7 +162,7 @@ const MOST_SESSIONS: usize = 10;
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let key = environment::take_key(options)?;
-    let pack = packs::load_in_or(&options.packs, options.tools.as_deref(), &NOT_HERE)?;
+    let pack = load::load_in_or(&options.packs, options.tools.as_deref(), &NOT_HERE)?;
     let mut place = RunSession::from_options(options);
     let mut prompt = match &options.prompt {
         Some(argument) => read_prompt(argument)?,

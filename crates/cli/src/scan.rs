@@ -21,15 +21,15 @@ use ttsr::{Action, Channel, Hit, Level, Pack, PartId, Rule, RuleId, Severity, St
 use crate::args::{ReportArg, WorkspaceArgs};
 use crate::fingerprint::Fingerprints;
 use crate::input::{InputFile, InputProblems, Spool, inputs};
+use crate::line_index::{LineColumn, LineIndex};
 use crate::mask::{HiddenRanges, MaskedExcerpt};
 use crate::output::{HitRecord, MatchExtent, PartOrigin, TextRegion, print_message};
-use crate::places::{LineColumn, LineIndex};
 use crate::progress::{self, ScanProgress};
 use crate::report::{
     Finding, FindingProblem, FindingReport, MatchDetails, RuleHelp, SourceLocation,
 };
-use crate::tally::{Quantity, RunTotals};
-use crate::{CommandError, ExitStatus, packs};
+use crate::totals::{Quantity, RunTotals};
+use crate::{CommandError, ExitStatus, load};
 
 /// Scan files as if a model had written them, and report every match
 ///
@@ -99,7 +99,7 @@ fn channels() -> impl TypedValueParser<Value = Channel> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let scanner = Scanner::new(packs::load_in(&options.packs)?);
+    let scanner = Scanner::new(load::load_in(&options.packs)?);
     let mut problems = InputProblems::default();
     let mut report = FindingReport::new(options.format.format);
     let mut helps = RuleHelps::default();

@@ -17,9 +17,9 @@ use crate::args::{PackArgs, ReportArg};
 use crate::chunk::{Chunk, Chunker};
 use crate::output::{Escaped, OutputRecord, STRONG, print_message, style};
 use crate::report::{Finding, FindingProblem, FindingReport};
-use crate::tally::Quantity;
-use crate::written::{SourceIndex, SourceItem};
-use crate::{CommandError, ExitStatus, packs};
+use crate::source_index::{SourceIndex, SourceItem};
+use crate::totals::Quantity;
+use crate::{CommandError, ExitStatus, load};
 use part::{ExampleCall, ExamplePart, instance};
 use split::{PartSplit, splits};
 use update::{Update, Updates};
@@ -51,7 +51,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
-    let pack = packs::load(&PackArgs::from_names(options.paths.clone()))?;
+    let pack = load::load(&PackArgs::from_names(options.paths.clone()))?;
     let mut run = TestRun {
         pack: &pack,
         chunks: &options.chunks,
@@ -226,7 +226,7 @@ impl TestRun<'_> {
         let Some(file) = file.filter(|_| !says(part)) else {
             return Ok((self.pack.clone(), Some(index)));
         };
-        let pack = packs::restrict_to_file(self.pack, file)?;
+        let pack = load::restrict_to_file(self.pack, file)?;
         let own = pack.find(&self.pack.rules()[index].id);
         Ok((pack, own.map(|id| id.index())))
     }
@@ -254,7 +254,7 @@ fn follows_retries(
     part: &ExamplePart,
     expected: Action,
 ) -> Result<bool, CommandError> {
-    let pack = packs::build([rule.clone()].into_iter())?;
+    let pack = load::build([rule.clone()].into_iter())?;
     let mut session = pack.session();
     let first = |globs: &[String]| globs.first().map(|glob| instance(glob));
     session.set_origin(Origin {

@@ -17,7 +17,7 @@ use ttsr_agent::opencode::{
 
 use crate::args::{FormatArg, WorkspaceArgs};
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG, print_message};
-use crate::{CommandError, ExitStatus, packs};
+use crate::{CommandError, ExitStatus, load};
 
 /// Apply rules to the sessions of a running OpenCode server
 ///
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     }
     let failed = |failure: Failure| explained(&failure, password.is_some(), options);
     let chains = chains(&options.fallback)?;
-    let pack = packs::load_in(&options.packs)?;
+    let pack = load::load_in(&options.packs)?;
     let reach = Reach::of(&pack, api, !chains.is_empty());
     let watch = rules(options, pack, chains)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

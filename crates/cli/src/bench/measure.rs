@@ -14,7 +14,7 @@ use ttsr::{Channel, Pack, PartId, Rule, Stream};
 
 use super::report::{BenchReport, ChannelAutomaton, GrowthPoint, PassCost, Rescan, RuleCost, Why};
 use super::script::{ReplayScript, StreamOp};
-use crate::{CommandError, packs};
+use crate::{CommandError, load};
 
 /// Time limit for one figure.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -275,7 +275,7 @@ fn growth(pack: &Pack, host: &RescanHost, reply: &[StreamOp]) -> Vec<GrowthPoint
 fn rules(pack: &Pack, script: &ReplayScript, all: usize) -> Result<Vec<RuleCost>, CommandError> {
     let mut costs = Vec::new();
     for rule in pack.rules() {
-        let alone = packs::build(std::iter::once(rule.clone()))?;
+        let alone = load::build(std::iter::once(rule.clone()))?;
         let hits = script.play(&alone).hits;
         costs.push(RuleCost::new(rule, states(&alone), hits));
     }
@@ -306,7 +306,7 @@ fn rules(pack: &Pack, script: &ReplayScript, all: usize) -> Result<Vec<RuleCost>
 }
 
 fn without(pack: &Pack, rule: &str) -> Result<Pack, CommandError> {
-    packs::build(
+    load::build(
         pack.rules()
             .iter()
             .filter(|other| other.id != rule)

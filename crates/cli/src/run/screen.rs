@@ -15,7 +15,7 @@ use super::TurnOutput;
 use super::line::{TurnLine, source};
 use crate::args::OutputFormat;
 use crate::output::{Escaped, style};
-use crate::tally::Quantity;
+use crate::totals::Quantity;
 
 const STRONG: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();

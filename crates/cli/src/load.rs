@@ -8,7 +8,7 @@ use ttsr::{Channel, Diagnostic, LoadError, Pack, PackBuilder, PartId, Pattern, R
 use crate::CommandError;
 use crate::args::{PackArgs, WorkspaceArgs};
 use crate::output::{Escaped, print_message};
-use crate::tally::Quantity;
+use crate::totals::Quantity;
 
 /// Loads the packs of `args`, or all built-in packs. Warnings are only counted, because they concern the author.
 pub(crate) fn load(args: &PackArgs) -> Result<Pack, CommandError> {
