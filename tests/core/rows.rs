@@ -117,6 +117,25 @@ fn each_test_that_a_fault_names_exists() {
     assert!(count > 20, "the faults are gone: {count}");
 }
 
+#[test]
+fn each_test_that_the_regressions_name_exists() {
+    let text = include_str!("../data/regressions.toml");
+    let comments = text.lines().filter_map(|line| line.strip_prefix("# "));
+    let comments: Vec<&str> = comments.collect();
+    let comments = comments.join(" ");
+    let quoted = comments.split('`').skip(1).step_by(2);
+    let named: Vec<&str> = quoted
+        .filter(|name| name.contains('_') && !name.contains(['.', '/', ':']))
+        .collect();
+    assert!(named.len() > 25, "the list of tests is gone");
+    let known = names(&["src", "tests", "crates"]);
+    let missing: Vec<&&str> = named
+        .iter()
+        .filter(|&&name| !known.contains(name))
+        .collect();
+    assert!(missing.is_empty(), "no such test: {missing:?}");
+}
+
 /// Environment variables that tests may read directly: they change a test or its scale, but skip nothing. A test that
 /// needs a resource asks for it with `src/testing/skip.rs`, which reports that it is missing.
 const MAY_BE_READ: [&str; 12] = [
