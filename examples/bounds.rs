@@ -5,7 +5,7 @@
 //! Names: `long` (5 GiB through one stream), `open` (100,000 streams open at once, 1,000 rules), `closed` (1,000,000
 //! streams opened and closed), `hostile` (text that leads to a new state at every byte). `--percent` reduces the amount
 //! of work. Memory is the resident memory that the system reports, so nothing is asserted about it without `/proc`.
-//! `tests/allocations.rs` counts allocations per delta, `benches/instructions` measures work on hostile text.
+//! `crates/agent/tests/agent/allocations.rs` counts allocations per delta, `benches/instructions` measures work on hostile text.
 
 use std::process::ExitCode;
 use std::time::Instant;

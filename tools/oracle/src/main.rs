@@ -1,6 +1,6 @@
 //! Compares comments and strings with the grammars of tree-sitter on real files.
 //!
-//! `cargo run --release --manifest-path oracle/Cargo.toml [-- [--show N] FOLDER…]`
+//! `cargo run --release --manifest-path tools/oracle/Cargo.toml [-- [--show N] FOLDER…]`
 //!
 //! Without folders it reads the sources in cargo's registry. Files in which tree-sitter finds a syntax error are
 //! skipped. Exits with status 1 if more than one file and more than [`ALLOWED`] per thousand of a language differ.
