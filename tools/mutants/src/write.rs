@@ -83,7 +83,7 @@ struct Alternative {
     text: String,
 }
 
-/// What stands at `place` in the mutant.
+/// Returns the text of the mutant at `place`.
 fn changed(source: &str, mutant: &Mutant, place: &Place, span: Range<usize>) -> Result<String> {
     Ok(match (place.kind, mutant.genre) {
         (Kind::Body, _) => format!("return {}", mutant.replacement),
@@ -156,7 +156,7 @@ impl Writer<'_> {
         }
         self.out.push("\n}\n");
         for (at, Alternative { text, .. }) in alternatives.into_iter().enumerate() {
-            // The last stands for all that cannot be, for a match has to be exhaustive.
+            // The last arm makes the match exhaustive; it is never selected.
             let pattern = if at + 1 == count {
                 "_".to_owned()
             } else {
@@ -186,7 +186,7 @@ impl Out {
     }
 }
 
-/// Where each line starts.
+/// Returns the offset at which each line starts.
 struct LineStarts(Vec<usize>);
 
 impl LineStarts {

@@ -1,4 +1,4 @@
-//! The tools of a folder: what they do, what they refuse, and what they leave behind.
+//! The tools of a folder: their effects, their refusals, and the processes they start.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -50,7 +50,7 @@ fn call(folder: &Folder, tool: &str, input: Value) -> After {
     runtime().block_on(folder.run(tool, &input.to_string()))
 }
 
-/// What went wrong.
+/// The error.
 fn refused(folder: &Folder, tool: &str, input: Value) -> String {
     let after = call(folder, tool, input.clone());
     assert!(after.is_error, "{tool} {input}: {}", after.output);
@@ -345,7 +345,7 @@ fn a_command_sees_little_of_the_environment() {
     }
 }
 
-/// Whether a process of that number is there. One that nobody has reaped does not count.
+/// Returns true if a process with that id exists. A zombie does not count.
 fn is_alive(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().unwrap_or_default().trim();
@@ -581,7 +581,7 @@ fn a_command_ends_as_it_says_by_every_means() {
     }
 }
 
-/// What a model writes must not run with the rights that the file's owner gave to something else.
+/// Text written by a model must not run with the rights of the file's owner.
 #[test]
 fn a_file_that_is_rewritten_loses_setuid_and_setgid_and_keeps_the_rest() {
     let scratch = Scratch::new();
@@ -608,7 +608,7 @@ fn a_file_that_is_rewritten_loses_setuid_and_setgid_and_keeps_the_rest() {
     }
 }
 
-/// The whole of it: a model that reads, edits and tests under rules, one of which keeps a call from running.
+/// A complete turn: a model reads, edits and tests under rules, one of which stops a call.
 #[test]
 fn a_turn_runs_from_the_prompt_to_the_answer() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `ttsr watch` as a script sees it: what it writes at the start and the end, and how it exits.
+//! `ttsr watch` as a script sees it: its first and last output, and its exit codes.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
