@@ -1068,7 +1068,7 @@ fn what_is_nearly_right_is_mended_in_the_file() {
 
 #[test]
 fn check_says_what_every_rule_of_a_big_pack_keeps_in_few_lines() {
-    let args = ["check", "../../rules/std/secrets"];
+    let args = ["check", "../../../../rules/std/secrets"];
     let output = ttsr(args).output().unwrap();
     let shown = stdout(&output);
     assert!(shown.lines().count() < 20, "{shown}");
