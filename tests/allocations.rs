@@ -541,10 +541,10 @@ fn a_million_closed_parts_cost_a_reader_little_and_nothing_past_the_limit() {
 #[test]
 #[cfg(feature = "opencode")]
 fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
-    use ttsr::harness::opencode::{Api, Seen, Watch};
+    use ttsr::harness::opencode::{ServerApi, WatchEvent, SessionWatcher};
     use ttsr::wire::opencode::Feed;
     let rule = Rule::new("a/b", vec![ttsr::Pattern::literal("needle")]);
-    let mut watch = Watch::new(Pack::builder().rule(rule).build().unwrap(), Api::Classic);
+    let mut watch = SessionWatcher::new(Pack::builder().rule(rule).build().unwrap(), ServerApi::Classic);
     let mut feed = Feed::default();
     let mut cuts = 0;
     let mut read = |parts: std::ops::Range<u32>| {
@@ -559,7 +559,7 @@ fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
             });
             cuts += seen
                 .iter()
-                .filter(|seen| matches!(seen, Seen::Act(_)))
+                .filter(|seen| matches!(seen, WatchEvent::Act(_)))
                 .count();
         }
     };

@@ -15,28 +15,28 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use proptest::prelude::*;
-use ttsr::wire::recording::Writer;
-use ttsr::wire::{Format, Reader};
+use ttsr::wire::recording::RecordingWriter;
+use ttsr::wire::{Reader, WireFormat};
 use ttsr::{Channel, Event, PartId};
 
 type Events = Vec<(String, Event)>;
 
 /// Own recordings: file, format.
-const RECORDINGS: [(&str, Format); 14] = [
-    ("anthropic.sse", Format::AnthropicMessages),
-    ("anthropic.jsonl", Format::AnthropicMessages),
-    ("chat.sse", Format::OpenAiChat),
-    ("chat-quirks.jsonl", Format::OpenAiChat),
-    ("responses.sse", Format::OpenAiResponses),
-    ("responses-ends.jsonl", Format::OpenAiResponses),
-    ("gemini.sse", Format::Gemini),
-    ("ollama.jsonl", Format::Ollama),
-    ("cohere.sse", Format::CohereChat),
-    ("bedrock.jsonl", Format::BedrockConverse),
-    ("bedrock.bin", Format::BedrockConverse),
-    ("bedrock-anthropic.bin", Format::AnthropicMessages),
-    ("compact.jsonl", Format::Compact),
-    ("recording.ndjson", Format::Recording),
+const RECORDINGS: [(&str, WireFormat); 14] = [
+    ("anthropic.sse", WireFormat::AnthropicMessages),
+    ("anthropic.jsonl", WireFormat::AnthropicMessages),
+    ("chat.sse", WireFormat::OpenAiChat),
+    ("chat-quirks.jsonl", WireFormat::OpenAiChat),
+    ("responses.sse", WireFormat::OpenAiResponses),
+    ("responses-ends.jsonl", WireFormat::OpenAiResponses),
+    ("gemini.sse", WireFormat::Gemini),
+    ("ollama.jsonl", WireFormat::Ollama),
+    ("cohere.sse", WireFormat::CohereChat),
+    ("bedrock.jsonl", WireFormat::BedrockConverse),
+    ("bedrock.bin", WireFormat::BedrockConverse),
+    ("bedrock-anthropic.bin", WireFormat::AnthropicMessages),
+    ("compact.jsonl", WireFormat::Compact),
+    ("recording.ndjson", WireFormat::Recording),
 ];
 
 fn load(name: &str) -> Vec<u8> {
@@ -46,7 +46,7 @@ fn load(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Events, Option<Format>) {
+fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Events, Option<WireFormat>) {
     let mut events = Vec::new();
     let mut on = |stream: &str, event: Event| events.push((stream.to_owned(), event));
     let mut reader = Reader::new("file");
@@ -294,19 +294,19 @@ fn mixed_line_endings_change_nothing() {
 fn recordings_keep_every_event() {
     for (name, _) in RECORDINGS {
         let events = read_whole(&load(name));
-        let mut writers: HashMap<&str, Writer> = HashMap::new();
+        let mut writers: HashMap<&str, RecordingWriter> = HashMap::new();
         let mut text = String::new();
         for (millis, (stream, event)) in (0..).zip(&events) {
             let writer = writers
                 .entry(stream)
-                .or_insert_with(|| Writer::new(Some(stream)));
+                .or_insert_with(|| RecordingWriter::new(Some(stream)));
             text += &writer.line(millis, event);
             if matches!(event, Event::Finish { .. }) {
                 writers.remove(stream.as_str());
             }
         }
         let (again, format) = read([text.as_bytes()]);
-        assert_eq!(format, Some(Format::Recording), "{name}");
+        assert_eq!(format, Some(WireFormat::Recording), "{name}");
         assert_eq!(lines(&again), lines(&events), "{name}");
         assert_eq!(again, events, "{name}");
     }
@@ -769,7 +769,7 @@ fn f86_a_line_of_100_megabytes_costs_itself_only() {
 fn types_are_shareable() {
     fn check<T: Send + Sync + std::panic::UnwindSafe>() {}
     check::<Reader>();
-    check::<Writer>();
+    check::<RecordingWriter>();
     check::<ttsr::wire::sse::Sse>();
 }
 

@@ -1,6 +1,6 @@
-//! One connection of HTTP/1.1: made for one request, closed when it is dropped.
+//! An HTTP/1.1 connection for one request, closed when it is dropped.
 //!
-//! It knows neither addresses nor TLS: whoever uses it opens the socket, and says what an error means.
+//! This module knows neither addresses nor TLS: the caller opens the socket and interprets the errors.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,32 +16,32 @@ use tokio::net::TcpStream;
 
 use super::provider::Failure;
 
-/// What a connection runs over.
+/// A transport for a connection.
 pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for S {}
 
 type Wire = http1::Connection<TokioIo<Box<dyn Socket>>, String>;
 
-/// An open connection. It moves bytes only while it is asked for some.
+/// An open connection. It transfers bytes only while one of its futures is polled.
 pub(super) struct Connection {
     sender: http1::SendRequest<String>,
     wire: Pin<Box<Wire>>,
     is_over: bool,
 }
 
-/// A socket to that place, which `authority` is called in errors.
+/// Opens a socket to a host. `authority` names the host in errors.
 pub(super) async fn reach(host: &str, port: u16, authority: &str) -> Result<TcpStream, Failure> {
     let stream = TcpStream::connect((host, port)).await;
     let stream = stream
         .map_err(|error| Failure::new("connect", format!("cannot reach {authority}: {error}")))?;
-    // Requests are written whole; replies are read as they come.
+    // Requests are written in one piece, and replies are read as they arrive, so Nagle's algorithm only adds latency.
     stream.set_nodelay(true).ok();
     Ok(stream)
 }
 
 impl Connection {
-    /// A connection over that socket.
+    /// Returns a connection over that socket.
     pub(super) async fn over(socket: Box<dyn Socket>) -> Result<Connection, Failure> {
         let socket: Box<dyn Socket> = Box::new(Paced::new(socket));
         let mut builder = http1::Builder::new();
@@ -55,7 +55,7 @@ impl Connection {
         })
     }
 
-    /// Sends the request and waits for the head of its answer.
+    /// Sends the request and waits for the head of the response.
     pub(super) async fn ask(
         &mut self,
         request: Request<String>,
@@ -69,7 +69,7 @@ impl Connection {
         answered.await.map_err(|error| failure(&error))
     }
 
-    /// The next bytes of the body; none at its end.
+    /// Returns the next bytes of the body, or `None` at its end.
     pub(super) async fn read(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, Failure> {
         poll_fn(|cx| {
             loop {
@@ -82,7 +82,7 @@ impl Connection {
                     }
                     Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                         Ok(bytes) if !bytes.is_empty() => Poll::Ready(Ok(Some(bytes))),
-                        // Trailers say nothing that anybody needs.
+                        // Trailers are not used.
                         _ => continue,
                     },
                 };
@@ -92,15 +92,15 @@ impl Connection {
     }
 }
 
-/// Bytes after which whoever waits beside a reply, such as the user who cancels, gets a turn. Also the most that is
-/// read at once, and that the head of an answer may have.
+/// The number of bytes after which a read yields once, so that other futures of the task (such as a cancellation) are
+/// polled. Also the most bytes of one read, and of a response head.
 const PACE: usize = 64 << 10;
 
-/// A socket that is never ready for long.
+/// A socket whose reads yield regularly.
 ///
-/// A server may send as fast as it is read: heads of status 1xx, comments, empty events. Whoever reads would be at
-/// it without a pause, since no event comes of it. So after every [`PACE`] bytes a read is pending once, and ready
-/// again right after.
+/// A server may send as fast as it is read: heads of status 1xx, comments, empty events. The reader would then run
+/// without a pause, because no event results. So after every [`PACE`] bytes a read is pending once, and ready again
+/// at once.
 struct Paced {
     socket: Box<dyn Socket>,
     left: usize,
@@ -152,7 +152,7 @@ impl AsyncWrite for Paced {
     }
 }
 
-/// Moves what can be moved. An error of the connection comes out where its answer or body is read.
+/// Polls the connection. Its errors are returned where the response or the body is read.
 fn drive(wire: &mut Pin<Box<Wire>>, is_over: &mut bool, cx: &mut Context<'_>) {
     if !*is_over {
         *is_over = wire.as_mut().poll(cx).is_ready();
@@ -168,7 +168,7 @@ fn failure(error: &hyper::Error) -> Failure {
     Failure::new(kind, reason(error))
 }
 
-/// The error and what is behind it.
+/// Returns the error with its I/O cause.
 fn reason(error: &hyper::Error) -> String {
     let behind = std::error::Error::source(error);
     match behind.and_then(|behind| behind.downcast_ref::<io::Error>()) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ttsr::harness::handoff::{Handoff, ReadSession};
 use ttsr::harness::opencode::{
-    Api, AskError, Asking, Backoff, Prompt, Seen, Server, Watch, Watching, ask, watch,
+    ServerApi, AskError, AskOptions, Backoff, Prompt, WatchEvent, Server, SessionWatcher, WatchOptions, ask, watch,
 };
 use ttsr::harness::{Cancel, Failure};
 
@@ -43,10 +43,10 @@ pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
     runtime.unwrap().block_on(run)
 }
 
-fn api(case: &Case) -> Api {
+fn api(case: &Case) -> ServerApi {
     match case.settings.api.as_deref() {
-        Some("classic") => Api::Classic,
-        Some("next") => Api::Next,
+        Some("classic") => ServerApi::Classic,
+        Some("next") => ServerApi::Next,
         other => panic!("{}: no interface {other:?}", case.name),
     }
 }
@@ -127,7 +127,7 @@ impl Client {
             let transcript = server.read_session(&read).await;
             return self.tell(vec![("transcript", json!(transcript))]);
         } else if input.has("watch") {
-            let mut watching = Watch::new(pack(case, rules), api(case));
+            let mut watching = SessionWatcher::new(pack(case, rules), api(case));
             if !case.settings.chains.is_empty() {
                 watching = watching.fallback(foreground(case, rules));
             }
@@ -148,7 +148,7 @@ impl Client {
         &mut self,
         case: &Case,
         input: &Given<'_>,
-        watching: Watch,
+        watching: SessionWatcher,
     ) -> Result<(), Failure> {
         let mut watching = match input.text("only") {
             Some(session) => watching.only(session),
@@ -161,9 +161,9 @@ impl Client {
         let mut connections = breaks.count() + 1;
         let cancel = Cancel::default();
         let told = Arc::new(Mutex::new(Vec::new()));
-        let report = |seen: &Seen| {
+        let report = |seen: &WatchEvent| {
             let before = self.shown_requests().len();
-            if let Seen::Disconnected { .. } = seen {
+            if let WatchEvent::Disconnected { .. } = seen {
                 connections -= 1;
                 if connections == 0 {
                     cancel.cancel();
@@ -177,7 +177,7 @@ impl Client {
             first: Duration::from_millis(1),
             ..Backoff::default()
         };
-        let options = Watching {
+        let options = WatchOptions {
             backoff,
             grace: Duration::ZERO,
             journal: None,
@@ -236,12 +236,12 @@ fn prompt(input: &Given<'_>, said: String) -> Prompt {
     }
 }
 
-fn asking(input: &Given<'_>) -> Asking {
-    let asking = Asking::default();
+fn asking(input: &Given<'_>) -> AskOptions {
+    let asking = AskOptions::default();
     if input.has("cancel") {
         asking.cancel.cancel();
     }
-    Asking {
+    AskOptions {
         timeout_ms: input.number("timeout-ms").unwrap_or(asking.timeout_ms),
         ..asking
     }
@@ -263,9 +263,9 @@ fn request(asked: &Asked) -> Shown {
     ]
 }
 
-fn shown(seen: &Seen) -> Option<Shown> {
+fn shown(seen: &WatchEvent) -> Option<Shown> {
     match seen {
-        Seen::Judged(judged) => Some(vec![
+        WatchEvent::Judged(judged) => Some(vec![
             ("verdict", json!(judged.rule)),
             ("action", json!(judged.action.name())),
             ("tool", json!(judged.tool)),
@@ -273,7 +273,7 @@ fn shown(seen: &Seen) -> Option<Shown> {
             ("beyond", json!(judged.is_beyond)),
             ("suppressed", json!(judged.suppressed)),
         ]),
-        Seen::Failed { .. } => Some(vec![("undone", json!(true))]),
+        WatchEvent::Failed { .. } => Some(vec![("undone", json!(true))]),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use ttsr::harness::opencode::Api;
+use ttsr::harness::opencode::ServerApi;
 use ttsr::harness::progress::{
     Inbound, Inbox, ProgressSettings, Router, RouterSettings, WHATSAPP, respond,
 };
@@ -50,7 +50,7 @@ fn inbound(text: &str) -> Inbound {
 
 /// What the user of a chat saw of the session `ses_1`, and what the server was asked.
 fn chatted(
-    api: Api,
+    api: ServerApi,
     plays: Vec<Play>,
     says: Vec<(&'static str, &'static str)>,
 ) -> (Vec<String>, Vec<String>) {
@@ -60,7 +60,7 @@ fn chatted(
 pub(crate) fn chatted_in(
     session: &str,
     settings: RouterSettings,
-    api: Api,
+    api: ServerApi,
     plays: Vec<Play>,
     says: Vec<(&'static str, &'static str)>,
 ) -> (Vec<String>, Vec<String>) {
@@ -136,7 +136,7 @@ fn e1_a_chat_hears_the_whole_reply_of_a_server_as_one() {
         .position(|play| matches!(play, Play::Send(event) if event.contains("msg_u2")))
         .unwrap();
     plays.drain(1..second);
-    let (log, asked) = chatted(Api::Classic, plays, vec![]);
+    let (log, asked) = chatted(ServerApi::Classic, plays, vec![]);
     assert_eq!(log, ["(typing)", "let s = read(p)?", "(no typing)"]);
     assert_eq!(asked, ["POST /session/ses_1/prompt_async"]);
 }
@@ -157,7 +157,7 @@ fn e1_a_reply_of_several_messages_has_all_of_their_text_and_no_reasoning() {
         says("msg_2", "p2", "Then, at last, "),
         idle(),
     ];
-    let (log, _) = chatted(Api::Classic, plays, vec![]);
+    let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
     assert_eq!(log[log.len() - 2], "First I look. Then, at last, I write.");
 }
 
@@ -174,7 +174,7 @@ fn e2_a_chat_hears_what_a_tool_of_a_server_does_once() {
         says("msg_1", "p1", "Done."),
         idle(),
     ];
-    let (log, _) = chatted(Api::Classic, plays, vec![]);
+    let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
     assert_eq!(
         log,
         [
@@ -201,7 +201,7 @@ fn e2_a_tool_without_a_title_has_one() {
             tool("c1", &format!(r#""status":"running","input":{input}"#)),
             idle(),
         ];
-        let (log, _) = chatted(Api::Classic, plays, vec![]);
+        let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
         assert_eq!(log[1], note);
     }
 }
@@ -216,7 +216,7 @@ fn e3_a_server_that_is_silent_is_said_to_be_at_work() {
     let settings = RouterSettings::default().with_progress(progress);
     let plays = vec![Play::Await("/prompt_async"), Play::Await("/abort")];
     let says = vec![("⏳", "/cancel")];
-    let (log, asked) = chatted_in("ses_1", settings, Api::Classic, plays, says);
+    let (log, asked) = chatted_in("ses_1", settings, ServerApi::Classic, plays, says);
     assert_eq!(
         log,
         [
@@ -241,7 +241,7 @@ fn e4_a_question_of_a_server_is_put_to_the_user_and_answered() {
         says("msg_1", "p1", "Red it is."),
         idle(),
     ];
-    let (log, asked) = chatted(Api::Classic, plays, vec![("❓", "red")]);
+    let (log, asked) = chatted(ServerApi::Classic, plays, vec![("❓", "red")]);
     let shown = "❓ The agent has a question:\n\n**Colour**\nWhich one?\n  1. red — like blood\n  2. blue\n\nSure?\n\nReply with your answer:";
     assert_eq!(log, ["(typing)", shown, "Red it is.", "(no typing)"]);
     assert_eq!(
@@ -258,7 +258,7 @@ fn e5_a_cancel_of_the_chat_stops_the_server_and_has_its_own_reply() {
         event("question.asked", QUESTION),
         Play::Await("/session/ses_1/abort"),
     ];
-    let (log, asked) = chatted(Api::Classic, plays, vec![("❓", "/cancel")]);
+    let (log, asked) = chatted(ServerApi::Classic, plays, vec![("❓", "/cancel")]);
     assert_eq!(log.len(), 4, "{log:?}");
     assert_eq!(log[2..], ["Cancelled.", "(no typing)"]);
     assert_eq!(
@@ -287,7 +287,7 @@ fn e5_a_session_that_fails_before_it_has_a_message_is_no_empty_reply() {
             event("session.error", error),
             idle(),
         ];
-        let (log, _) = chatted(Api::Classic, plays, vec![]);
+        let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
         let expected = ["(typing)"].into_iter().chain(said);
         let expected: Vec<&str> = expected.chain(["(no typing)"]).collect();
         assert_eq!(log, expected);
@@ -318,7 +318,7 @@ fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
                 .into(),
         ),
     ];
-    let (log, asked) = chatted(Api::Next, plays, vec![]);
+    let (log, asked) = chatted(ServerApi::Next, plays, vec![]);
     assert_eq!(
         log,
         [
@@ -342,7 +342,7 @@ fn e4_a_question_of_a_server_that_is_answered_elsewhere_is_closed_in_the_chat() 
             says("msg_1", "p1", "Blue it is."),
             idle(),
         ];
-        let (log, asked) = chatted(Api::Classic, plays, vec![]);
+        let (log, asked) = chatted(ServerApi::Classic, plays, vec![]);
         assert_eq!(
             log[2..],
             [
@@ -382,7 +382,7 @@ fn e5_a_reply_of_a_server_that_the_length_limit_cut_says_so() {
             message(finish),
             idle(),
         ];
-        let (log, _) = chatted(Api::Classic, plays, vec![]);
+        let (log, _) = chatted(ServerApi::Classic, plays, vec![]);
         assert_eq!(log[1], shown);
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use ttsr::harness::opencode::Journal;
+use ttsr::harness::opencode::ActJournal;
 
 use super::acts::event;
 use super::block_on;
@@ -207,7 +207,7 @@ fn e8_a_second_watcher_with_the_same_journal_refuses_to_start() {
             .unwrap()
             .replace(':', "-");
         let path = home.0.join("ttsr/watch").join(format!("{place}.json"));
-        let first = Journal::open(path).unwrap();
+        let first = ActJournal::open(path).unwrap();
         let error = error(&run(&home.0, &imitation, &[], &[]).await);
         assert!(
             error.contains("another `ttsr watch` acts on this server"),

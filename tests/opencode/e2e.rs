@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use ttsr::harness::Cancel;
-use ttsr::harness::opencode::{Act, Api, Backoff, Prompt, Seen, Server, Watch, watch};
+use ttsr::harness::opencode::{Act, ServerApi, Backoff, Prompt, WatchEvent, Server, SessionWatcher, watch};
 use ttsr::harness::progress::{Console, Inbound, Router, RouterSettings, respond};
 
 use super::folder::Folder;
@@ -210,13 +210,13 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
     let (base, model) = model();
     let (running, url) = serve(&folder.0, &base);
     block_on(async {
-        let mut server = Server::new(&url, Api::Classic).unwrap();
+        let mut server = Server::new(&url, ServerApi::Classic).unwrap();
         let session = server.create_session().await.unwrap();
         let seen = watched(&server, &session).await;
-        let is_stopped = |seen: &Seen| {
+        let is_stopped = |seen: &WatchEvent| {
             matches!(
                 seen,
-                Seen::Done(Act::Stop {
+                WatchEvent::Done(Act::Stop {
                     delete: true,
                     steer: Some(_),
                     ..
@@ -245,19 +245,19 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
 }
 
 /// Rules watch the session, which is asked something; until the reply after the steering is complete.
-async fn watched(server: &Server, session: &str) -> Vec<Seen> {
-    let mut watching = Watch::new(pack(), Api::Classic).only(session);
+async fn watched(server: &Server, session: &str) -> Vec<WatchEvent> {
+    let mut watching = SessionWatcher::new(pack(), ServerApi::Classic).only(session);
     let cancel = Cancel::default();
     let (connected, is_connected) = tokio::sync::oneshot::channel();
     let mut connected = Some(connected);
     let mut seen = Vec::new();
-    let report = |one: &Seen| {
+    let report = |one: &WatchEvent| {
         eprintln!("{one:?}");
-        if *one == Seen::Connected {
+        if *one == WatchEvent::Connected {
             connected.take().map(|connected| connected.send(()));
         }
-        let is_steered = seen.iter().any(|seen| matches!(seen, Seen::Done(_)));
-        let is_over = is_steered && matches!(one, Seen::Finish { reason, .. } if reason == "stop");
+        let is_steered = seen.iter().any(|seen| matches!(seen, WatchEvent::Done(_)));
+        let is_over = is_steered && matches!(one, WatchEvent::Finish { reason, .. } if reason == "stop");
         seen.push(one.clone());
         if is_over {
             cancel.cancel();

@@ -19,7 +19,7 @@ mod skip;
 mod watch;
 
 use ttsr::Pack;
-use ttsr::harness::opencode::{Api, Server};
+use ttsr::harness::opencode::{ServerApi, Server};
 
 const RULES: &str = r#"
 schema = 1
@@ -44,7 +44,7 @@ fn pack() -> Pack {
     Pack::from_toml(RULES).unwrap()
 }
 
-fn server(url: &str, api: Api) -> Server {
+fn server(url: &str, api: ServerApi) -> Server {
     Server::new(url, api).unwrap()
 }
 

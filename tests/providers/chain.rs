@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ttsr::Channel;
-use ttsr::harness::providers::{Api, Chain, Notice};
+use ttsr::harness::providers::{Api, Chain, ProviderNotice};
 use ttsr::harness::{Failure, Provider, Script, Scripted};
 
 use super::server::{Framing, Plan, Server};
@@ -60,7 +60,7 @@ fn each_model_is_tried_once_a_request_and_the_last_failure_is_told() {
             .then("b", failing("b", 500))
             .then("c", failing("c", 500));
         let mut chain = chain.watch(move |notice| {
-            if let Notice::FallingBack { from, to, .. } = notice {
+            if let ProviderNotice::FallingBack { from, to, .. } = notice {
                 kept.lock().unwrap().push(format!("{from} to {to}"));
             }
         });

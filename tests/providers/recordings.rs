@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ttsr::harness::providers::Api;
-use ttsr::wire::{Format, Reader};
+use ttsr::wire::{Reader, WireFormat};
 use ttsr::{Channel, Event};
 
 use super::server::{Framing, Plan, Server};
@@ -139,11 +139,11 @@ fn bodies(path: &Path) -> Vec<Vec<u8>> {
     }
 }
 
-fn api_of(format: Format) -> Option<Api> {
+fn api_of(format: WireFormat) -> Option<Api> {
     match format {
-        Format::OpenAiChat => Some(Api::OpenAiChat),
-        Format::OpenAiResponses => Some(Api::OpenAiResponses),
-        Format::AnthropicMessages => Some(Api::AnthropicMessages),
+        WireFormat::OpenAiChat => Some(Api::OpenAiChat),
+        WireFormat::OpenAiResponses => Some(Api::OpenAiResponses),
+        WireFormat::AnthropicMessages => Some(Api::AnthropicMessages),
         _ => None,
     }
 }

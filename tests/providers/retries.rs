@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use ttsr::Channel;
-use ttsr::harness::providers::{Api, Endpoint, Notice};
+use ttsr::harness::providers::{Api, Endpoint, ProviderNotice};
 
 use super::server::{Framing, Plan, Server};
 use super::{Came, ask, endpoint, request, runtime, small, soon};
@@ -131,7 +131,7 @@ fn whoever_watches_is_told_of_each_retry() {
         assert!(ask(&mut endpoint, &request()).await.is_finished());
         let notices = notices.lock().unwrap();
         let [
-            Notice::Retrying {
+            ProviderNotice::Retrying {
                 failure,
                 wait,
                 times,

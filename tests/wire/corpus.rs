@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use ttsr::wire::Format;
+use ttsr::wire::WireFormat;
 
 use crate::{Stream, cassette, read, read_whole, skip, streams};
 
@@ -37,7 +37,7 @@ fn compact_streams_are_read_exactly() {
     for file in files(&corpus.join("streams")) {
         let bytes = std::fs::read(&file).unwrap();
         let (events, format) = read([&bytes[..]]);
-        assert_eq!(format, Some(Format::Compact));
+        assert_eq!(format, Some(WireFormat::Compact));
         assert_eq!(
             read(bytes.chunks(1)).0,
             events,
@@ -209,15 +209,15 @@ fn wire_recordings_agree_with_snapshots_and_with_the_compact_form() {
     let Some(corpus) = skip::corpus() else { return };
     let lines = compact_lines(&corpus);
     let formats = [
-        ("anthropic-messages", Format::AnthropicMessages),
-        ("openai-chat", Format::OpenAiChat),
-        ("openai-completions", Format::OpenAiChat),
-        ("openai-responses", Format::OpenAiResponses),
-        ("gemini", Format::Gemini),
-        ("ollama", Format::Ollama),
-        ("cohere-v2", Format::CohereChat),
-        ("bedrock-converse", Format::BedrockConverse),
-        ("bedrock-invoke-anthropic", Format::AnthropicMessages),
+        ("anthropic-messages", WireFormat::AnthropicMessages),
+        ("openai-chat", WireFormat::OpenAiChat),
+        ("openai-completions", WireFormat::OpenAiChat),
+        ("openai-responses", WireFormat::OpenAiResponses),
+        ("gemini", WireFormat::Gemini),
+        ("ollama", WireFormat::Ollama),
+        ("cohere-v2", WireFormat::CohereChat),
+        ("bedrock-converse", WireFormat::BedrockConverse),
+        ("bedrock-invoke-anthropic", WireFormat::AnthropicMessages),
     ];
     for (folder, format) in formats {
         let (mut bodies_read, mut streams_read, mut parts, mut deltas) = (0, 0, 0, 0);

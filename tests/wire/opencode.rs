@@ -1,12 +1,12 @@
 //! What a running OpenCode server sends, in both of its interfaces: own small captures, and real ones found
 //! through `TTSR_OPENCODE` (a folder of `*.events.jsonl`); without it that test says so and passes.
 
-use ttsr::wire::opencode::{Feed, Notice};
+use ttsr::wire::opencode::{Feed, ServerNotice};
 use ttsr::{Channel, Event};
 
 use crate::{Stream, lines, load, skip, streams};
 
-type Notices = Vec<(String, Notice)>;
+type Notices = Vec<(String, ServerNotice)>;
 
 fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Notices {
     let mut notices = Vec::new();
@@ -20,9 +20,9 @@ fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Notices {
 }
 
 fn shown(notices: &Notices) -> String {
-    let line = |(session, notice): &(String, Notice)| match notice {
-        Notice::Event(event) => lines(&vec![(session.clone(), event.clone())]),
-        Notice::Question { id, questions } => {
+    let line = |(session, notice): &(String, ServerNotice)| match notice {
+        ServerNotice::Event(event) => lines(&vec![(session.clone(), event.clone())]),
+        ServerNotice::Question { id, questions } => {
             let questions = String::from_utf8_lossy(questions);
             format!("{session}: question {id} {questions}\n")
         }
@@ -36,7 +36,7 @@ fn replies(notices: &Notices) -> Vec<Stream> {
     let mut replies = Vec::new();
     let mut events = Vec::new();
     for (session, notice) in notices {
-        if let Notice::Event(event) = notice {
+        if let ServerNotice::Event(event) = notice {
             events.push((session.clone(), event.clone()));
             if matches!(event, Event::Finish { .. }) {
                 replies.extend(streams(&std::mem::take(&mut events)));
@@ -47,7 +47,7 @@ fn replies(notices: &Notices) -> Vec<Stream> {
 }
 
 fn idles(notices: &Notices) -> usize {
-    let idle = |(_, notice): &&(String, Notice)| *notice == Notice::Idle;
+    let idle = |(_, notice): &&(String, ServerNotice)| *notice == ServerNotice::Idle;
     notices.iter().filter(idle).count()
 }
 
@@ -103,7 +103,7 @@ fn e8_frames_that_cannot_be_read_are_counted() {
     let body = "data: {\"type\":\n\ndata: {\"type\":\"new.kind\",\"properties\":{\"sessionID\":\"s\",\"a\":\"bcd\"}}\n\n";
     let notices = feed([body.as_bytes()]);
     let unscanned = |bytes, kind: &str| {
-        Notice::Event(Event::Unscanned {
+        ServerNotice::Event(Event::Unscanned {
             bytes,
             kind: kind.to_owned(),
         })

@@ -1,11 +1,11 @@
 //! What an OpenCode server tells of its sessions gives the same notices, however it is cut.
 
-use ttsr::wire::opencode::{Feed, Notice};
+use ttsr::wire::opencode::{Feed, ServerNotice};
 
 /// Holds what this module says against one input.
 pub fn run(data: &[u8]) {
     let [cuts, bytes @ ..] = data else { return };
-    let notices = |size: usize| -> Vec<(String, Notice)> {
+    let notices = |size: usize| -> Vec<(String, ServerNotice)> {
         let (mut feed, mut notices) = (Feed::default(), Vec::new());
         let mut note = |session: &str, notice| notices.push((session.to_owned(), notice));
         for piece in bytes.chunks(size) {

@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::handoff::{Handoff, HandoffTools, MARKER, command, summary_prompt};
-use ttsr::harness::providers::{Api, Chain, Endpoint, EndpointError, Notice};
+use ttsr::harness::providers::{Api, Chain, Endpoint, EndpointError, ProviderNotice};
 use ttsr::harness::store::{Kept, OnFailure, Recorder, Store, StoreError};
 use ttsr::harness::{
     Cancel, End, Failure, Hooks, Message, NoTools, Processor, Provider, Reason, Request, Role,
@@ -131,7 +131,7 @@ impl ProviderName {
 #[derive(Debug)]
 enum Shown {
     Step(Step),
-    Notice(Notice),
+    Notice(ProviderNotice),
     /// Files that go with the prompt.
     Attached(Message),
     SessionOpened {
@@ -483,7 +483,7 @@ fn provider(
     let endpoint = endpoint(options, api, key).map_err(|error| Stop::Because(error.to_string()))?;
     let watch = {
         let show = show.clone();
-        Arc::new(move |notice: &Notice| {
+        Arc::new(move |notice: &ProviderNotice| {
             show.send(Shown::Notice(notice.clone())).ok();
         })
     };

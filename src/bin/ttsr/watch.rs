@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::ser::SerializeStruct;
 use ttsr::harness::fallback::{Chains, Foreground};
 use ttsr::harness::opencode::{
-    self, Act, Api, Backoff, Journal, Judged, Reach, Seen, Server, Watch, Watching,
+    self, Act, ServerApi, Backoff, ActJournal, Judged, Reach, WatchEvent, Server, SessionWatcher, WatchOptions,
 };
 use ttsr::harness::{Cancel, Failure};
 use ttsr::{Action, Channel, Pack};
@@ -69,10 +69,10 @@ enum ApiArg {
 }
 
 impl ApiArg {
-    fn api(self) -> Api {
+    fn api(self) -> ServerApi {
         match self {
-            ApiArg::Classic => Api::Classic,
-            ApiArg::Next => Api::Next,
+            ApiArg::Classic => ServerApi::Classic,
+            ApiArg::Next => ServerApi::Next,
         }
     }
 }
@@ -105,13 +105,13 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
         true => None,
         false => journal(options, &server)?,
     };
-    let watching = Watching {
+    let watching = WatchOptions {
         backoff: Backoff {
             tries: options.tries,
             ..Backoff::default()
         },
         journal,
-        ..Watching::default()
+        ..WatchOptions::default()
     };
     let ended = runtime.block_on(observe(options, &server, watch, watching, &reach));
     // Acts that were begun do not keep the process from ending.
@@ -133,8 +133,8 @@ enum Ended {
 async fn observe(
     options: &Options,
     server: &Server,
-    mut watch: Watch,
-    watching: Watching,
+    mut watch: SessionWatcher,
+    watching: WatchOptions,
     reach: &Reach,
 ) -> Result<(), Ended> {
     let mut out = Out::new(options.format.format);
@@ -144,7 +144,7 @@ async fn observe(
     if let Some(session) = &options.session {
         server.check_session(session).await.map_err(Ended::Server)?;
     }
-    let report = |seen: &Seen| {
+    let report = |seen: &WatchEvent| {
         counts.add(seen);
         let telling = out.write(&Told(seen)).and_then(|()| out.flush());
         if telling.is_err() && written.is_ok() {
@@ -166,7 +166,7 @@ async fn observe(
     ended
 }
 
-fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<Watch, Stop> {
+fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<SessionWatcher, Stop> {
     let has_fallback = !chains.is_empty();
     let knows_refusals = |pack: &Pack| {
         let mut rules = pack.rules().iter();
@@ -177,7 +177,7 @@ fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<Watch, Stop> {
             .map_err(|error| Stop::Because(format!("{REFUSALS}: {error}")))?,
         false => pack.clone(),
     };
-    let mut watch = Watch::new(pack, options.api.api());
+    let mut watch = SessionWatcher::new(pack, options.api.api());
     if has_fallback {
         watch = watch.fallback(Foreground::new(refusals.session(), chains));
     }
@@ -218,7 +218,7 @@ fn chains(written: &[String]) -> Result<Chains, Stop> {
 }
 
 /// The journal of the server. Without a folder for it there is none.
-fn journal(options: &Options, server: &Server) -> Result<Option<Journal>, Stop> {
+fn journal(options: &Options, server: &Server) -> Result<Option<ActJournal>, Stop> {
     let folder = || {
         let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
         let state = state.filter(|state| state.is_absolute());
@@ -232,7 +232,7 @@ fn journal(options: &Options, server: &Server) -> Result<Option<Journal>, Stop> 
             None => return Ok(None),
         },
     };
-    match Journal::open(path) {
+    match ActJournal::open(path) {
         Ok(journal) => Ok(Some(journal)),
         Err(failure) if failure.kind() == "taken" || options.journal.is_some() => {
             Err(Stop::Because(failure.message().to_owned()))
@@ -248,7 +248,7 @@ fn journal(options: &Options, server: &Server) -> Result<Option<Journal>, Stop> 
 }
 
 /// The name of a server's journal: letters, digits, dots and `-`.
-fn file_name(url: &str, api: Api) -> String {
+fn file_name(url: &str, api: ServerApi) -> String {
     let place = url
         .trim()
         .trim_start_matches("http://")
@@ -259,7 +259,7 @@ fn file_name(url: &str, api: Api) -> String {
     };
     let place: String = place.chars().map(plain).collect();
     match api {
-        Api::Next => format!("{place}-next.json"),
+        ServerApi::Next => format!("{place}-next.json"),
         _ => format!("{place}.json"),
     }
 }
@@ -323,8 +323,8 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, seen: &Seen) {
-        let Seen::Judged(judged) = seen else { return };
+    fn add(&mut self, seen: &WatchEvent) {
+        let WatchEvent::Judged(judged) = seen else { return };
         let is_told = matches!(judged.action, Action::Warn | Action::Observe);
         match (judged.is_beyond || is_told, judged.is_late) {
             (true, _) => self.reported += 1,
@@ -371,7 +371,7 @@ impl Record for Summary<'_> {
     }
 }
 
-struct Told<'a>(&'a Seen);
+struct Told<'a>(&'a WatchEvent);
 
 /// What a line of JSON holds; what is not there is left out.
 #[derive(Default, Serialize)]
@@ -428,37 +428,37 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn of(seen: &'a Seen) -> Fields<'a> {
+    fn of(seen: &'a WatchEvent) -> Fields<'a> {
         match seen {
-            Seen::Disconnected { why, again_in } => Fields {
+            WatchEvent::Disconnected { why, again_in } => Fields {
                 event: "disconnected",
                 reason: Some(why),
                 again_in: Some(*again_in),
                 ..Fields::default()
             },
-            Seen::Message { session, message } => Fields {
+            WatchEvent::Message { session, message } => Fields {
                 event: "message",
                 session: Some(session),
                 message: Some(message),
                 ..Fields::default()
             },
-            Seen::Malformed { bytes } => Fields {
+            WatchEvent::Malformed { bytes } => Fields {
                 event: "malformed",
                 unscanned_bytes: Some(*bytes),
                 ..Fields::default()
             },
-            Seen::Judged(judged) => Fields::judged(judged),
-            Seen::Act(act) => Fields::act("act", act),
-            Seen::Done(act) => Fields::act("done", act),
-            Seen::Failed { act, why } => Fields {
+            WatchEvent::Judged(judged) => Fields::judged(judged),
+            WatchEvent::Act(act) => Fields::act("act", act),
+            WatchEvent::Done(act) => Fields::act("done", act),
+            WatchEvent::Failed { act, why } => Fields {
                 reason: Some(why),
                 ..Fields::act("failed", act)
             },
-            Seen::Yielded { act, why } => Fields {
+            WatchEvent::Yielded { act, why } => Fields {
                 reason: Some(why),
                 ..Fields::act("yielded", act)
             },
-            Seen::Refused {
+            WatchEvent::Refused {
                 session,
                 model: (provider, model),
             } => Fields {
@@ -467,13 +467,13 @@ impl<'a> Fields<'a> {
                 model: Some(format!("{provider}/{model}")),
                 ..Fields::default()
             },
-            Seen::Resumed(act) => Fields::act("resumed", act),
-            Seen::NoJournal { why } => Fields {
+            WatchEvent::Resumed(act) => Fields::act("resumed", act),
+            WatchEvent::NoJournal { why } => Fields {
                 event: "no-journal",
                 reason: Some(why),
                 ..Fields::default()
             },
-            Seen::Finish {
+            WatchEvent::Finish {
                 session,
                 message,
                 reason,
@@ -486,7 +486,7 @@ impl<'a> Fields<'a> {
                 unscanned_bytes: Some(*unscanned),
                 ..Fields::default()
             },
-            Seen::Question { session, question } => Fields {
+            WatchEvent::Question { session, question } => Fields {
                 event: "question",
                 session: Some(session),
                 question: Some(question),
@@ -584,19 +584,19 @@ const FAINT: Style = Style::new().dimmed();
 impl Record for Told<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         match self.0 {
-            Seen::Connected => writeln!(out, "{GOOD}connected{GOOD:#}"),
-            Seen::Disconnected { why, again_in } => {
+            WatchEvent::Connected => writeln!(out, "{GOOD}connected{GOOD:#}"),
+            WatchEvent::Disconnected { why, again_in } => {
                 let why = Escaped(why);
                 writeln!(
                     out,
                     "{CUT}disconnected{CUT:#}: {why}; again in {again_in} ms"
                 )
             }
-            Seen::Message { session, message } => {
+            WatchEvent::Message { session, message } => {
                 let (session, message) = (Escaped(session), Escaped(message));
                 writeln!(out, "{FAINT}{session}: message {message} begins{FAINT:#}")
             }
-            Seen::Finish {
+            WatchEvent::Finish {
                 session,
                 message,
                 reason,
@@ -609,24 +609,24 @@ impl Record for Told<'_> {
                     "{FAINT}{session}: message {message} ends: {reason}{FAINT:#}"
                 )
             }
-            Seen::Malformed { bytes } => writeln!(
+            WatchEvent::Malformed { bytes } => writeln!(
                 out,
                 "{CUT}malformed{CUT:#}: an event of {bytes} bytes cannot be read, and was held against no rule"
             ),
-            Seen::Judged(judged) => show_judged(judged, out),
-            Seen::Act(act) => show_act(act, out),
-            Seen::Done(act) => {
+            WatchEvent::Judged(judged) => show_judged(judged, out),
+            WatchEvent::Act(act) => show_act(act, out),
+            WatchEvent::Done(act) => {
                 writeln!(out, "{}: {GOOD}done{GOOD:#}", Escaped(act.session()))
             }
-            Seen::Failed { act, why } => {
+            WatchEvent::Failed { act, why } => {
                 let session = Escaped(act.session());
                 writeln!(out, "{session}: {CUT}failed{CUT:#}: {}", Escaped(why))
             }
-            Seen::Yielded { act, why } => {
+            WatchEvent::Yielded { act, why } => {
                 let session = Escaped(act.session());
                 writeln!(out, "{session}: {SOFT}left alone{SOFT:#}: {}", Escaped(why))
             }
-            Seen::Refused {
+            WatchEvent::Refused {
                 session,
                 model: (provider, model),
             } => {
@@ -637,12 +637,12 @@ impl Record for Told<'_> {
                     Escaped(session)
                 )
             }
-            Seen::Resumed(act) => {
+            WatchEvent::Resumed(act) => {
                 write!(out, "{FAINT}of an earlier run: {FAINT:#}")?;
                 show_act(act, out)
             }
-            Seen::NoJournal { why } => writeln!(out, "{SOFT}{}{SOFT:#}", Escaped(why)),
-            Seen::Question { session, question } => {
+            WatchEvent::NoJournal { why } => writeln!(out, "{SOFT}{}{SOFT:#}", Escaped(why)),
+            WatchEvent::Question { session, question } => {
                 let (session, question) = (Escaped(session), Escaped(question));
                 writeln!(out, "{session}: question {question} waits for an answer")
             }

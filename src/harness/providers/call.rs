@@ -14,7 +14,7 @@ use super::super::provider::Failure;
 use super::answer::Answer;
 use super::api::Api;
 use super::body::body;
-use super::endpoint::{Endpoint, Notice};
+use super::endpoint::{Endpoint, ProviderNotice};
 use super::mask::Mask;
 use super::retry::NotAgain;
 use super::sealed::Seals;
@@ -122,7 +122,7 @@ impl Pending {
             Ok(wait) => wait,
             Err(NotAgain::Never) => return Some(failure),
             Err(NotAgain::TooLong { asked, longest }) => {
-                self.tell(&Notice::NotRetried {
+                self.tell(&ProviderNotice::NotRetried {
                     failure: self.told(failure.clone()),
                     asked,
                     longest,
@@ -137,7 +137,7 @@ impl Pending {
         self.times += 1;
         self.held.clear();
         self.mask = Mask::new(self.endpoint.key.clone());
-        self.tell(&Notice::Retrying {
+        self.tell(&ProviderNotice::Retrying {
             failure: self.told(failure),
             wait,
             times: self.times,
@@ -146,7 +146,7 @@ impl Pending {
         None
     }
 
-    fn tell(&self, notice: &Notice) {
+    fn tell(&self, notice: &ProviderNotice) {
         if let Some(watch) = &self.endpoint.watch {
             watch(notice);
         }

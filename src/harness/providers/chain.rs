@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::super::message::Request;
 use super::super::provider::{EventStream, Failure, Provider, unfold};
-use super::endpoint::{Notice, Watch};
+use super::endpoint::{ProviderNotice, Watch};
 use super::retry::is_transient;
 use crate::Event;
 
@@ -112,7 +112,7 @@ impl Chain {
     /// use std::future::poll_fn;
     /// use std::sync::{Arc, Mutex};
     /// use std::time::Duration;
-    /// use ttsr::harness::providers::{Chain, Notice};
+    /// use ttsr::harness::providers::{Chain, ProviderNotice};
     /// use ttsr::harness::{Failure, Provider, Request, Script, Scripted};
     /// let busy = Scripted::new([Script::default().fail(Failure::new("http", "busy").with_status(529))]);
     /// let good = Scripted::new([Script::default().text("Hello.").finish("stop")]);
@@ -120,7 +120,7 @@ impl Chain {
     /// let seen = Arc::clone(&asked);
     /// let mut chain = Chain::new(busy).then("small-model", good).rest(Duration::from_secs(60)).watch(
     ///     move |notice| {
-    ///         if let Notice::FallingBack { to, .. } = notice {
+    ///         if let ProviderNotice::FallingBack { to, .. } = notice {
     ///             seen.lock().unwrap().push(to.clone());
     ///         }
     ///     },
@@ -134,7 +134,7 @@ impl Chain {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn watch(mut self, watch: impl Fn(&Notice) + Send + Sync + 'static) -> Chain {
+    pub fn watch(mut self, watch: impl Fn(&ProviderNotice) + Send + Sync + 'static) -> Chain {
         self.watch = Some(Arc::new(watch));
         self
     }
@@ -257,7 +257,7 @@ impl Trying {
             return false;
         };
         if let Some(watch) = &self.watch {
-            watch(&Notice::FallingBack {
+            watch(&ProviderNotice::FallingBack {
                 failure: failure.clone(),
                 from: failed.model,
                 to: next.model.clone(),

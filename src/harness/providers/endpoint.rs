@@ -41,7 +41,7 @@ impl Default for Patience {
 /// Something that happened before a reply began, for whoever watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Notice {
+pub enum ProviderNotice {
     /// The request failed and is sent again.
     Retrying {
         /// Why.
@@ -71,7 +71,7 @@ pub enum Notice {
     },
 }
 
-pub(super) type Watch = Arc<dyn Fn(&Notice) + Send + Sync>;
+pub(super) type Watch = Arc<dyn Fn(&ProviderNotice) + Send + Sync>;
 
 /// A [`Provider`] that speaks an API over HTTP/1.1.
 ///
@@ -312,7 +312,7 @@ impl Endpoint {
     /// ```
     /// use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
     /// use std::{future::poll_fn, time::Duration};
-    /// use ttsr::harness::providers::{Api, Endpoint, Notice, Retries};
+    /// use ttsr::harness::providers::{Api, Endpoint, ProviderNotice, Retries};
     /// use ttsr::harness::{Provider, Request};
     /// let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     /// let tried = Arc::new(AtomicU32::new(0));
@@ -321,7 +321,7 @@ impl Endpoint {
     /// let mut endpoint = Endpoint::at(Api::OpenAiChat, &format!("http://{free}/v1"))?
     ///     .retries(retries)
     ///     .watch(move |notice| {
-    ///         if let Notice::Retrying { times, .. } = notice {
+    ///         if let ProviderNotice::Retrying { times, .. } = notice {
     ///             seen.store(*times, Ordering::Relaxed);
     ///         }
     ///     });
@@ -333,7 +333,7 @@ impl Endpoint {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn watch(mut self, watch: impl Fn(&Notice) + Send + Sync + 'static) -> Endpoint {
+    pub fn watch(mut self, watch: impl Fn(&ProviderNotice) + Send + Sync + 'static) -> Endpoint {
         self.watch = Some(Arc::new(watch));
         self
     }

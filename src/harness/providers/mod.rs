@@ -24,7 +24,7 @@
 //! | `header` | a header that cannot be sent, or must not be |
 //!
 //! A provider that asks to be left alone for longer than [`Retries::longest`] is not asked again. The failure's
-//! message says so, and [`Notice::NotRetried`] has both times.
+//! message says so, and [`ProviderNotice::NotRetried`] has both times.
 //!
 //! An endpoint's key is replaced by `[key]` in everything that its provider sends, also where it arrives in pieces:
 //! as it stands, not where it is encoded in another way. Keys of less than 8 bytes are not looked for.
@@ -45,5 +45,5 @@ mod transport;
 
 pub use api::Api;
 pub use chain::Chain;
-pub use endpoint::{Endpoint, EndpointError, EndpointErrorKind, Notice, Patience};
+pub use endpoint::{Endpoint, EndpointError, EndpointErrorKind, Patience, ProviderNotice};
 pub use retry::Retries;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use ttsr::harness::providers::Notice;
+use ttsr::harness::providers::ProviderNotice;
 use ttsr::harness::{End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack};
 
@@ -266,9 +266,9 @@ impl<'a> Line<'a> {
     }
 
     /// What a chain of models did to have an answer.
-    pub(super) fn of_notice(notice: &'a Notice) -> Option<Line<'a>> {
+    pub(super) fn of_notice(notice: &'a ProviderNotice) -> Option<Line<'a>> {
         Some(match notice {
-            Notice::Retrying {
+            ProviderNotice::Retrying {
                 failure,
                 wait,
                 times,
@@ -278,7 +278,7 @@ impl<'a> Line<'a> {
                 times: *times,
                 wait_ms: millis(*wait),
             },
-            Notice::NotRetried {
+            ProviderNotice::NotRetried {
                 failure,
                 asked,
                 longest,
@@ -288,7 +288,7 @@ impl<'a> Line<'a> {
                 asked_ms: millis(*asked),
                 longest_ms: millis(*longest),
             },
-            Notice::FallingBack { failure, from, to } => Line::FallingBack {
+            ProviderNotice::FallingBack { failure, from, to } => Line::FallingBack {
                 kind: failure.kind(),
                 message: failure.message(),
                 from,

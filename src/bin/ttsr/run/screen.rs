@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use ttsr::harness::handoff::{Said, SaidPart};
-use ttsr::harness::providers::Notice;
+use ttsr::harness::providers::ProviderNotice;
 use ttsr::harness::{AbortStage, Aborted, End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::wire::MALFORMED;
 use ttsr::{Action, Channel, Decision, Pack, PartId};
@@ -309,13 +309,13 @@ impl Screen {
         self.row(style, &label, &format!("{}{more}", shown.trim_end()))
     }
 
-    fn notice(&mut self, notice: &Notice) -> io::Result<()> {
+    fn notice(&mut self, notice: &ProviderNotice) -> io::Result<()> {
         self.new_line()?;
         match notice {
-            Notice::Retrying { failure, wait, .. } => {
+            ProviderNotice::Retrying { failure, wait, .. } => {
                 self.row(STEER, "again", &format!("in {wait:?}: {failure}"))
             }
-            Notice::NotRetried {
+            ProviderNotice::NotRetried {
                 failure,
                 asked,
                 longest,
@@ -326,7 +326,7 @@ impl Screen {
                     "the provider asks to wait {asked:?}, at most {longest:?} are waited: {failure}"
                 ),
             ),
-            Notice::FallingBack { failure, from, to } => self.row(
+            ProviderNotice::FallingBack { failure, from, to } => self.row(
                 STEER,
                 "fallback",
                 &format!("from {from} to {to}: {failure}"),
