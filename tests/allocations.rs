@@ -541,10 +541,13 @@ fn a_million_closed_parts_cost_a_reader_little_and_nothing_past_the_limit() {
 #[test]
 #[cfg(feature = "opencode")]
 fn a_million_closed_parts_cost_a_watch_little_and_nothing_past_the_limit() {
-    use ttsr::harness::opencode::{ServerApi, WatchEvent, SessionWatcher};
+    use ttsr::harness::opencode::{ServerApi, SessionWatcher, WatchEvent};
     use ttsr::wire::opencode::Feed;
     let rule = Rule::new("a/b", vec![ttsr::Pattern::literal("needle")]);
-    let mut watch = SessionWatcher::new(Pack::builder().rule(rule).build().unwrap(), ServerApi::Classic);
+    let mut watch = SessionWatcher::new(
+        Pack::builder().rule(rule).build().unwrap(),
+        ServerApi::Classic,
+    );
     let mut feed = Feed::default();
     let mut cuts = 0;
     let mut read = |parts: std::ops::Range<u32>| {
@@ -625,10 +628,10 @@ fn converse(path: &std::path::Path) {
     let pack = pack.unwrap();
     #[cfg(feature = "harness")]
     let mut store = {
-        use ttsr::harness::store::{Durability, Options, Store};
-        let options = Options {
+        use ttsr::harness::store::{Durability, Store, StoreOptions};
+        let options = StoreOptions {
             durability: Durability::Process,
-            ..Options::default()
+            ..StoreOptions::default()
         };
         Store::open_with(path, options).unwrap().0
     };

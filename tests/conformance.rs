@@ -37,10 +37,10 @@ use serde_json::{Value, json};
 use ttsr::harness::consult::{Consultation, Consulted};
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::handoff::{
-    Arrived, Draft, Files, Handoff, Handoffs, ReadSession, command, read_part, references,
-    summary_prompt,
+    ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTracker, ReadSession, command,
+    read_part, references, summary_prompt,
 };
-use ttsr::harness::progress::{Do, Prompting, RouterSettings};
+use ttsr::harness::progress::{ChatAction, PendingPrompt, RouterSettings};
 use ttsr::harness::{
     Aborted, After, Answer, At, Before, Content, Delta, Gate, Hook, Hooks, Input, Message, Point,
     Processor, Request, Settings, Step, ToolCall,
@@ -484,7 +484,7 @@ fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
         shown: Vec::new(),
         now: Duration::ZERO,
         chat: None,
-        handoffs: Handoffs::default(),
+        handoffs: HandoffTracker::default(),
         handoff: None,
         files: Memory::default(),
         router: &case.settings.router,
@@ -508,8 +508,8 @@ struct Run<'a> {
     shown: Vec<Shown>,
     now: Duration,
     /// The prompt of a chat that is under way, and its session.
-    chat: Option<(Prompting, String)>,
-    handoffs: Handoffs,
+    chat: Option<(PendingPrompt, String)>,
+    handoffs: HandoffTracker,
     /// What a rule or the model handed over last.
     handoff: Option<Handoff>,
     files: Memory,
@@ -520,7 +520,7 @@ struct Run<'a> {
 #[derive(Default)]
 struct Memory(Vec<(String, String)>);
 
-impl Files for Memory {
+impl FileSource for Memory {
     fn resolve(&self, reference: &str) -> Option<PathBuf> {
         let known = self.0.iter().find(|(name, _)| name == reference)?;
         Some(Path::new("/project").join(&known.0))
@@ -638,7 +638,7 @@ impl Run<'_> {
             self.show(vec![("parts", parts.unwrap_or(Value::Bool(false)))]);
         } else if let Some(text) = input.text("arrived") {
             let synthetic = input.has("synthetic");
-            let arrived = Arrived {
+            let arrived = ArrivedMessage {
                 session: &session,
                 model: "a/model",
                 agent: "build",
@@ -674,10 +674,10 @@ impl Run<'_> {
     fn draft(&mut self, handoff: &Handoff) {
         for draft in handoff.draft() {
             self.show(match draft {
-                Draft::OpenSession => vec![("open-session", json!(true))],
-                Draft::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
-                Draft::Append(text) => vec![("append", json!(text))],
-                Draft::Toast { text, lasts } => vec![
+                DraftStep::OpenSession => vec![("open-session", json!(true))],
+                DraftStep::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
+                DraftStep::Append(text) => vec![("append", json!(text))],
+                DraftStep::Toast { text, lasts } => vec![
                     ("toast", json!(text)),
                     ("lasts-ms", json!(lasts.as_millis() as u64)),
                 ],
@@ -703,7 +703,7 @@ impl Run<'_> {
             let json = serde_json::to_string(self.router).unwrap();
             let settings = RouterSettings::from_json(&json);
             let settings = settings.unwrap_or_else(|why| panic!("{}: {why}", input.case));
-            let prompting = Prompting::begin(session.clone(), settings, &mut out);
+            let prompting = PendingPrompt::begin(session.clone(), settings, &mut out);
             self.chat = Some((prompting, session));
         } else if let Some((prompting, session)) = &mut self.chat {
             if let Some(event) = input.agent_event(session) {
@@ -712,7 +712,7 @@ impl Run<'_> {
                 match (&*text, prompting.is_asking()) {
                     ("/cancel", _) => prompting.cancel(self.now, &mut out),
                     (_, true) => prompting.answer(self.now, &text, &mut out),
-                    (_, false) => out.push(Do::Note(format!("(unread: {text})"))),
+                    (_, false) => out.push(ChatAction::Note(format!("(unread: {text})"))),
                 }
             } else if let Some(request) = input.text("not-asked") {
                 prompting.not_asked(self.now, &request, &mut out);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 #[cfg(target_os = "linux")]
 use ttsr::harness::tools::Containment;
-use ttsr::harness::tools::{Bounds, Folder};
+use ttsr::harness::tools::{ToolLimits, WorkingFolder};
 use ttsr::harness::{
     After, Cancel, Content, End, Hooks, Message, Processor, Request, Script, Scripted, Settings,
     Step, Tools, Turn,
@@ -34,8 +34,8 @@ impl Scratch {
         Scratch { outside, path }
     }
 
-    fn open(&self) -> Folder {
-        Folder::open(&self.path).unwrap()
+    fn open(&self) -> WorkingFolder {
+        WorkingFolder::open(&self.path).unwrap()
     }
 
     fn text(&self, name: &str) -> String {
@@ -50,18 +50,18 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-fn call(folder: &Folder, tool: &str, input: Value) -> After {
+fn call(folder: &WorkingFolder, tool: &str, input: Value) -> After {
     runtime().block_on(folder.run(tool, &input.to_string()))
 }
 
 /// What went wrong.
-fn refused(folder: &Folder, tool: &str, input: Value) -> String {
+fn refused(folder: &WorkingFolder, tool: &str, input: Value) -> String {
     let after = call(folder, tool, input.clone());
     assert!(after.is_error, "{tool} {input}: {}", after.output);
     after.output
 }
 
-fn done(folder: &Folder, tool: &str, input: Value) -> String {
+fn done(folder: &WorkingFolder, tool: &str, input: Value) -> String {
     let after = call(folder, tool, input.clone());
     assert!(!after.is_error, "{tool} {input}: {}", after.output);
     after.output
@@ -217,12 +217,12 @@ fn what_is_no_file_is_refused_at_once() {
 #[test]
 fn sizes_are_bounded_and_said_to_be() {
     let scratch = Scratch::new();
-    let bounds = Bounds {
+    let bounds = ToolLimits {
         output: 100,
         file: 1_000,
-        ..Bounds::default()
+        ..ToolLimits::default()
     };
-    let folder = scratch.open().bounds(bounds);
+    let folder = scratch.open().limits(bounds);
     assert!(
         refused(
             &folder,
@@ -373,11 +373,11 @@ fn ends(pids: &str) -> bool {
 #[test]
 fn a_command_that_takes_too_long_is_killed_with_all_it_started() {
     let scratch = Scratch::new();
-    let bounds = Bounds {
+    let bounds = ToolLimits {
         command: Duration::from_millis(400),
-        ..Bounds::default()
+        ..ToolLimits::default()
     };
-    let folder = scratch.open().bounds(bounds);
+    let folder = scratch.open().limits(bounds);
     let command = "trap '' TERM INT HUP; sleep 100 & (trap '' TERM; sleep 100) & echo $$ $! > pids; echo begun; wait";
     let said = refused(&folder, "bash", json!({"command": command, "timeout": 50}));
     assert!(
@@ -429,7 +429,7 @@ fn dropping_a_call_ends_its_command() {
 
 /// A folder whose commands are followed by that means, if this system has it.
 #[cfg(target_os = "linux")]
-fn contained(scratch: &Scratch, containment: Containment) -> Option<Folder> {
+fn contained(scratch: &Scratch, containment: Containment) -> Option<WorkingFolder> {
     let folder = scratch.open().at_most(containment);
     #[cfg(feature = "cli")]
     let folder = match containment {
@@ -510,12 +510,12 @@ fn nothing_that_a_command_starts_outlives_it_and_the_wait_is_bounded() {
             if containment < weakest {
                 continue;
             }
-            let bounds = Bounds {
+            let bounds = ToolLimits {
                 command: Duration::from_millis(1500),
-                ..Bounds::default()
+                ..ToolLimits::default()
             };
             let began = std::time::Instant::now();
-            call(&folder.bounds(bounds), "bash", json!({"command": command}));
+            call(&folder.limits(bounds), "bash", json!({"command": command}));
             let took = began.elapsed();
             assert!(
                 took < Duration::from_secs(15),

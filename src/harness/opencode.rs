@@ -20,5 +20,5 @@ pub use ask::{AskError, AskOptions, ask};
 pub use drive::{Backoff, WatchOptions, watch};
 pub use journal::ActJournal;
 pub use reach::Reach;
-pub use server::{ServerApi, Events, Prompt, Server};
-pub use watch::{Act, Judged, WatchEvent, SessionWatcher};
+pub use server::{Events, Prompt, Server, ServerApi};
+pub use watch::{Act, Judged, SessionWatcher, WatchEvent};

@@ -13,7 +13,7 @@ use super::provider::Provider;
 use super::reply::{PartState, Reply};
 use super::run::{Cancel, Run};
 use super::step::{End, Outcome, Reason, Source, Step};
-use super::store::Recorder;
+use super::store::SessionRecorder;
 use crate::Session;
 
 /// Replies of one turn, where the host does not say.
@@ -59,7 +59,7 @@ pub struct Turn<'a, P: Provider + ?Sized> {
     tools: &'a mut dyn Tools,
     cancel: Cancel,
     max_replies: u32,
-    recorder: Option<&'a mut Recorder>,
+    recorder: Option<&'a mut SessionRecorder>,
 }
 
 impl<P: Provider + ?Sized> std::fmt::Debug for Turn<'_, P> {
@@ -161,16 +161,16 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// Writes the turn down: every step before anybody sees it, and every message but those of the request
     /// that it begins with, which are the host's to write. Where the recorder is to
     /// [stop](super::store::OnFailure::Stop) and the disk fails, the turn is cancelled, and
-    /// [`Recorder::error`] says why.
+    /// [`SessionRecorder::error`] says why.
     ///
     /// # Example: a turn that is there afterwards
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::store::{OnFailure, Recorder, Store};
+    /// use ttsr::harness::store::{OnFailure, SessionRecorder, Store};
     /// use ttsr::harness::{Cancel, Hooks, Message, NoTools, Processor, Request, Script, Scripted, Settings, Turn};
     /// let path = std::env::temp_dir().join(format!("ttsr-turn-{}.ttsr", std::process::id()));
     /// # std::fs::remove_file(&path).ok();
-    /// let mut recorder = Recorder::new(Store::open(&path)?.0, OnFailure::Stop);
+    /// let mut recorder = SessionRecorder::new(Store::open(&path)?.0, OnFailure::Stop);
     /// let mut provider = Scripted::new([Script::default().text("Hello.").finish("stop")]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -185,7 +185,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// # std::fs::remove_file(path)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn record(self, recorder: &'a mut Recorder) -> Turn<'a, P> {
+    pub fn record(self, recorder: &'a mut SessionRecorder) -> Turn<'a, P> {
         Turn {
             recorder: Some(recorder),
             ..self
@@ -443,7 +443,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
 }
 
 fn write(
-    recorder: &mut Option<&mut Recorder>,
+    recorder: &mut Option<&mut SessionRecorder>,
     state: &State,
     step: &Step,
     session: &Session,

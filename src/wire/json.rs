@@ -12,7 +12,7 @@ use memchr::memchr2;
 /// The deepest nesting that is parsed; a deeper document is malformed.
 const DEPTH: usize = 128;
 
-/// The keys of known metadata in every format, besides keys that end with `_id`.
+/// The keys of known metadata in every format. Keys that end with `_id` are metadata too.
 const METADATA: [&str; 7] = [
     "id",
     "type",

@@ -69,7 +69,7 @@ pub(super) struct OpenAiChatReader {
     state: ChatReply,
 }
 
-/// The state of the reply in progress, besides its parts.
+/// The state of the reply in progress, except its parts.
 #[derive(Debug, Default)]
 struct ChatReply {
     id: String,

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use ttsr::harness::progress::{
-    Agent, AgentEvent, AgentEvents, Asking, ChannelAdapter, ChannelError, ChannelStatus,
-    Constraints, Inbox, Outbound, Sending, Typing,
+    Agent, AgentEvent, AgentEvents, AgentFuture, ChannelAdapter, ChannelError, ChannelStatus,
+    Constraints, Inbox, Outbound, SendFuture, Typing,
 };
 
 /// What was done to a chat or to an agent.
@@ -59,7 +59,7 @@ impl Chat {
         }
     }
 
-    fn tell(&self, done: Done<'_>) -> Sending<'static> {
+    fn tell(&self, done: Done<'_>) -> SendFuture<'static> {
         match (self.goes)(&done) {
             Goes::Well => {
                 (self.tell)(done);
@@ -94,16 +94,16 @@ impl ChannelAdapter for Chat {
         ChannelStatus::Running
     }
 
-    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> Sending<'a> {
+    fn send<'a>(&'a mut self, _: &'a str, message: Outbound) -> SendFuture<'a> {
         self.tell(Done::Say(&message))
     }
 
-    fn send_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
+    fn send_typing<'a>(&'a mut self, _: &'a str) -> Option<SendFuture<'a>> {
         let can = self.constraints.typing != Typing::Unsupported;
         can.then(|| self.tell(Done::Type(true)))
     }
 
-    fn stop_typing<'a>(&'a mut self, _: &'a str) -> Option<Sending<'a>> {
+    fn stop_typing<'a>(&'a mut self, _: &'a str) -> Option<SendFuture<'a>> {
         let must = self.constraints.typing == Typing::UntilStopped;
         must.then(|| self.tell(Done::Type(false)))
     }
@@ -131,14 +131,14 @@ impl Server {
         &self,
         done: Done<'_>,
         said: Result<T, String>,
-    ) -> Asking<'static, T> {
+    ) -> AgentFuture<'static, T> {
         (self.tell)(done);
         Box::pin(ready(said))
     }
 }
 
 impl Agent for Server {
-    fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+    fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
         let events: AgentEvents = Box::pin(Events {
             script: std::mem::take(&mut self.script),
             tell: Arc::clone(&self.tell),
@@ -146,7 +146,7 @@ impl Agent for Server {
         self.tell(Done::Subscribe(true), Ok(events))
     }
 
-    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()> {
+    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> AgentFuture<'a, ()> {
         let said = match self.refuses {
             true => Err("no".to_owned()),
             false => Ok(()),
@@ -154,15 +154,19 @@ impl Agent for Server {
         self.tell(Done::Prompt { session, text }, said)
     }
 
-    fn abort<'a>(&'a mut self, session: &'a str) -> Asking<'a, ()> {
+    fn abort<'a>(&'a mut self, session: &'a str) -> AgentFuture<'a, ()> {
         self.tell(Done::Abort(session), Ok(()))
     }
 
-    fn answer<'a>(&'a mut self, request: &'a str, answers: Vec<Vec<String>>) -> Asking<'a, ()> {
+    fn answer<'a>(
+        &'a mut self,
+        request: &'a str,
+        answers: Vec<Vec<String>>,
+    ) -> AgentFuture<'a, ()> {
         self.tell(Done::Answer(request, &answers), Ok(()))
     }
 
-    fn reject<'a>(&'a mut self, request: &'a str) -> Asking<'a, ()> {
+    fn reject<'a>(&'a mut self, request: &'a str) -> AgentFuture<'a, ()> {
         self.tell(Done::Reject(request), Ok(()))
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ttsr::harness::handoff::{Handoff, ReadSession};
 use ttsr::harness::opencode::{
-    ServerApi, AskError, AskOptions, Backoff, Prompt, WatchEvent, Server, SessionWatcher, WatchOptions, ask, watch,
+    AskError, AskOptions, Backoff, Prompt, Server, ServerApi, SessionWatcher, WatchEvent,
+    WatchOptions, ask, watch,
 };
 use ttsr::harness::{Cancel, Failure};
 

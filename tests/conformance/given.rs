@@ -1,6 +1,6 @@
 //! What comes in: a table of `in`, in the words of the format.
 
-use ttsr::harness::handoff::{ReadSession, Said, SaidPart, Speaker};
+use ttsr::harness::handoff::{ReadSession, Speaker, TranscriptMessage, TranscriptPart};
 use ttsr::harness::progress::{AgentEvent, AgentPart, ToolStatus};
 use ttsr::harness::question::{Choice, Question, QuestionRequest};
 use ttsr::harness::{Failure, Input, Message, ToolCall};
@@ -124,7 +124,7 @@ impl Given<'_> {
 
     /// What the tool gives back, where the session holds what the input says.
     pub(super) fn transcript(&self, read: &ReadSession) -> String {
-        let said: Vec<Said> = match self.number("messages") {
+        let said: Vec<TranscriptMessage> = match self.number("messages") {
             Some(count) => (1..=count).map(|at| says(&at.to_string())).collect(),
             None => self.said(),
         };
@@ -135,7 +135,7 @@ impl Given<'_> {
     }
 
     /// The messages of an earlier session.
-    pub(super) fn said(&self) -> Vec<Said> {
+    pub(super) fn said(&self) -> Vec<TranscriptMessage> {
         let said = self.table.get("said").and_then(toml::Value::as_array);
         let said = said.into_iter().flatten().map(|said| {
             let by = match said["by"].as_str().unwrap() {
@@ -144,7 +144,7 @@ impl Given<'_> {
                 other => panic!("{}: {other}", self.case),
             };
             let parts = said["parts"].as_array().unwrap().iter().map(said_part);
-            Said {
+            TranscriptMessage {
                 by,
                 parts: parts.collect(),
             }
@@ -252,12 +252,12 @@ impl Given<'_> {
     }
 }
 
-fn said_part(part: &toml::Value) -> SaidPart {
+fn said_part(part: &toml::Value) -> TranscriptPart {
     let word = |key: &str| Some(part.get(key)?.as_str().unwrap().to_owned());
     match (word("text"), word("attached"), word("tool")) {
-        (Some(text), None, None) => SaidPart::Text(text),
-        (None, Some(name), None) => SaidPart::Attached(name),
-        (None, None, Some(name)) => SaidPart::Tool {
+        (Some(text), None, None) => TranscriptPart::Text(text),
+        (None, Some(name), None) => TranscriptPart::Attached(name),
+        (None, None, Some(name)) => TranscriptPart::Tool {
             name,
             title: word("title").unwrap_or_default(),
         },
@@ -266,10 +266,10 @@ fn said_part(part: &toml::Value) -> SaidPart {
 }
 
 /// A message of the user.
-fn says(text: &str) -> Said {
-    Said {
+fn says(text: &str) -> TranscriptMessage {
+    TranscriptMessage {
         by: Speaker::User,
-        parts: vec![SaidPart::Text(text.to_owned())],
+        parts: vec![TranscriptPart::Text(text.to_owned())],
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use ttsr::Pack;
 use ttsr::harness::handoff::{
-    Arrived, HandoffTools, StoredSessions, command, definitions, summary_prompt,
+    ArrivedMessage, HandoffTools, StoredSessions, command, definitions, summary_prompt,
 };
 use ttsr::harness::{
     Cancel, Content, Hooks, Message, NoTools, Processor, Request, Script, Scripted, Settings, Turn,
@@ -80,7 +80,7 @@ impl Run<'_> {
     /// The user says something in `session`.
     pub(super) fn say(&mut self, session: &str, text: String) {
         let said = Message::user(text);
-        let arrived = Arrived {
+        let arrived = ArrivedMessage {
             session,
             model: "a/model",
             agent: "build",

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use ttsr::harness::progress::{
-    Agent, AgentEvent, AgentEvents, AgentPart, Asking, ChannelAdapter, ChannelStatus, Console,
-    Constraints, Do, EMPTY, Inbound, Outbound, ProgressSettings, PromptError, Prompting, Router,
-    RouterSettings, SLACK, TELEGRAM, ToolStatus, Typing, WHATSAPP, prompt_streaming, respond,
+    Agent, AgentEvent, AgentEvents, AgentFuture, AgentPart, ChannelAdapter, ChannelStatus,
+    ChatAction, Console, Constraints, EMPTY, Inbound, Outbound, PendingPrompt, ProgressSettings,
+    PromptError, Router, RouterSettings, SLACK, TELEGRAM, ToolStatus, Typing, WHATSAPP,
+    prompt_streaming, respond,
 };
 use ttsr::harness::question::{Question, QuestionRequest};
 
@@ -74,8 +75,8 @@ fn at(seconds: u64) -> Duration {
 
 /// A prompt under way, and what it wanted done so far.
 struct Sheet {
-    prompting: Prompting,
-    out: Vec<Do>,
+    prompting: PendingPrompt,
+    out: Vec<ChatAction>,
 }
 
 impl Sheet {
@@ -85,7 +86,7 @@ impl Sheet {
 
     fn with(settings: RouterSettings) -> Sheet {
         let mut out = Vec::new();
-        let prompting = Prompting::begin("s", settings, &mut out);
+        let prompting = PendingPrompt::begin("s", settings, &mut out);
         Sheet { prompting, out }
     }
 
@@ -96,7 +97,7 @@ impl Sheet {
 
     fn notes(&self) -> Vec<&str> {
         let notes = self.out.iter().filter_map(|what| match what {
-            Do::Note(text) => Some(text.as_str()),
+            ChatAction::Note(text) => Some(text.as_str()),
             _ => None,
         });
         notes.collect()
@@ -104,7 +105,7 @@ impl Sheet {
 
     fn reply(&self) -> Option<&Result<String, PromptError>> {
         let done = self.out.iter().filter_map(|what| match what {
-            Do::Done(result) => Some(result),
+            ChatAction::Done(result) => Some(result),
             _ => None,
         });
         let done: Vec<_> = done.collect();
@@ -119,7 +120,14 @@ impl Sheet {
 
 #[test]
 fn e1_events_are_read_before_the_prompt_is_sent() {
-    assert_eq!(Sheet::new().out, [Do::Typing, Do::Subscribe, Do::Prompt]);
+    assert_eq!(
+        Sheet::new().out,
+        [
+            ChatAction::Typing,
+            ChatAction::Subscribe,
+            ChatAction::Prompt
+        ]
+    );
 }
 
 #[test]
@@ -226,7 +234,10 @@ fn e3_a_heartbeat_after_silence_shows_typing_again_and_activity_puts_it_off() {
     sheet.prompting.tick(at(100), &mut sheet.out);
     assert_eq!(
         sheet.out,
-        [Do::Typing, Do::Note("⏳ Still working...".into())]
+        [
+            ChatAction::Typing,
+            ChatAction::Note("⏳ Still working...".into())
+        ]
     );
     assert_eq!(sheet.prompting.deadline(), at(160));
 }
@@ -245,7 +256,13 @@ fn e3_typing_stops_and_events_are_closed_in_every_case() {
     for end in ends {
         let mut sheet = Sheet::new();
         end(&mut sheet);
-        let [.., Do::Unsubscribe, Do::Done(_), Do::StopTyping] = &sheet.out[..] else {
+        let [
+            ..,
+            ChatAction::Unsubscribe,
+            ChatAction::Done(_),
+            ChatAction::StopTyping,
+        ] = &sheet.out[..]
+        else {
             panic!("{:?}", sheet.out);
         };
         let said = sheet.out.len();
@@ -259,12 +276,14 @@ fn e4_one_answer_serves_all_questions_and_the_clock_stands_still_meanwhile() {
     let mut sheet = Sheet::new();
     sheet.see(100, &asks("q1", 2));
     assert!(sheet.prompting.is_asking());
-    assert!(matches!(sheet.out.last(), Some(Do::Ask { text, .. }) if text.starts_with("❓")));
+    assert!(
+        matches!(sheet.out.last(), Some(ChatAction::Ask { text, .. }) if text.starts_with("❓"))
+    );
     sheet.out.clear();
     sheet.prompting.answer(at(350), "left", &mut sheet.out);
     let answers = vec![vec!["left".to_owned()]; 2];
     let request = "q1".into();
-    assert_eq!(sheet.out, [Do::Answer { request, answers }]);
+    assert_eq!(sheet.out, [ChatAction::Answer { request, answers }]);
     // 250 s were spent on the question.
     sheet.prompting.tick(at(549), &mut sheet.out);
     assert_eq!(sheet.reply(), None);
@@ -279,12 +298,12 @@ fn e4_a_question_that_nobody_answers_is_rejected_and_the_agent_goes_on() {
     assert_eq!(sheet.prompting.deadline(), at(310));
     sheet.out.clear();
     sheet.prompting.tick(at(310), &mut sheet.out);
-    let rejected = Do::Reject {
+    let rejected = ChatAction::Reject {
         request: "q1".into(),
     };
     assert_eq!(sheet.out[0], rejected);
     assert!(
-        matches!(&sheet.out[1], Do::Ask { request, .. } if request == "q2"),
+        matches!(&sheet.out[1], ChatAction::Ask { request, .. } if request == "q2"),
         "the next one comes"
     );
     sheet.prompting.answer(at(311), "yes", &mut sheet.out);
@@ -302,7 +321,7 @@ fn e5_what_the_user_is_told_at_each_end() {
     assert_eq!(timeout.to_string(), "timeout");
     let text = "Request timed out. The agent took too long to respond.";
     assert_eq!(timeout.text(), Some(text));
-    assert!(sheet.out.contains(&Do::Abort));
+    assert!(sheet.out.contains(&ChatAction::Abort));
 
     let failed = |is_abort| AgentEvent::Failed {
         session: "s".into(),
@@ -348,7 +367,7 @@ fn e6_without_progress_there_are_no_notes_no_heartbeat_and_no_questions() {
     sheet.see(1, &runs("c", "Reading")).see(2, &asks("q", 1));
     sheet.prompting.tick(at(200), &mut sheet.out);
     assert_eq!(sheet.notes(), Vec::<&str>::new());
-    let rejected = Do::Reject {
+    let rejected = ChatAction::Reject {
         request: "q".into(),
     };
     assert!(sheet.out.contains(&rejected) && !sheet.prompting.is_asking());
@@ -656,19 +675,19 @@ fn e4_an_answer_is_taken_while_the_question_is_still_being_sent() {
 fn e5_a_server_that_hangs_is_bounded_by_the_timeout() {
     struct Stuck;
     impl Agent for Stuck {
-        fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+        fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
             Box::pin(std::future::pending())
         }
-        fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> Asking<'a, ()> {
+        fn prompt<'a>(&'a mut self, _: &'a str, _: &'a str) -> AgentFuture<'a, ()> {
             Box::pin(std::future::pending())
         }
-        fn abort<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+        fn abort<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
             Box::pin(std::future::pending())
         }
-        fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> Asking<'a, ()> {
+        fn answer<'a>(&'a mut self, _: &'a str, _: Vec<Vec<String>>) -> AgentFuture<'a, ()> {
             Box::pin(std::future::pending())
         }
-        fn reject<'a>(&'a mut self, _: &'a str) -> Asking<'a, ()> {
+        fn reject<'a>(&'a mut self, _: &'a str) -> AgentFuture<'a, ()> {
             Box::pin(std::future::pending())
         }
     }

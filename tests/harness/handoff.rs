@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ttsr::harness::handoff::{
-    Arrived, Draft, Files, Handoff, HandoffTools, Handoffs, MARKER, ProjectFiles, ReadSession,
-    Said, SaidPart, Speaker, StoredSessions, TEMPLATE, command, definitions, is_binary, read_part,
-    references, summary_prompt,
+    ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTools, HandoffTracker, MARKER,
+    ProjectFiles, ReadSession, Speaker, StoredSessions, TEMPLATE, TranscriptMessage,
+    TranscriptPart, command, definitions, is_binary, read_part, references, summary_prompt,
 };
-use ttsr::harness::store::{OnFailure, Recorder, Store};
+use ttsr::harness::store::{OnFailure, SessionRecorder, Store};
 use ttsr::harness::{
     Cancel, Content, Hooks, Message, NoTools, Processor, Request, Role, Script, Scripted, Settings,
     ToolCall, Tools, Turn,
@@ -35,7 +35,7 @@ impl Memory {
     }
 }
 
-impl Files for Memory {
+impl FileSource for Memory {
     fn resolve(&self, reference: &str) -> Option<PathBuf> {
         let path = Path::new("/project").join(reference);
         self.0.contains_key(&path).then_some(path)
@@ -55,8 +55,8 @@ fn written(text: &str, synthetic: bool) -> Content {
     Content::Text { text, synthetic }
 }
 
-fn arrived<'a>(session: &'a str, content: &'a [Content]) -> Arrived<'a> {
-    Arrived {
+fn arrived<'a>(session: &'a str, content: &'a [Content]) -> ArrivedMessage<'a> {
+    ArrivedMessage {
         session,
         model: "a/model",
         agent: "build",
@@ -83,10 +83,10 @@ fn b1_draft_is_shown_150_ms_after_the_session_is_opened() {
     let handoff = Handoff::new("ses_1", "Go on.");
     let toast = "Handoff Ready — Review and edit the draft, then send";
     let expected = [
-        Draft::OpenSession,
-        Draft::Wait(Duration::from_millis(150)),
-        Draft::Append(handoff.prompt()),
-        Draft::Toast {
+        DraftStep::OpenSession,
+        DraftStep::Wait(Duration::from_millis(150)),
+        DraftStep::Append(handoff.prompt()),
+        DraftStep::Toast {
             text: toast,
             lasts: Duration::from_secs(4),
         },
@@ -244,7 +244,7 @@ fn said_in(request: &Request) -> Vec<(Role, bool, String)> {
 #[test]
 fn b5_files_are_injected_once_per_session_without_a_reply() {
     let files = Memory::default().with("a.rs", "fn a() {}");
-    let mut handoffs = Handoffs::default();
+    let mut handoffs = HandoffTracker::default();
     let pack = Pack::builder().build().unwrap();
     let says = Script::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([says]);
@@ -291,7 +291,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
     }
     // Each session by itself; one that was deleted is new.
     let content = [written(&format!("{MARKER} ses_0. @a.rs"), false)];
-    let is_injected = |session: &str, handoffs: &mut Handoffs| {
+    let is_injected = |session: &str, handoffs: &mut HandoffTracker| {
         let arrived = arrived(session, &content);
         handoffs.arrived(&arrived, &files).is_some()
     };
@@ -314,7 +314,7 @@ fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
         (vec![Message::user("Hi."), repeated, made_up], true),
         (vec![continued, Message::user("And?")], false),
     ] {
-        let mut handoffs = Handoffs::default();
+        let mut handoffs = HandoffTracker::default();
         handoffs.take_up("ses_1", &earlier);
         let injection = handoffs.arrived(&arrived("ses_1", &content), &files);
         assert_eq!(injection.is_some(), is_new, "{earlier:?}");
@@ -327,10 +327,10 @@ fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
     let folder = Folder::new();
     let pack = Pack::builder().build().unwrap();
     let (store, _) = Store::open(folder.0.join("ses_1.ttsr")).unwrap();
-    let mut recorder = Recorder::new(store, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
     let files = Memory::default().with("src/a.rs", "fn a() {}");
     let prompt = Message::user(format!("{MARKER} ses_0.\n\n@src/a.rs\n\nMend it."));
-    let injection = Handoffs::default().arrived(&arrived("ses_1", &prompt.content), &files);
+    let injection = HandoffTracker::default().arrived(&arrived("ses_1", &prompt.content), &files);
     let attached = injection.unwrap().message();
     let reply = Message {
         role: Role::Assistant,
@@ -481,7 +481,7 @@ fn b1_a_sub_agent_does_not_hand_over() {
 #[test]
 fn b5_only_what_a_person_wrote_counts() {
     let files = Memory::default().with("a.rs", "a").with("b.rs", "b");
-    let mut handoffs = Handoffs::default();
+    let mut handoffs = HandoffTracker::default();
     let plain = [written("look at @a.rs", false)];
     assert_eq!(handoffs.arrived(&arrived("ses_1", &plain), &files), None);
     let made = [
@@ -500,18 +500,18 @@ fn b5_only_what_a_person_wrote_counts() {
 #[test]
 fn b6_transcript_shows_who_said_what() {
     let said = vec![
-        Said {
+        TranscriptMessage {
             by: Speaker::User,
             parts: vec![
-                SaidPart::Text("Look at this.".into()),
-                SaidPart::Attached("shot.png".into()),
+                TranscriptPart::Text("Look at this.".into()),
+                TranscriptPart::Attached("shot.png".into()),
             ],
         },
-        Said {
+        TranscriptMessage {
             by: Speaker::Assistant,
             parts: vec![
-                SaidPart::Text("I will.".into()),
-                SaidPart::Tool {
+                TranscriptPart::Text("I will.".into()),
+                TranscriptPart::Tool {
                     name: "read".into(),
                     title: "shot.png".into(),
                 },
@@ -536,15 +536,19 @@ fn b6_transcript_is_bounded_and_says_so() {
     for (limit, expected) in limits {
         assert_eq!(ReadSession::new("ses_1", limit).limit(), expected);
     }
-    let said = ["one", "two", "three"].map(|text| Said::from_message(&Message::user(text)));
-    let said: Vec<Said> = said.into_iter().flatten().collect();
+    let said =
+        ["one", "two", "three"].map(|text| TranscriptMessage::from_message(&Message::user(text)));
+    let said: Vec<TranscriptMessage> = said.into_iter().flatten().collect();
     let read = ReadSession::new("ses_1", Some(2));
     let shown = read.transcript(|_, at_most| Ok::<_, String>(said[..at_most].to_vec()));
     let footer = "(Showing 2 most recent messages. Use a higher 'limit' to see more.)";
     assert_eq!(shown, format!("## User\ntwo\n\n## User\nthree\n\n{footer}"));
     let failed = read.transcript(|_, _| Err("no such session"));
     assert_eq!(failed, "Could not read session ses_1: no such session");
-    assert_eq!(Said::from_message(&Message::steering("made up")), None);
+    assert_eq!(
+        TranscriptMessage::from_message(&Message::steering("made up")),
+        None
+    );
 }
 
 #[test]

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use ttsr::Pack;
 use ttsr::harness::Cancel;
 use ttsr::harness::fallback::{Chains, Foreground};
-use ttsr::harness::opencode::{Act, ServerApi, ActJournal, WatchEvent, SessionWatcher, WatchOptions, watch};
+use ttsr::harness::opencode::{
+    Act, ActJournal, ServerApi, SessionWatcher, WatchEvent, WatchOptions, watch,
+};
 
 use super::folder::Folder;
 use super::server::{Imitation, Play};
@@ -94,7 +96,12 @@ fn is_over(seen: &[WatchEvent]) -> bool {
 
 async fn watched(imitation: &Imitation) -> Vec<WatchEvent> {
     let server = server(&imitation.url, ServerApi::Classic);
-    see(&server, SessionWatcher::new(pack(), ServerApi::Classic), is_over).await
+    see(
+        &server,
+        SessionWatcher::new(pack(), ServerApi::Classic),
+        is_over,
+    )
+    .await
 }
 
 fn whats(imitation: &Imitation) -> Vec<String> {
@@ -146,8 +153,14 @@ fn e8_what_global_events_repeat_is_read_once() {
         ];
         let imitation = Imitation::start(vec![plays]).await;
         let server = server(&imitation.url, ServerApi::Classic);
-        let is_finish = |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Finish { .. }));
-        let seen = see(&server, SessionWatcher::new(pack(), ServerApi::Classic), is_finish).await;
+        let is_finish =
+            |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Finish { .. }));
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            is_finish,
+        )
+        .await;
         let Some(WatchEvent::Finish { unscanned, .. }) = seen.last() else {
             panic!("{seen:?}")
         };
@@ -210,7 +223,8 @@ fn e8_a_late_verdict_keeps_the_message_and_says_what_happened() {
                 "{said}"
             );
             assert!(said.ends_with(fate), "{said}");
-            let is_late = |seen: &WatchEvent| matches!(seen, WatchEvent::Judged(judged) if judged.is_late);
+            let is_late =
+                |seen: &WatchEvent| matches!(seen, WatchEvent::Judged(judged) if judged.is_late);
             assert!(seen.iter().any(is_late));
         });
     }
@@ -467,7 +481,11 @@ fn e8_an_injection_is_said_at_once_where_a_tool_call_makes_another_request_certa
         for plays in [vec![hint.clone(), call.clone()], vec![call, hint]] {
             let imitation = Imitation::start(vec![plays]).await;
             let seen = watched(&imitation).await;
-            assert!(!seen.iter().any(|seen| matches!(seen, WatchEvent::Finish { .. })));
+            assert!(
+                !seen
+                    .iter()
+                    .any(|seen| matches!(seen, WatchEvent::Finish { .. }))
+            );
             assert_eq!(whats(&imitation), [PROMPT]);
         }
     });
@@ -496,7 +514,12 @@ fn e8_an_injection_of_the_second_interface_does_not_wake_an_idle_session() {
         ];
         let imitation = Imitation::start(vec![plays]).await;
         let server = server(&imitation.url, ServerApi::Next);
-        see(&server, SessionWatcher::new(pack(), ServerApi::Next), is_over).await;
+        see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Next),
+            is_over,
+        )
+        .await;
         let body: Value = serde_json::from_str(&imitation.asked()[0].body).unwrap();
         assert_eq!(
             (&body["delivery"], &body["resume"]),
@@ -660,7 +683,8 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
             second.answer_json("/session/ses_1/message?limit=20", &found(messages));
             let seen = run_until(&second, &journal, Duration::ZERO, is_end).await;
             assert!(
-                seen.iter().any(|seen| matches!(seen, WatchEvent::Resumed(_))),
+                seen.iter()
+                    .any(|seen| matches!(seen, WatchEvent::Resumed(_))),
                 "{seen:?}"
             );
             assert_eq!(second.whats(), expected);
@@ -669,7 +693,9 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
             let is_heard = |seen: &WatchEvent| matches!(seen, WatchEvent::Disconnected { .. });
             let seen = run_until(&third, &journal, Duration::ZERO, is_heard).await;
             assert!(
-                !seen.iter().any(|seen| matches!(seen, WatchEvent::Resumed(_))),
+                !seen
+                    .iter()
+                    .any(|seen| matches!(seen, WatchEvent::Resumed(_))),
                 "once"
             );
         });
@@ -694,7 +720,9 @@ fn e8_a_journal_that_cannot_be_read_is_replaced_and_an_old_act_is_dropped() {
                 Imitation::start(vec![vec![part("ses_1", "msg_b", "p", "text", BAD)]]).await;
             let is_done = |seen: &WatchEvent| matches!(seen, WatchEvent::Done(_));
             let seen = run_until(&imitation, &journal, Duration::ZERO, is_done).await;
-            let resumed = seen.iter().filter(|seen| matches!(seen, WatchEvent::Resumed(_)));
+            let resumed = seen
+                .iter()
+                .filter(|seen| matches!(seen, WatchEvent::Resumed(_)));
             assert_eq!(resumed.count() > 0, is_resumed);
             let yielded = seen.iter().any(
                 |seen| matches!(seen, WatchEvent::Yielded { why, .. } if why == "it is older than an hour"),
@@ -716,7 +744,8 @@ fn e8_a_journal_is_bounded() {
             (0..most + 9).map(|number| part(&format!("ses_{number}"), "msg_a1", "p", "text", BAD));
         let imitation = Imitation::start(vec![plays.collect()]).await;
         let last = format!("ses_{}", most + 8);
-        let is_last = |seen: &WatchEvent| matches!(seen, WatchEvent::Act(act) if act.session() == last);
+        let is_last =
+            |seen: &WatchEvent| matches!(seen, WatchEvent::Act(act) if act.session() == last);
         run_until(&imitation, &journal, Duration::from_secs(30), is_last).await;
         #[cfg(unix)]
         {
@@ -929,7 +958,8 @@ fn c6_a_dry_run_only_reports_the_next_model() {
         let imitation = Imitation::start(vec![vec![failed]]).await;
         let server = server(&imitation.url, ServerApi::Classic);
         let watching = SessionWatcher::new(pack(), ServerApi::Classic).fallback(foreground());
-        let is_refused = |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Refused { .. }));
+        let is_refused =
+            |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Refused { .. }));
         // The agent is unknown, and there is no chain for all.
         let chains = Chains::default().any(["oak/owl-1"]);
         let rules = Pack::builtin("opencode/foreground-fallback")
@@ -967,7 +997,8 @@ fn c6_refusals_within_five_seconds_switch_once_and_a_deleted_session_is_forgotte
         let rules = Pack::builtin("opencode/foreground-fallback")
             .unwrap()
             .session();
-        let watching = SessionWatcher::new(pack(), ServerApi::Classic).fallback(Foreground::new(rules, chains));
+        let watching = SessionWatcher::new(pack(), ServerApi::Classic)
+            .fallback(Foreground::new(rules, chains));
         let seen = see(&server, watching, |seen| {
             matches!(seen.last(), Some(WatchEvent::Message { .. }))
         })
@@ -1012,7 +1043,12 @@ fn b1_a_rule_hands_over_through_the_terminal_interface_when_the_turn_is_over() {
         let imitation = Imitation::start(vec![plays]).await;
         let server = server(&imitation.url, ServerApi::Classic);
         let pack = Pack::from_toml(HANDS_OVER).unwrap();
-        see(&server, SessionWatcher::new(pack, ServerApi::Classic), is_over).await;
+        see(
+            &server,
+            SessionWatcher::new(pack, ServerApi::Classic),
+            is_over,
+        )
+        .await;
         let asked = imitation.asked();
         let query = "?directory=/elsewhere";
         let expected = [
@@ -1076,7 +1112,12 @@ fn b5_the_files_of_a_continuation_are_added_once_as_two_synthetic_parts() {
                 .count()
                 == 2
         };
-        see(&server, SessionWatcher::new(pack(), ServerApi::Classic), is_second).await;
+        see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            is_second,
+        )
+        .await;
         assert_eq!(
             whats(&imitation),
             [PROMPT, PROMPT],

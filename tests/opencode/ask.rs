@@ -1,7 +1,7 @@
 //! A prompt and its whole reply.
 
 use ttsr::harness::Cancel;
-use ttsr::harness::opencode::{ServerApi, AskError, AskOptions, Prompt, ask};
+use ttsr::harness::opencode::{AskError, AskOptions, Prompt, ServerApi, ask};
 
 use super::server::{Imitation, Play};
 use super::{block_on, server};

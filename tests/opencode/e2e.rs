@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use ttsr::harness::Cancel;
-use ttsr::harness::opencode::{Act, ServerApi, Backoff, Prompt, WatchEvent, Server, SessionWatcher, watch};
+use ttsr::harness::opencode::{
+    Act, Backoff, Prompt, Server, ServerApi, SessionWatcher, WatchEvent, watch,
+};
 use ttsr::harness::progress::{Console, Inbound, Router, RouterSettings, respond};
 
 use super::folder::Folder;
@@ -257,7 +259,8 @@ async fn watched(server: &Server, session: &str) -> Vec<WatchEvent> {
             connected.take().map(|connected| connected.send(()));
         }
         let is_steered = seen.iter().any(|seen| matches!(seen, WatchEvent::Done(_)));
-        let is_over = is_steered && matches!(one, WatchEvent::Finish { reason, .. } if reason == "stop");
+        let is_over =
+            is_steered && matches!(one, WatchEvent::Finish { reason, .. } if reason == "stop");
         seen.push(one.clone());
         if is_over {
             cancel.cancel();

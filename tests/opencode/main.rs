@@ -19,7 +19,7 @@ mod skip;
 mod watch;
 
 use ttsr::Pack;
-use ttsr::harness::opencode::{ServerApi, Server};
+use ttsr::harness::opencode::{Server, ServerApi};
 
 const RULES: &str = r#"
 schema = 1

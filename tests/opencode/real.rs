@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ttsr::harness::Cancel;
-use ttsr::harness::opencode::{Act, ServerApi, Backoff, WatchEvent, SessionWatcher, watch};
+use ttsr::harness::opencode::{Act, Backoff, ServerApi, SessionWatcher, WatchEvent, watch};
 use ttsr::harness::progress::RouterSettings;
 
 use super::agent::chatted_in;
@@ -75,7 +75,13 @@ fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
             "/prompt_async",
             true,
         ),
-        ("oc-v2-interrupt", ServerApi::Next, "/interrupt", "/prompt", false),
+        (
+            "oc-v2-interrupt",
+            ServerApi::Next,
+            "/interrupt",
+            "/prompt",
+            false,
+        ),
     ] {
         let capture = read(&format!("{name}.events.jsonl"));
         let (whats, seen) = block_on(replay(&capture, api, stop, prompt));

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use ttsr::harness::Cancel;
-use ttsr::harness::opencode::{Act, ServerApi, Backoff, WatchEvent, Server, SessionWatcher, WatchOptions, watch};
+use ttsr::harness::opencode::{
+    Act, Backoff, Server, ServerApi, SessionWatcher, WatchEvent, WatchOptions, watch,
+};
 
 use super::server::{Asked, Imitation, Play, plays};
 use super::{block_on, capture, pack, server};
@@ -73,9 +75,11 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
     block_on(async {
         let imitation = Imitation::start(vec![classic()]).await;
         let server = server(&imitation.url, ServerApi::Classic);
-        let seen = see(&server, SessionWatcher::new(pack(), ServerApi::Classic), |seen| {
-            finishes(seen) == 2
-        })
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            |seen| finishes(seen) == 2,
+        )
         .await;
         let asked = about_the_stop(imitation.asked());
         let whats: Vec<&str> = asked.iter().map(|asked| asked.what.as_str()).collect();
@@ -115,9 +119,11 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
         let plays = plays(&capture, "/interrupt", "/api/session/ses_1/prompt");
         let imitation = Imitation::start(vec![plays]).await;
         let server = server(&imitation.url, ServerApi::Next);
-        let seen = see(&server, SessionWatcher::new(pack(), ServerApi::Next), |seen| {
-            finishes(seen) == 2
-        })
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Next),
+            |seen| finishes(seen) == 2,
+        )
         .await;
         assert_eq!(
             imitation.whats(),
@@ -174,7 +180,8 @@ fn e8_other_sessions_are_left_alone_where_one_is_named() {
         let server = server(&imitation.url, ServerApi::Classic);
         let watching = SessionWatcher::new(pack(), ServerApi::Classic).only("ses_2");
         let seen = see(&server, watching, |seen| {
-            seen.iter().any(|seen| matches!(seen, WatchEvent::Message { .. }))
+            seen.iter()
+                .any(|seen| matches!(seen, WatchEvent::Message { .. }))
         })
         .await;
         assert!(acts(&seen).is_empty());
@@ -192,10 +199,14 @@ fn e8_a_broken_stream_is_opened_again_and_rules_go_on() {
         rest.truncate(3);
         let imitation = Imitation::start(vec![vec![Play::Break], begun, rest]).await;
         let server = server(&imitation.url, ServerApi::Classic);
-        let seen = see(&server, SessionWatcher::new(pack(), ServerApi::Classic), |seen| {
-            seen.iter()
-                .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })))
-        })
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            |seen| {
+                seen.iter()
+                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })))
+            },
+        )
         .await;
         assert_eq!(imitation.connections(), 3);
         let breaks = seen
@@ -217,10 +228,14 @@ fn e8_a_match_that_a_broken_connection_cut_in_two_is_found_when_the_part_is_repe
         rest.push(Play::Send(whole.to_owned()));
         let imitation = Imitation::start(vec![begun, rest]).await;
         let server = server(&imitation.url, ServerApi::Classic);
-        let seen = see(&server, SessionWatcher::new(pack(), ServerApi::Classic), |seen| {
-            seen.iter()
-                .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })))
-        })
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            |seen| {
+                seen.iter()
+                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })))
+            },
+        )
         .await;
         assert!(
             seen.iter()
@@ -236,10 +251,14 @@ fn e8_a_message_that_is_still_held_is_deleted_a_little_later() {
         let busy = "409 Conflict\r\ncontent-length: 4\r\n\r\nbusy";
         imitation.answer("/message/msg_a1", busy);
         let server = server(&imitation.url, ServerApi::Classic);
-        see(&server, SessionWatcher::new(pack(), ServerApi::Classic), |seen| {
-            seen.iter()
-                .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })))
-        })
+        see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            |seen| {
+                seen.iter()
+                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })))
+            },
+        )
         .await;
         let deletes = imitation
             .whats()
@@ -257,9 +276,14 @@ fn e8_an_act_that_fails_is_told_and_the_rule_may_act_again() {
         let imitation = Imitation::start(vec![plays]).await;
         imitation.answer("/abort", "500 Oops\r\ncontent-length: 2\r\n\r\nno");
         let server = server(&imitation.url, ServerApi::Classic);
-        let seen = see(&server, SessionWatcher::new(pack(), ServerApi::Classic), |seen| {
-            seen.iter().any(|seen| matches!(seen, WatchEvent::Failed { .. }))
-        })
+        let seen = see(
+            &server,
+            SessionWatcher::new(pack(), ServerApi::Classic),
+            |seen| {
+                seen.iter()
+                    .any(|seen| matches!(seen, WatchEvent::Failed { .. }))
+            },
+        )
         .await;
         let Some(WatchEvent::Failed { why, .. }) = seen.last() else {
             panic!("it was waited for");
@@ -276,7 +300,8 @@ fn e8_a_server_that_refuses_is_not_asked_again_and_a_password_is_never_shown() {
             "/event",
             "401 Unauthorized\r\ncontent-length: 4\r\n\r\nwho?",
         );
-        let server = server(&imitation.url, ServerApi::Classic).with_password("opencode", "canary-7");
+        let server =
+            server(&imitation.url, ServerApi::Classic).with_password("opencode", "canary-7");
         let mut watching = SessionWatcher::new(pack(), ServerApi::Classic);
         let mut told = String::new();
         let report = |seen: &WatchEvent| told.push_str(&format!("{seen:?}"));

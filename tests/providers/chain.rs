@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ttsr::Channel;
-use ttsr::harness::providers::{Api, Chain, ProviderNotice};
+use ttsr::harness::providers::{Chain, ProviderApi, ProviderNotice};
 use ttsr::harness::{Failure, Provider, Script, Scripted};
 
 use super::server::{Framing, Plan, Server};
@@ -124,9 +124,9 @@ fn a_reply_that_has_begun_stays_with_its_model() {
 fn models_of_one_server_are_asked_by_their_names() {
     runtime().block_on(async {
         let busy = Plan::status("429 Too Many Requests", "retry-after: 3600\r\n", "");
-        let good = Plan::sse(small(Api::AnthropicMessages), Framing::Chunked);
+        let good = Plan::sse(small(ProviderApi::AnthropicMessages), Framing::Chunked);
         let server = Server::start([busy.clone(), busy, good]).await;
-        let endpoint = endpoint(Api::AnthropicMessages, &server);
+        let endpoint = endpoint(ProviderApi::AnthropicMessages, &server);
         let chain = Chain::new(endpoint.clone())
             .then("b", endpoint.clone())
             .then("c", endpoint);

@@ -17,7 +17,7 @@ mod skip;
 use std::future::poll_fn;
 use std::time::Duration;
 
-use ttsr::harness::providers::{Api, Endpoint, Retries};
+use ttsr::harness::providers::{Endpoint, ProviderApi, Retries};
 use ttsr::harness::{Failure, Message, Provider, Request};
 use ttsr::wire::Reader;
 use ttsr::{Channel, Event};
@@ -69,7 +69,7 @@ fn request() -> Request {
 }
 
 /// An endpoint that sends nothing again.
-fn endpoint(api: Api, server: &Server) -> Endpoint {
+fn endpoint(api: ProviderApi, server: &Server) -> Endpoint {
     let endpoint = Endpoint::at(api, &server.base()).unwrap();
     endpoint.retries(Retries::none())
 }
@@ -99,7 +99,7 @@ async fn ask(provider: &mut dyn Provider, request: &Request) -> Came {
 }
 
 /// Serves one plan to one request.
-async fn play(api: Api, plan: Plan) -> Came {
+async fn play(api: ProviderApi, plan: Plan) -> Came {
     let server = Server::start([plan]).await;
     ask(&mut endpoint(api, &server), &request()).await
 }
@@ -119,11 +119,11 @@ fn first_reply(body: &[u8]) -> Vec<Event> {
 }
 
 /// A small reply of each API: text, and a tool call.
-fn small(api: Api) -> &'static [u8] {
+fn small(api: ProviderApi) -> &'static [u8] {
     match api {
-        Api::OpenAiChat => include_bytes!("chat.sse"),
-        Api::OpenAiResponses => include_bytes!("responses.sse"),
-        Api::AnthropicMessages => include_bytes!("messages.sse"),
+        ProviderApi::OpenAiChat => include_bytes!("chat.sse"),
+        ProviderApi::OpenAiResponses => include_bytes!("responses.sse"),
+        ProviderApi::AnthropicMessages => include_bytes!("messages.sse"),
         other => panic!("no reply of {other:?}"),
     }
 }

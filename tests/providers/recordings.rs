@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ttsr::harness::providers::Api;
+use ttsr::harness::providers::ProviderApi;
 use ttsr::wire::{Reader, WireFormat};
 use ttsr::{Channel, Event};
 
@@ -23,7 +23,7 @@ fn cruel(bytes: &[u8]) -> Vec<usize> {
 #[test]
 fn each_api_under_every_framing_and_segmentation() {
     runtime().block_on(async {
-        for api in Api::ALL {
+        for api in ProviderApi::ALL {
             let expected = first_reply(small(api));
             for framing in Framing::ALL {
                 let plan = Plan::sse(small(api), framing);
@@ -50,7 +50,11 @@ fn richer_recordings_byte_by_byte() {
                 .join(name);
             let body = std::fs::read(path).unwrap();
             for framing in Framing::ALL {
-                let came = play(Api::OpenAiChat, Plan::sse(&body, framing).bytewise()).await;
+                let came = play(
+                    ProviderApi::OpenAiChat,
+                    Plan::sse(&body, framing).bytewise(),
+                )
+                .await;
                 assert_eq!(came.events, first_reply(&body), "{name} {framing:?}");
                 assert!(came.is_finished());
             }
@@ -62,7 +66,7 @@ fn richer_recordings_byte_by_byte() {
 #[test]
 fn a_reply_truncated_at_every_byte_is_never_finished() {
     runtime().block_on(async {
-        for api in Api::ALL {
+        for api in ProviderApi::ALL {
             let expected = first_reply(small(api));
             for framing in [Framing::Length, Framing::Chunked] {
                 let plan = Plan::sse(small(api), framing);
@@ -98,7 +102,7 @@ fn a_reply_truncated_at_every_byte_is_never_finished() {
 #[test]
 fn a_body_without_length_is_whole_when_the_reply_is() {
     runtime().block_on(async {
-        for api in Api::ALL {
+        for api in ProviderApi::ALL {
             let plan = Plan::sse(small(api), Framing::Close);
             let head = plan.len() - small(api).len();
             let plans: Vec<Plan> = (head..plan.len())
@@ -107,8 +111,8 @@ fn a_body_without_length_is_whole_when_the_reply_is() {
             let server = Server::start(plans).await;
             let mut endpoint = endpoint(api, &server);
             let end = match api {
-                Api::OpenAiChat => "\"tool_calls\"}]}",
-                Api::OpenAiResponses => "response.completed\"",
+                ProviderApi::OpenAiChat => "\"tool_calls\"}]}",
+                ProviderApi::OpenAiResponses => "response.completed\"",
                 _ => "\"stop_reason\":\"tool_use\"",
             };
             let text = String::from_utf8_lossy(small(api)).into_owned();
@@ -139,11 +143,11 @@ fn bodies(path: &Path) -> Vec<Vec<u8>> {
     }
 }
 
-fn api_of(format: WireFormat) -> Option<Api> {
+fn api_of(format: WireFormat) -> Option<ProviderApi> {
     match format {
-        WireFormat::OpenAiChat => Some(Api::OpenAiChat),
-        WireFormat::OpenAiResponses => Some(Api::OpenAiResponses),
-        WireFormat::AnthropicMessages => Some(Api::AnthropicMessages),
+        WireFormat::OpenAiChat => Some(ProviderApi::OpenAiChat),
+        WireFormat::OpenAiResponses => Some(ProviderApi::OpenAiResponses),
+        WireFormat::AnthropicMessages => Some(ProviderApi::AnthropicMessages),
         _ => None,
     }
 }

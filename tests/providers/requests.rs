@@ -1,7 +1,7 @@
 //! What is sent: a conversation as each API wants it.
 
 use serde_json::{Value, json};
-use ttsr::harness::providers::Api;
+use ttsr::harness::providers::ProviderApi;
 use ttsr::harness::{Content, Message, Request, Role, Tool};
 
 use super::server::{Framing, Heard, Plan, Server};
@@ -57,7 +57,7 @@ fn conversation() -> Request {
     request
 }
 
-fn sent(api: Api, request: &Request) -> Heard {
+fn sent(api: ProviderApi, request: &Request) -> Heard {
     runtime().block_on(async {
         let server = Server::start([Plan::sse(small(api), Framing::Length)]).await;
         let mut endpoint = endpoint(api, &server)
@@ -75,7 +75,7 @@ fn schema() -> Value {
 
 #[test]
 fn a_request_to_openai_chat() {
-    let heard = sent(Api::OpenAiChat, &conversation());
+    let heard = sent(ProviderApi::OpenAiChat, &conversation());
     assert!(
         heard.head.starts_with("POST /v1/chat/completions HTTP/1.1"),
         "{}",
@@ -105,7 +105,7 @@ fn a_request_to_openai_chat() {
 
 #[test]
 fn a_request_to_openai_responses() {
-    let heard = sent(Api::OpenAiResponses, &conversation());
+    let heard = sent(ProviderApi::OpenAiResponses, &conversation());
     assert!(
         heard.head.starts_with("POST /v1/responses HTTP/1.1"),
         "{}",
@@ -134,7 +134,7 @@ fn a_request_to_openai_responses() {
 
 #[test]
 fn a_request_to_anthropic_messages() {
-    let heard = sent(Api::AnthropicMessages, &conversation());
+    let heard = sent(ProviderApi::AnthropicMessages, &conversation());
     assert!(
         heard.head.starts_with("POST /v1/messages HTTP/1.1"),
         "{}",
@@ -168,7 +168,7 @@ fn a_request_to_anthropic_messages() {
 #[test]
 fn a_request_says_no_more_than_it_must() {
     let request = super::request();
-    for api in Api::ALL {
+    for api in ProviderApi::ALL {
         let body = sent(api, &request).json();
         assert!(
             body.get("tools").is_none() && body.get("temperature").is_none(),
@@ -176,7 +176,7 @@ fn a_request_says_no_more_than_it_must() {
         );
         assert_eq!(
             body.get("max_tokens").is_some(),
-            api == Api::AnthropicMessages,
+            api == ProviderApi::AnthropicMessages,
             "{body}"
         );
     }
@@ -221,7 +221,7 @@ data: {"type":"message_stop"}
 /// model that the second request is for.
 fn sent_back(plan: Plan, model: &str) -> Vec<Value> {
     runtime().block_on(async {
-        let api = Api::AnthropicMessages;
+        let api = ProviderApi::AnthropicMessages;
         let server = Server::start([plan, Plan::sse(small(api), Framing::Length)]).await;
         let mut endpoint = endpoint(api, &server);
         ask(&mut endpoint, &super::request()).await;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use ttsr::Channel;
-use ttsr::harness::providers::{Api, Endpoint, ProviderNotice};
+use ttsr::harness::providers::{Endpoint, ProviderApi, ProviderNotice};
 
 use super::server::{Framing, Plan, Server};
 use super::{Came, ask, endpoint, request, runtime, small, soon};
 
 fn good() -> Plan {
-    Plan::sse(small(Api::OpenAiChat), Framing::Length)
+    Plan::sse(small(ProviderApi::OpenAiChat), Framing::Length)
 }
 
 fn status(status: &str, headers: &str) -> Plan {
@@ -26,7 +26,7 @@ fn status(status: &str, headers: &str) -> Plan {
 fn retried(plans: Vec<Plan>, most: u32) -> (Came, usize) {
     runtime().block_on(async {
         let server = Server::start(plans).await;
-        let mut endpoint = endpoint(Api::OpenAiChat, &server).retries(soon(most));
+        let mut endpoint = endpoint(ProviderApi::OpenAiChat, &server).retries(soon(most));
         let came = ask(&mut endpoint, &request()).await;
         (came, server.connections())
     })
@@ -126,7 +126,7 @@ fn whoever_watches_is_told_of_each_retry() {
         let server = Server::start(plans).await;
         let notices = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&notices);
-        let endpoint = endpoint(Api::OpenAiChat, &server).retries(soon(2));
+        let endpoint = endpoint(ProviderApi::OpenAiChat, &server).retries(soon(2));
         let mut endpoint = endpoint.watch(move |notice| kept.lock().unwrap().push(notice.clone()));
         assert!(ask(&mut endpoint, &request()).await.is_finished());
         let notices = notices.lock().unwrap();
@@ -153,7 +153,7 @@ fn nobody_there_is_a_failure_to_connect_after_all_retries() {
         drop(listener);
         let notices = Arc::new(Mutex::new(0));
         let kept = Arc::clone(&notices);
-        let endpoint = Endpoint::at(Api::OpenAiChat, &base)
+        let endpoint = Endpoint::at(ProviderApi::OpenAiChat, &base)
             .unwrap()
             .retries(soon(3));
         let mut endpoint = endpoint.watch(move |_| *kept.lock().unwrap() += 1);

@@ -2,7 +2,7 @@
 
 use ttsr::harness::Message;
 use ttsr::harness::store::{
-    Durability, Entry, Options, Piece, Reader, Store, StoreError, StoreErrorKind,
+    Durability, Entry, Store, StoreError, StoreErrorKind, StoreOptions, StoreReader, StoredItem,
 };
 
 use super::folder::Folder;
@@ -23,8 +23,8 @@ fn refused(folder: &Folder) -> StoreErrorKind {
     Store::open(folder.file()).unwrap_err().kind()
 }
 
-fn pieces(bytes: &[u8]) -> Result<Vec<Piece>, StoreError> {
-    Reader::new(bytes)?.collect()
+fn pieces(bytes: &[u8]) -> Result<Vec<StoredItem>, StoreError> {
+    StoreReader::new(bytes)?.collect()
 }
 
 #[test]
@@ -178,10 +178,10 @@ fn g101_a_changed_byte_anywhere_is_reported_and_never_believed() {
                 );
                 continue;
             };
-            let records = |pieces: &[Piece]| {
+            let records = |pieces: &[StoredItem]| {
                 let records = pieces
                     .iter()
-                    .filter(|piece| matches!(piece, Piece::Record(_)));
+                    .filter(|piece| matches!(piece, StoredItem::Record(_)));
                 records.cloned().collect::<Vec<_>>()
             };
             let believed = records(&found);
@@ -291,10 +291,10 @@ fn g104_one_record_is_one_line_whatever_was_said() {
 #[test]
 fn a_record_that_is_too_large_is_refused_and_the_next_one_is_written() {
     let folder = Folder::new();
-    let options = Options {
+    let options = StoreOptions {
         record_bytes: 300,
         durability: Durability::Process,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, _) = Store::open_with(folder.file(), options).unwrap();
     let error = store.append(vec![said("x".repeat(300))]).unwrap_err();

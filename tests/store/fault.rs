@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ttsr::harness::store::{Durability, Entry, Kept, Options, Piece, Reader, Store, StoreError};
+use ttsr::harness::store::{
+    Durability, Entry, ResumeState, Store, StoreError, StoreOptions, StoreReader, StoredItem,
+};
 
 use super::disk::{FAULTS, Fault, FaultyDisk, Plan};
 use super::random::{Random, scale};
@@ -69,12 +71,12 @@ fn file() -> PathBuf {
     PathBuf::from("/a/talk.ttsr")
 }
 
-fn open(disk: &FaultyDisk) -> Result<(Store, Kept), StoreError> {
-    let options = Options {
+fn open(disk: &FaultyDisk) -> Result<(Store, ResumeState), StoreError> {
+    let options = StoreOptions {
         disk: Box::new(disk.clone()),
         clock: || 0,
         durability: Durability::Power,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     Store::open_with(file(), options)
 }
@@ -167,9 +169,9 @@ impl Host {
 fn check_numbers(disk: &FaultyDisk) {
     let bytes = disk.bytes(&file());
     let mut latest = 0;
-    for piece in Reader::new(&*bytes).unwrap() {
+    for piece in StoreReader::new(&*bytes).unwrap() {
         match piece.unwrap() {
-            Piece::Record(record) => {
+            StoredItem::Record(record) => {
                 assert!(record.seq > latest);
                 latest = record.seq;
             }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ttsr::harness::store::{Durability, Entry, Options, Store};
+use ttsr::harness::store::{Durability, Entry, Store, StoreOptions};
 
 use super::folder::Folder;
 use super::random::{Random, scale};
@@ -20,9 +20,9 @@ fn child() {
         return;
     };
     // What is under test is the death of the process, for which no record has to wait for the disk.
-    let options = Options {
+    let options = StoreOptions {
         durability: Durability::Process,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, found) = Store::open_with(path, options).unwrap();
     println!("found {}", texts(&found).len());

@@ -19,7 +19,7 @@ mod turn;
 use std::path::{Path, PathBuf};
 
 use ttsr::harness::Message;
-use ttsr::harness::store::{Entry, Kept};
+use ttsr::harness::store::{Entry, ResumeState};
 
 use folder::Folder;
 
@@ -35,7 +35,7 @@ fn said(text: impl Into<String>) -> Entry {
     }
 }
 
-fn texts(kept: &Kept) -> Vec<String> {
+fn texts(kept: &ResumeState) -> Vec<String> {
     kept.messages().iter().map(Message::text).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use ttsr::harness::store::{Durability, Entry, Options, Store};
+use ttsr::harness::store::{Durability, Entry, Store, StoreOptions};
 use ttsr::{Action, Channel, Decision, Pack, PartId, Pattern, Repeat, Rule, Session, Severity};
 
 use super::disk::FaultyDisk;
@@ -110,11 +110,11 @@ fn reply(session: &mut Session, text: &str, told: bool) -> Vec<String> {
     shown.collect()
 }
 
-fn open(disk: &FaultyDisk) -> (Store, ttsr::harness::store::Kept) {
-    let options = Options {
+fn open(disk: &FaultyDisk) -> (Store, ttsr::harness::store::ResumeState) {
+    let options = StoreOptions {
         disk: Box::new(disk.clone()),
         durability: Durability::Power,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     Store::open_with("/a/talk.ttsr", options).unwrap()
 }

@@ -1,6 +1,6 @@
 //! Whole turns that are written down.
 
-use ttsr::harness::store::{OnFailure, Options, Recorder, Store, StoreErrorKind};
+use ttsr::harness::store::{OnFailure, SessionRecorder, Store, StoreErrorKind, StoreOptions};
 use ttsr::harness::{
     After, Cancel, End, Hooks, Message, Processor, Reason, Request, Script, Scripted, Settings,
     Tool, ToolCall, ToolFuture, Tools, Turn, TurnOutcome,
@@ -59,7 +59,7 @@ impl Tools for Bash {
     }
 }
 
-fn take(session: Session, recorder: &mut Recorder, messages: Vec<Message>) -> TurnOutcome {
+fn take(session: Session, recorder: &mut SessionRecorder, messages: Vec<Message>) -> TurnOutcome {
     let commit = r#"{"command":"git commit"}"#;
     let script = Script::default;
     let mut provider = Scripted::new([
@@ -91,7 +91,7 @@ fn a_turn_leaves_its_conversation_in_the_file() {
     let pack = Pack::from_toml(RULES).unwrap();
     let (store, found) = Store::open(folder.file()).unwrap();
     let (session, _) = found.session(&pack);
-    let mut recorder = Recorder::new(store, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
     let prompt = Message::user("Ask the owl.");
     recorder.prompt(&prompt, &[], &session).unwrap();
     let outcome = take(session, &mut recorder, vec![prompt.clone()]);
@@ -119,12 +119,12 @@ fn a_disk_that_fails_ends_a_turn_that_must_be_written() {
     let folder = Folder::new();
     let pack = Pack::from_toml(RULES).unwrap();
     // Every record is too large: the disk need not be full.
-    let options = Options {
+    let options = StoreOptions {
         record_bytes: 10,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (store, _) = Store::open_with(folder.file(), options).unwrap();
-    let mut recorder = Recorder::new(store, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store, OnFailure::Stop);
     let messages = vec![Message::user("Hi.")];
     let outcome = take(pack.session(), &mut recorder, messages);
     let End::Aborted { reason, .. } = outcome.end else {

@@ -11,7 +11,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
 use ttsr::Action;
 use ttsr::harness::log::{Finished, Judged, LogEvent};
-use ttsr::harness::store::{Entry, Piece, Reader, Record as Written};
+use ttsr::harness::store::{Entry, Record as Written, StoreReader, StoredItem};
 use ttsr::harness::{Content, Message};
 
 use crate::args::FormatArg;
@@ -49,7 +49,7 @@ fn action(name: &str) -> Result<Action, String> {
 pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let because = |why: &dyn Display| Stop::Because(format!("{}: {why}", options.file.display()));
     let file = File::open(&options.file).map_err(|error| because(&error))?;
-    let reader = Reader::new(file).map_err(|error| because(&error))?;
+    let reader = StoreReader::new(file).map_err(|error| because(&error))?;
     let mut log = Log {
         filter: Filter::new(options)?,
         turn: 0,
@@ -114,10 +114,10 @@ struct Log {
 }
 
 impl Log {
-    fn piece(&mut self, piece: Piece, out: &mut Out) -> Result<(), Stop> {
+    fn piece(&mut self, piece: StoredItem, out: &mut Out) -> Result<(), Stop> {
         match piece {
-            Piece::Record(record) => return self.record(&record, out),
-            Piece::Torn { at, bytes } => {
+            StoredItem::Record(record) => return self.record(&record, out),
+            StoredItem::Torn { at, bytes } => {
                 self.tally.torn_bytes = bytes;
                 out.write(&Flaw::new(
                     "torn",
@@ -125,15 +125,15 @@ impl Log {
                     "the last record was never completed",
                 ))?;
             }
-            Piece::Damaged { at, .. } => {
+            StoredItem::Damaged { at, .. } => {
                 self.tally.damaged += 1;
                 out.write(&Flaw::new("damaged", at, "a line whose checksum is wrong"))?;
             }
-            Piece::Strange { at, why } => {
+            StoredItem::Strange { at, why } => {
                 self.tally.damaged += 1;
                 out.write(&Flaw::new("strange", at, &why))?;
             }
-            Piece::Repeated { seq } => {
+            StoredItem::Repeated { seq } => {
                 self.tally.damaged += 1;
                 out.write(&Flaw::new(
                     "repeated",

@@ -20,8 +20,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::handoff::{Handoff, HandoffTools, MARKER, command, summary_prompt};
-use ttsr::harness::providers::{Api, Chain, Endpoint, EndpointError, ProviderNotice};
-use ttsr::harness::store::{Kept, OnFailure, Recorder, Store, StoreError};
+use ttsr::harness::providers::{Chain, Endpoint, EndpointError, ProviderApi, ProviderNotice};
+use ttsr::harness::store::{OnFailure, ResumeState, SessionRecorder, Store, StoreError};
 use ttsr::harness::{
     Cancel, End, Failure, Hooks, Message, NoTools, Processor, Provider, Reason, Request, Role,
     Script, Scripted, Settings, Source, Step, Tools, Turn, TurnOutcome,
@@ -117,11 +117,11 @@ enum ProviderName {
 }
 
 impl ProviderName {
-    fn api(self) -> Option<Api> {
+    fn api(self) -> Option<ProviderApi> {
         match self {
-            ProviderName::OpenaiChat => Some(Api::OpenAiChat),
-            ProviderName::OpenaiResponses => Some(Api::OpenAiResponses),
-            ProviderName::AnthropicMessages => Some(Api::AnthropicMessages),
+            ProviderName::OpenaiChat => Some(ProviderApi::OpenAiChat),
+            ProviderName::OpenaiResponses => Some(ProviderApi::OpenAiResponses),
+            ProviderName::AnthropicMessages => Some(ProviderApi::AnthropicMessages),
             ProviderName::Scripted => None,
         }
     }
@@ -260,7 +260,7 @@ impl Host<'_> {
         if let Some(files) = &files {
             self.screen.show(&Shown::Attached(files.clone()))?;
         }
-        let record = |recorder: &mut Recorder| {
+        let record = |recorder: &mut SessionRecorder| {
             if let Some(files) = &files {
                 recorder.message(files, processor.session())?;
             }
@@ -302,7 +302,7 @@ impl Host<'_> {
         let outcome = runtime.block_on(watched(running, &mut self.shown, &mut self.screen))?;
         let handoff = handing.and_then(|mut tools| tools.take_handoff());
         self.screen.end(&outcome)?;
-        if let Some(recorder) = recorder.filter(Recorder::is_degraded) {
+        if let Some(recorder) = recorder.filter(SessionRecorder::is_degraded) {
             let why = recorder.error().map(StoreError::to_string);
             let why = why.unwrap_or_default();
             return Err(Stop::Because(format!("the session is not whole: {why}")));
@@ -327,9 +327,9 @@ fn tell_lost(lost: &Lost) {
 }
 
 /// What is in the file of the session, if there is one, and who writes what comes.
-fn taken_up(place: &Place) -> Result<(Kept, Option<Recorder>), Stop> {
+fn taken_up(place: &Place) -> Result<(ResumeState, Option<SessionRecorder>), Stop> {
     let Some(path) = &place.file else {
-        return Ok((Kept::default(), None));
+        return Ok((ResumeState::default(), None));
     };
     let opened = Store::open(path.clone());
     let (store, kept) = opened.map_err(|error| Stop::Because(error.to_string()))?;
@@ -342,7 +342,7 @@ fn taken_up(place: &Place) -> Result<(Kept, Option<Recorder>), Stop> {
         ));
     }
     // Whoever asks for a file wants what is said to be in it.
-    let recorder = Recorder::new(store, OnFailure::Stop);
+    let recorder = SessionRecorder::new(store, OnFailure::Stop);
     Ok((kept, Some(recorder)))
 }
 
@@ -496,7 +496,11 @@ fn provider(
     })))
 }
 
-fn endpoint(options: &Options, api: Api, key: Option<&str>) -> Result<Endpoint, EndpointError> {
+fn endpoint(
+    options: &Options,
+    api: ProviderApi,
+    key: Option<&str>,
+) -> Result<Endpoint, EndpointError> {
     let base = options.base_url.as_deref();
     let endpoint = match base {
         Some(base) => Endpoint::at(api, base)?,
@@ -522,7 +526,7 @@ fn tools(options: &Options, key: Option<String>) -> Result<Box<dyn Tools>, Stop>
     let Some(path) = &options.tools else {
         return Ok(Box::new(NoTools));
     };
-    let folder = ttsr::harness::tools::Folder::open(path);
+    let folder = ttsr::harness::tools::WorkingFolder::open(path);
     let folder = folder.map_err(|error| Stop::Because(format!("{}: {error}", path.display())))?;
     // Without a path of its own, commands are followed as far as the system does it by itself.
     let folder = match std::env::current_exe() {

@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde::ser::SerializeStruct;
 use ttsr::harness::fallback::{Chains, Foreground};
 use ttsr::harness::opencode::{
-    self, Act, ServerApi, Backoff, ActJournal, Judged, Reach, WatchEvent, Server, SessionWatcher, WatchOptions,
+    self, Act, ActJournal, Backoff, Judged, Reach, Server, ServerApi, SessionWatcher, WatchEvent,
+    WatchOptions,
 };
 use ttsr::harness::{Cancel, Failure};
 use ttsr::{Action, Channel, Pack};
@@ -324,7 +325,9 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, seen: &WatchEvent) {
-        let WatchEvent::Judged(judged) = seen else { return };
+        let WatchEvent::Judged(judged) = seen else {
+            return;
+        };
         let is_told = matches!(judged.action, Action::Warn | Action::Observe);
         match (judged.is_beyond || is_told, judged.is_late) {
             (true, _) => self.reported += 1,

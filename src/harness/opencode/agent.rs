@@ -2,16 +2,18 @@
 
 use serde::Deserialize;
 
-use super::server::{ServerApi, Events, Prompt, Server};
+use super::server::{Events, Prompt, Server, ServerApi};
 use crate::harness::Failure;
-use crate::harness::progress::{Agent, AgentEvent, AgentEvents, AgentPart, Asking, ToolStatus};
+use crate::harness::progress::{
+    Agent, AgentEvent, AgentEvents, AgentFuture, AgentPart, ToolStatus,
+};
 use crate::harness::provider::stream;
 use crate::harness::question::{Choice, Question, QuestionRequest};
 use crate::wire::opencode::{ServerNotice, ToolStage, ToolState};
 use crate::{Channel, Event, PartId};
 
 impl Agent for Server {
-    fn subscribe(&mut self) -> Asking<'_, AgentEvents> {
+    fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
         Box::pin(async {
             let events = self.events().await.map_err(words)?;
             let heard = AgentEventReader {
@@ -36,20 +38,24 @@ impl Agent for Server {
         })
     }
 
-    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> Asking<'a, ()> {
+    fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> AgentFuture<'a, ()> {
         let prompt = Prompt::new(text);
         Box::pin(async move { Server::prompt(self, session, &prompt).await.map_err(words) })
     }
 
-    fn abort<'a>(&'a mut self, session: &'a str) -> Asking<'a, ()> {
+    fn abort<'a>(&'a mut self, session: &'a str) -> AgentFuture<'a, ()> {
         Box::pin(async move { Server::abort(self, session).await.map_err(words) })
     }
 
-    fn answer<'a>(&'a mut self, request: &'a str, answers: Vec<Vec<String>>) -> Asking<'a, ()> {
+    fn answer<'a>(
+        &'a mut self,
+        request: &'a str,
+        answers: Vec<Vec<String>>,
+    ) -> AgentFuture<'a, ()> {
         Box::pin(async move { Server::answer(self, request, &answers).await.map_err(words) })
     }
 
-    fn reject<'a>(&'a mut self, request: &'a str) -> Asking<'a, ()> {
+    fn reject<'a>(&'a mut self, request: &'a str) -> AgentFuture<'a, ()> {
         Box::pin(async move { Server::reject(self, request).await.map_err(words) })
     }
 }

@@ -9,11 +9,11 @@ use hyper::Method;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::journal::{ActStage, ActJournal, taken};
-use super::perform::{StopControl, ActLog, ActOutcome, perform, resume};
-use super::server::{ServerApi, Server, segment};
-use super::watch::{Act, WatchEvent, SessionWatcher};
-use crate::harness::handoff::{Arrived, Handoffs, Injection, MARKER, ProjectFiles};
+use super::journal::{ActJournal, ActStage, taken};
+use super::perform::{ActLog, ActOutcome, StopControl, perform, resume};
+use super::server::{Server, ServerApi, segment};
+use super::watch::{Act, SessionWatcher, WatchEvent};
+use crate::harness::handoff::{ArrivedMessage, HandoffTracker, Injection, MARKER, ProjectFiles};
 use crate::harness::{Cancel, Content, Failure};
 use crate::wire::opencode::ServerNotice;
 
@@ -163,7 +163,7 @@ struct WatchDriver<'a> {
     grace: Duration,
     began: Instant,
     log: ActLog,
-    handoffs: Arc<Mutex<Handoffs>>,
+    handoffs: Arc<Mutex<HandoffTracker>>,
     queue: ActQueue,
     tasks: JoinSet<BackgroundTask>,
     /// True once no other watcher answered within the grace.
@@ -358,7 +358,10 @@ impl WatchDriver<'_> {
 
     /// Requests the parent and the directory of a session that is older than the connection.
     fn describe(&mut self, watch: &mut SessionWatcher, session: &str) {
-        if self.server.api() == ServerApi::Next || watch.is_dry() || !watch.wants_description(session) {
+        if self.server.api() == ServerApi::Next
+            || watch.is_dry()
+            || !watch.wants_description(session)
+        {
             return;
         }
         let (server, session) = (self.server.clone(), session.to_owned());
@@ -402,7 +405,7 @@ impl WatchDriver<'_> {
                     synthetic: false,
                 }];
                 let model = model.map(|(provider, model)| format!("{provider}/{model}"));
-                let arrived = Arrived {
+                let arrived = ArrivedMessage {
                     session: &name,
                     model: model.as_deref().unwrap_or_default(),
                     agent: agent.as_deref().unwrap_or_default(),
@@ -416,7 +419,12 @@ impl WatchDriver<'_> {
         });
     }
 
-    fn finish(&mut self, watch: &mut SessionWatcher, task: BackgroundTask, report: &mut impl FnMut(&WatchEvent)) {
+    fn finish(
+        &mut self,
+        watch: &mut SessionWatcher,
+        task: BackgroundTask,
+        report: &mut impl FnMut(&WatchEvent),
+    ) {
         match task {
             BackgroundTask::Announced => {}
             BackgroundTask::Described {

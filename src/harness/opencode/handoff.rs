@@ -8,9 +8,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::server::{ServerApi, Server, segment};
+use super::server::{Server, ServerApi, segment};
 use crate::harness::handoff::{
-    Draft, Handoff, Injection, ReadSession, Said, SaidPart, Speaker, TranscriptFuture, Transcripts,
+    DraftStep, Handoff, Injection, ReadSession, Speaker, TranscriptFuture, TranscriptMessage,
+    TranscriptPart, Transcripts,
 };
 use crate::harness::{Content, Failure};
 
@@ -50,10 +51,10 @@ impl Server {
     ) -> Result<(), Failure> {
         for step in handoff.draft() {
             match step {
-                Draft::OpenSession => self.tui_command("session_new", directory).await?,
-                Draft::Wait(time) => sleep(time).await,
-                Draft::Append(text) => self.append_to_prompt(&text, directory).await?,
-                Draft::Toast { text, lasts } => self.show_toast(text, lasts, directory).await?,
+                DraftStep::OpenSession => self.tui_command("session_new", directory).await?,
+                DraftStep::Wait(time) => sleep(time).await,
+                DraftStep::Append(text) => self.append_to_prompt(&text, directory).await?,
+                DraftStep::Toast { text, lasts } => self.show_toast(text, lasts, directory).await?,
             }
         }
         Ok(())
@@ -117,16 +118,16 @@ impl Server {
     /// # let (url, heard) = listener::answering(["true"])?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     /// // A server listens at `url`; `heard` holds its requests.
-    /// # use ttsr::harness::handoff::{Arrived, Files, Handoff, Handoffs};
+    /// # use ttsr::harness::handoff::{ArrivedMessage, FileSource, Handoff, HandoffTracker};
     /// # use std::{io, path::{Path, PathBuf}};
     /// # struct One;
-    /// # impl Files for One {
+    /// # impl FileSource for One {
     /// #     fn resolve(&self, _: &str) -> Option<PathBuf> { Some("/p/a.txt".into()) }
     /// #     fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> { Ok(b"one".to_vec()) }
     /// # }
     /// # let prompt = ttsr::harness::Message::user(Handoff::new("ses_1", "Go on.").files(["a.txt"]).prompt());
-    /// # let arrived = Arrived { session: "ses_2", model: "oak/owl-1", agent: "build", content: &prompt.content };
-    /// # let injection: Injection = Handoffs::default().arrived(&arrived, &One).unwrap();
+    /// # let arrived = ArrivedMessage { session: "ses_2", model: "oak/owl-1", agent: "build", content: &prompt.content };
+    /// # let injection: Injection = HandoffTracker::default().arrived(&arrived, &One).unwrap();
     /// let server = Server::new(&url, ServerApi::Classic)?;
     /// runtime.block_on(server.inject("ses_2", &injection))?;
     /// let request = &heard.join().unwrap()[0];
@@ -163,7 +164,11 @@ impl Server {
     ///
     /// # Errors
     /// If the server cannot be reached or responds with an error, or if the messages exceed 16 MiB.
-    pub async fn messages(&self, session: &str, most: usize) -> Result<Vec<Said>, Failure> {
+    pub async fn messages(
+        &self,
+        session: &str,
+        most: usize,
+    ) -> Result<Vec<TranscriptMessage>, Failure> {
         self.only_classic()?;
         let path = format!("/session/{}/message?limit={most}", segment(session)?);
         let answer = self.call(Method::GET, &path, None).await?;
@@ -200,7 +205,11 @@ impl Server {
     }
 
     /// Returns the last messages of a session, or the reason why it cannot be read, worded for a model.
-    async fn recent_messages(&self, session: &str, most: usize) -> Result<Vec<Said>, String> {
+    async fn recent_messages(
+        &self,
+        session: &str,
+        most: usize,
+    ) -> Result<Vec<TranscriptMessage>, String> {
         let said = self.messages(session, most).await;
         said.map_err(|failure| match failure.kind() {
             "404" => "the server has no such session".to_owned(),
@@ -290,22 +299,26 @@ pub(super) struct ToolPartState {
 }
 
 impl ServerMessage {
-    fn said(&self) -> Option<Said> {
+    fn said(&self) -> Option<TranscriptMessage> {
         let by = match self.info.role.as_str() {
             "user" => Speaker::User,
             "assistant" => Speaker::Assistant,
             _ => return None,
         };
-        let parts: Vec<SaidPart> = self.parts.iter().filter_map(ServerMessagePart::said).collect();
-        (!parts.is_empty()).then_some(Said { by, parts })
+        let parts: Vec<TranscriptPart> = self
+            .parts
+            .iter()
+            .filter_map(ServerMessagePart::said)
+            .collect();
+        (!parts.is_empty()).then_some(TranscriptMessage { by, parts })
     }
 }
 
 impl ServerMessagePart {
-    fn said(&self) -> Option<SaidPart> {
+    fn said(&self) -> Option<TranscriptPart> {
         match self.kind.as_str() {
             "text" if !self.synthetic && !self.text.is_empty() => {
-                Some(SaidPart::Text(self.text.clone()))
+                Some(TranscriptPart::Text(self.text.clone()))
             }
             "file" => {
                 let name = self.filename.clone();
@@ -314,9 +327,9 @@ impl ServerMessagePart {
                     true => self.mime.clone(),
                     false => self.url.rsplit('/').next().unwrap_or_default().to_owned(),
                 });
-                Some(SaidPart::Attached(name))
+                Some(TranscriptPart::Attached(name))
             }
-            "tool" => Some(SaidPart::Tool {
+            "tool" => Some(TranscriptPart::Tool {
                 name: self.tool.clone(),
                 title: self.state.title.clone().unwrap_or_default(),
             }),

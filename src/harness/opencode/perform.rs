@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::handoff::{ServerMessage, ServerMessagePart};
-use super::journal::{ActStage, JournalEntry, ActJournal};
-use super::server::{ServerApi, Server, segment};
+use super::journal::{ActJournal, ActStage, JournalEntry};
+use super::server::{Server, ServerApi, segment};
 use super::watch::Act;
 use crate::harness::Failure;
 
@@ -290,7 +290,11 @@ pub(super) async fn resume(
 }
 
 /// Returns the last messages of a session, oldest first.
-async fn messages(server: &Server, session: &str, most: usize) -> Result<Vec<ServerMessage>, Failure> {
+async fn messages(
+    server: &Server,
+    session: &str,
+    most: usize,
+) -> Result<Vec<ServerMessage>, Failure> {
     let path = format!("/session/{}/message?limit={most}", segment(session)?);
     let answer = server.call(Method::GET, &path, None).await?;
     serde_json::from_value(answer)

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::time::Duration;
 
-use super::server::{ServerApi, Prompt};
+use super::server::{Prompt, ServerApi};
 use crate::harness::fallback::{Foreground, SessionEvent, error_text};
 use crate::harness::handoff::{Handoff, Injection};
 use crate::wire::MALFORMED;
@@ -60,7 +60,7 @@ pub enum WatchEvent {
     Yielded {
         /// The act.
         act: Act,
-        /// What the user did.
+        /// The action of the user.
         why: String,
     },
     /// The provider of a session refuses, and another model takes over (not in a dry run).
@@ -911,7 +911,9 @@ impl WatchedSession {
                 Some((reopen_for_snapshot, channel)) => {
                     let opened = session.open(&mut reply.stream, reopen_for_snapshot, channel);
                     match opened {
-                        Verdict::Continue => session.push(&mut reply.stream, reopen_for_snapshot, &bytes),
+                        Verdict::Continue => {
+                            session.push(&mut reply.stream, reopen_for_snapshot, &bytes)
+                        }
                         _ => opened,
                     }
                 }
@@ -1103,7 +1105,9 @@ impl WatchedSession {
             turn: decision.turn,
             suppressed: decision.suppression.map(|why| why.name()),
             text: stream.message(decision),
-            is_late: api == ServerApi::Classic && channel == Some(Channel::ToolInput) && !is_waiting,
+            is_late: api == ServerApi::Classic
+                && channel == Some(Channel::ToolInput)
+                && !is_waiting,
             is_beyond: !can_act(decision.action, api),
             is_midway: reply.midway.contains(&part),
         }

@@ -1,4 +1,4 @@
-//! Models one after the other: where one cannot answer, the next is asked.
+//! A chain of models: if one cannot answer, the next one is asked.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,25 +10,25 @@ use tokio::time::Instant;
 
 use super::super::message::Request;
 use super::super::provider::{EventStream, Failure, Provider, unfold};
-use super::endpoint::{ProviderNotice, Watch};
+use super::endpoint::{NoticeCallback, ProviderNotice};
 use super::retry::is_transient;
 use crate::Event;
 
-/// Most events that are held back before a reply begins.
+/// The most events that are buffered before a reply begins.
 const MOST_HELD: usize = 1_000;
 
-/// See [`Chain::rest`].
+/// The default of [`Chain::rest`].
 const REST: Duration = Duration::from_secs(5);
 
-/// A [`Provider`] that asks its first model, and the next one where that cannot answer: after a rate
-/// limit, an overload, a failure of the server or of the way to it, and where the model is not known or
-/// its quota is spent. A request that is wrong is wrong for all of them, so it is not tried further.
+/// A [`Provider`] that asks its first model, and the next one if that cannot answer: after a rate limit, an overload, a
+/// failure of the server or of the connection, and if the model is unknown or its quota is spent. An invalid request is
+/// not retried, because every model would refuse it.
 ///
-/// Only what failed before anything of a reply was given out is tried elsewhere; each model is tried once
-/// a request, so there is no loop. A model that failed is left alone for as long as its provider asks
-/// (5 s where it does not say), unless all of them are.
+/// A model is replaced only before any event of its reply was returned, and each model is asked once per request. A
+/// model that failed is skipped for as long as its provider asks (5 s if it does not say), unless all models are
+/// skipped.
 ///
-/// The first model is asked under the name in the request, so that a rule can choose another one.
+/// The first model is the one that the request names, so that a rule can choose another one.
 ///
 /// # Example: two models
 /// ```
@@ -40,21 +40,21 @@ const REST: Duration = Duration::from_secs(5);
 /// assert_eq!(chain.models(), ["", "small-model"]);
 /// ```
 pub struct Chain {
-    links: Vec<Link>,
-    /// Until when a link is left alone.
+    links: Vec<ChainLink>,
+    /// The time until which each link is skipped.
     resting: Arc<Mutex<Vec<Option<Instant>>>>,
     rest: Duration,
-    watch: Option<Watch>,
+    watch: Option<NoticeCallback>,
 }
 
-struct Link {
-    /// Empty for the first one: the request names it.
+struct ChainLink {
+    /// Empty for the first link, whose model the request names.
     model: String,
     provider: Box<dyn Provider + Sync>,
 }
 
 impl Chain {
-    /// Asks that provider first.
+    /// Returns a chain that asks this provider first.
     pub fn new(first: impl Provider + Sync + 'static) -> Chain {
         let chain = Chain {
             links: Vec::new(),
@@ -65,14 +65,14 @@ impl Chain {
         chain.then("", first)
     }
 
-    /// Asks that model of that provider where those before cannot answer.
+    /// Appends a model, which is asked if the previous ones cannot answer.
     #[must_use]
     pub fn then(
         mut self,
         model: impl Into<String>,
         provider: impl Provider + Sync + 'static,
     ) -> Chain {
-        self.links.push(Link {
+        self.links.push(ChainLink {
             model: model.into(),
             provider: Box::new(provider),
         });
@@ -80,9 +80,9 @@ impl Chain {
         self
     }
 
-    /// How long a model is left alone that failed and did not say for how long. Default 5 s.
+    /// Sets the time for which a failed model is skipped if its provider does not ask for one. Default 5 s.
     ///
-    /// # Example: a model that failed is not asked again at once
+    /// # Example: a failed model is skipped
     /// ```
     /// use std::{future::poll_fn, time::Duration};
     /// use ttsr::harness::providers::Chain;
@@ -105,7 +105,7 @@ impl Chain {
         Chain { rest, ..self }
     }
 
-    /// Tells `watch` when the next model is asked.
+    /// Calls `watch` when the next model is asked.
     ///
     /// # Example: the second model answers
     /// ```
@@ -139,13 +139,13 @@ impl Chain {
         self
     }
 
-    /// The models in their order; the first is named by each request.
+    /// Returns the models in order; the first is empty, because each request names it.
     #[must_use]
     pub fn models(&self) -> Vec<&str> {
         self.links.iter().map(|link| link.model.as_str()).collect()
     }
 
-    /// Which links to ask, in their order: those that rest are left out, unless all do.
+    /// Returns the links to ask, in order: those that are not skipped, or all if all are.
     fn awake(&self) -> Vec<usize> {
         let now = Instant::now();
         let resting = lock(&self.resting);
@@ -160,7 +160,7 @@ impl Chain {
 
 impl Provider for Chain {
     fn send(&mut self, request: &Request) -> EventStream {
-        // No stream connects before it is polled, so those that are not needed cost nothing.
+        // A stream connects when it is first polled, so unused streams cost nothing.
         let mut streams = VecDeque::new();
         for index in self.awake() {
             let link = &mut self.links[index];
@@ -168,13 +168,13 @@ impl Provider for Chain {
             if !link.model.is_empty() {
                 request.model.clone_from(&link.model);
             }
-            streams.push_back(Asked {
+            streams.push_back(ChainAttempt {
                 index,
                 stream: link.provider.send(&request),
                 model: request.model,
             });
         }
-        let trying = Trying {
+        let trying = ChainReply {
             streams,
             held: VecDeque::new(),
             has_begun: false,
@@ -182,7 +182,7 @@ impl Provider for Chain {
             rest: self.rest,
             watch: self.watch.clone(),
         };
-        unfold(trying, Trying::next)
+        unfold(trying, ChainReply::next)
     }
 }
 
@@ -192,25 +192,25 @@ impl fmt::Debug for Chain {
     }
 }
 
-struct Asked {
+struct ChainAttempt {
     index: usize,
     model: String,
     stream: EventStream,
 }
 
-/// A reply of the first model that gives one.
-struct Trying {
-    /// The one that is asked, and those after it.
-    streams: VecDeque<Asked>,
+/// The reply of the first model that begins one.
+struct ChainReply {
+    /// The current attempt, and those after it.
+    streams: VecDeque<ChainAttempt>,
     held: VecDeque<Event>,
     has_begun: bool,
     resting: Arc<Mutex<Vec<Option<Instant>>>>,
     rest: Duration,
-    watch: Option<Watch>,
+    watch: Option<NoticeCallback>,
 }
 
-impl Trying {
-    async fn next(mut self) -> Option<(Result<Event, Failure>, Trying)> {
+impl ChainReply {
+    async fn next(mut self) -> Option<(Result<Event, Failure>, ChainReply)> {
         loop {
             if self.has_begun
                 && let Some(event) = self.held.pop_front()
@@ -220,7 +220,7 @@ impl Trying {
             let asked = self.streams.front_mut()?;
             let item = poll_fn(|cx| asked.stream.as_mut().poll_next(cx)).await;
             let failure = match item {
-                // Cut off, which whoever reads this stream sees by its end.
+                // The reply was cut off; the caller detects that by the missing end.
                 None if self.has_begun => return None,
                 None => Failure::new("cut-off", "the reply ended before it began"),
                 Some(Ok(Event::Error { kind, message })) if !self.has_begun => {
@@ -242,7 +242,7 @@ impl Trying {
         }
     }
 
-    /// Goes on to the next model, if it may answer and there is one.
+    /// Advances to the next model; returns false if the failure is not about the model or there is no other model.
     fn falls_back(&mut self, failure: &Failure) -> bool {
         if !is_about_the_model(failure) {
             return false;
@@ -267,7 +267,7 @@ impl Trying {
     }
 }
 
-/// Whether another model may answer what this one could not.
+/// Returns true if another model may succeed after this failure.
 fn is_about_the_model(failure: &Failure) -> bool {
     const KINDS: [&str; 4] = [
         "insufficient_quota",

@@ -1,4 +1,4 @@
-//! Connections to providers: over TCP, or over TLS on it.
+//! Connections to providers, over TCP or TLS.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::http::{Connection, Socket, reach};
 use super::super::provider::Failure;
-use super::address::Address;
+use super::address::BaseUrl;
 
-/// Whom TLS trusts.
+/// The certificate authorities that TLS trusts.
 #[derive(Clone, Debug)]
 pub(super) struct Trust(Arc<ClientConfig>);
 
 impl Trust {
-    /// The authorities of this system and the certificates of `pems` besides.
+    /// Returns the authorities of this system and the certificates of `pems`.
     pub(super) fn new(pems: &[Vec<u8>]) -> Result<Trust, String> {
         let mut roots = RootCertStore::empty();
         let found = load_native_certs();
         let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        // One odd certificate among those of the system is no reason to trust none of them.
+        // An invalid certificate of the system does not affect the others.
         roots.add_parsable_certificates(found.certs);
         for pem in pems {
             for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -48,8 +48,8 @@ impl Trust {
     }
 }
 
-/// Connects; `trust` is there for `https`.
-pub(super) async fn open(address: &Address, trust: Option<&Trust>) -> Result<Connection, Failure> {
+/// Opens a connection; `trust` is set for `https`.
+pub(super) async fn open(address: &BaseUrl, trust: Option<&Trust>) -> Result<Connection, Failure> {
     let host = address.host.as_str();
     let stream = reach(host, address.port, &address.authority).await?;
     let socket: Box<dyn Socket> = match trust {

@@ -9,8 +9,8 @@ use std::thread::sleep;
 
 use ttsr::harness::Message;
 use ttsr::harness::handoff::{
-    Arrived, Draft, Handoff, Handoffs, ProjectFiles, Said, StoredSessions, TranscriptFuture,
-    Transcripts,
+    ArrivedMessage, DraftStep, Handoff, HandoffTracker, ProjectFiles, StoredSessions,
+    TranscriptFuture, TranscriptMessage, Transcripts,
 };
 
 use super::screen::Screen;
@@ -114,7 +114,7 @@ pub(super) fn open(handoff: &Handoff, from: &Place, screen: &mut Screen) -> Resu
     let next = from.next();
     for step in handoff.draft() {
         match step {
-            Draft::OpenSession => {
+            DraftStep::OpenSession => {
                 if let Some(file) = &next.file {
                     let opened = ttsr::harness::store::Store::open(file.clone());
                     let (store, _) = opened.map_err(|error| Stop::Because(error.to_string()))?;
@@ -126,8 +126,8 @@ pub(super) fn open(handoff: &Handoff, from: &Place, screen: &mut Screen) -> Resu
                     file: next.file.clone(),
                 })?;
             }
-            Draft::Wait(time) => sleep(time),
-            Draft::Append(text) => {
+            DraftStep::Wait(time) => sleep(time),
+            DraftStep::Append(text) => {
                 let file = next.file.as_deref().map(draft_of);
                 if let Some(file) = &file {
                     fs::write(file, &text).map_err(|error| {
@@ -137,7 +137,7 @@ pub(super) fn open(handoff: &Handoff, from: &Place, screen: &mut Screen) -> Resu
                 }
                 screen.show(&Shown::Draft { text, file })?;
             }
-            Draft::Toast { text, lasts } => screen.show(&Shown::Toast { text, lasts })?,
+            DraftStep::Toast { text, lasts } => screen.show(&Shown::Toast { text, lasts })?,
             _ => {}
         }
     }
@@ -151,12 +151,12 @@ pub(super) fn attached(
     earlier: &[Message],
     prompt: &Message,
 ) -> Option<Message> {
-    let mut handoffs = Handoffs::default();
+    let mut handoffs = HandoffTracker::default();
     handoffs.take_up(&place.id, earlier);
     let root = options.tools.as_deref().unwrap_or(Path::new("."));
     let files = ProjectFiles::new(root).ok()?;
     let model = options.models.first().map_or("", String::as_str);
-    let arrived = Arrived {
+    let arrived = ArrivedMessage {
         session: &place.id,
         model,
         agent: "",
@@ -170,7 +170,7 @@ pub(super) fn attached(
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     folder: Option<PathBuf>,
-    in_memory: HashMap<String, Vec<Said>>,
+    in_memory: HashMap<String, Vec<TranscriptMessage>>,
 }
 
 impl Sessions {
@@ -190,7 +190,7 @@ impl Sessions {
     /// Keeps what was said in a session that has no file.
     pub(super) fn remember(&mut self, place: &Place, messages: &[Message]) {
         if place.file.is_none() {
-            let said = messages.iter().filter_map(Said::from_message);
+            let said = messages.iter().filter_map(TranscriptMessage::from_message);
             let session = self.in_memory.entry(place.id.clone()).or_default();
             session.extend(said);
         }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use ttsr::harness::handoff::{Said, SaidPart};
+use ttsr::harness::handoff::{TranscriptMessage, TranscriptPart};
 use ttsr::harness::providers::ProviderNotice;
 use ttsr::harness::{AbortStage, Aborted, End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::wire::MALFORMED;
@@ -404,10 +404,10 @@ impl Screen {
 
 /// The names of the files that a message holds.
 fn names(message: &Message) -> Vec<String> {
-    let said = Said::from_message(message);
+    let said = TranscriptMessage::from_message(message);
     let parts = said.into_iter().flat_map(|said| said.parts);
     let names = parts.filter_map(|part| match part {
-        SaidPart::Attached(name) => Some(name),
+        TranscriptPart::Attached(name) => Some(name),
         _ => None,
     });
     names.collect()
