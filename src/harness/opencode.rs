@@ -21,4 +21,4 @@ pub use drive::{Backoff, WatchOptions, watch};
 pub use journal::ActJournal;
 pub use reach::Reach;
 pub use server::{Events, Prompt, Server, ServerApi};
-pub use watch::{Act, Judged, SessionWatcher, WatchEvent};
+pub use watch::{Act, Judged, SessionWatcher, StopAct, WatchEvent};

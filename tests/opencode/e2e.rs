@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use ttsr::harness::Cancel;
 use ttsr::harness::opencode::{
-    Act, Backoff, Prompt, Server, ServerApi, SessionWatcher, WatchEvent, watch,
+    Act, Backoff, Prompt, Server, ServerApi, SessionWatcher, StopAct, WatchEvent, watch,
 };
 use ttsr::harness::progress::{Console, Inbound, Router, RouterSettings, respond};
 
@@ -218,11 +218,11 @@ fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
         let is_stopped = |seen: &WatchEvent| {
             matches!(
                 seen,
-                WatchEvent::Done(Act::Stop {
+                WatchEvent::Done(Act::Stop(StopAct {
                     delete: true,
                     steer: Some(_),
                     ..
-                })
+                }))
             )
         };
         assert!(seen.iter().any(is_stopped), "{seen:?}");

@@ -36,7 +36,7 @@ async fn replay(
         let is_next = matches!(one, WatchEvent::Finish { .. })
             && seen
                 .iter()
-                .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })));
+                .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop(_))));
         seen.push(one.clone());
         if is_next {
             cancel.cancel();

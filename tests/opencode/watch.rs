@@ -204,7 +204,7 @@ fn e8_a_broken_stream_is_opened_again_and_rules_go_on() {
             SessionWatcher::new(pack(), ServerApi::Classic),
             |seen| {
                 seen.iter()
-                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })))
+                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop(_))))
             },
         )
         .await;
@@ -233,7 +233,7 @@ fn e8_a_match_that_a_broken_connection_cut_in_two_is_found_when_the_part_is_repe
             SessionWatcher::new(pack(), ServerApi::Classic),
             |seen| {
                 seen.iter()
-                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })))
+                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop(_))))
             },
         )
         .await;
@@ -256,7 +256,7 @@ fn e8_a_message_that_is_still_held_is_deleted_a_little_later() {
             SessionWatcher::new(pack(), ServerApi::Classic),
             |seen| {
                 seen.iter()
-                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop { .. })))
+                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop(_))))
             },
         )
         .await;

@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde::ser::SerializeStruct;
 use ttsr::harness::fallback::{Chains, Foreground};
 use ttsr::harness::opencode::{
-    self, Act, ActJournal, Backoff, Judged, Reach, Server, ServerApi, SessionWatcher, WatchEvent,
-    WatchOptions,
+    self, Act, ActJournal, Backoff, Judged, Reach, Server, ServerApi, SessionWatcher, StopAct,
+    WatchEvent, WatchOptions,
 };
 use ttsr::harness::{Cancel, Failure};
 use ttsr::{Action, Channel, Pack};
@@ -532,14 +532,14 @@ impl<'a> Fields<'a> {
             ..Fields::default()
         };
         match act {
-            Act::Stop {
+            Act::Stop(StopAct {
                 message,
                 delete,
                 steer,
                 session,
                 to,
                 ..
-            } => Fields {
+            }) => Fields {
                 does: Some("stop"),
                 message: Some(message),
                 delete: Some(*delete),
@@ -695,13 +695,13 @@ fn show_judged(judged: &Judged, out: &mut dyn Write) -> io::Result<()> {
 fn show_act(act: &Act, out: &mut dyn Write) -> io::Result<()> {
     let session = Escaped(act.session());
     match act {
-        Act::Stop {
+        Act::Stop(StopAct {
             message,
             delete,
             steer,
             to,
             ..
-        } => {
+        }) => {
             write!(out, "{session}: {CUT}stop{CUT:#} {}", Escaped(message))?;
             if *delete {
                 write!(out, ", delete it")?;

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::journal::{ActJournal, ActStage, taken};
 use super::perform::{ActLog, ActOutcome, StopControl, perform, resume};
 use super::server::{Server, ServerApi, segment};
-use super::watch::{Act, SessionWatcher, WatchEvent};
+use super::watch::{Act, SessionWatcher, StopAct, WatchEvent};
 use crate::harness::handoff::{ArrivedMessage, HandoffTracker, Injection, MARKER, ProjectFiles};
 use crate::harness::{Cancel, Content, Failure};
 use crate::wire::opencode::ServerNotice;
@@ -310,11 +310,11 @@ impl WatchDriver<'_> {
     /// Queues the acts of the journal that this process does not perform.
     fn take_up(&mut self, watch: &mut SessionWatcher, report: &mut impl FnMut(&WatchEvent)) {
         for entry in self.log.pending() {
-            let act = entry.act();
+            let act = Act::Stop(entry.stop());
             report(&WatchEvent::Resumed(act.clone()));
-            if let Act::Stop {
+            if let Act::Stop(StopAct {
                 steer: Some(_), to, ..
-            } = &act
+            }) = &act
             {
                 watch.expect_prompt(to);
             }
@@ -502,7 +502,7 @@ struct QueuedAct {
 /// Returns the message that the act stops.
 fn stopped(act: &Act) -> Option<&str> {
     match act {
-        Act::Stop { message, .. } => Some(message),
+        Act::Stop(stop) => Some(&stop.message),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::server::Prompt;
-use super::watch::Act;
+use super::watch::StopAct;
 use crate::harness::Failure;
 
 /// The version of the format.
@@ -139,39 +139,26 @@ impl ActJournal {
         self.acts.clone()
     }
 
-    /// Records that an act begins and returns its id. Only stops are recorded: every other act is a single request.
-    pub(super) fn begin(&mut self, act: &Act) -> io::Result<Option<u64>> {
-        let Act::Stop {
-            session,
-            message,
-            delete,
-            steer,
-            to,
-            has_run,
-            permission,
-            ..
-        } = act
-        else {
-            return Ok(None);
-        };
+    /// Records that a stop begins and returns its id. Only stops are recorded: every other act is a single request.
+    pub(super) fn begin(&mut self, stop: &StopAct) -> io::Result<u64> {
         let id = self.next;
         self.next += 1;
         self.acts.push(JournalEntry {
             id,
             at: now(),
-            session: session.clone(),
-            message: message.clone(),
-            delete: *delete,
-            to: to.clone(),
-            steer: steer.as_ref().map(JournaledPrompt::of),
-            has_run: *has_run,
-            permission: permission.clone(),
+            session: stop.session.clone(),
+            message: stop.message.clone(),
+            delete: stop.delete,
+            to: stop.to.clone(),
+            steer: stop.steer.as_ref().map(JournaledPrompt::from_prompt),
+            has_run: stop.has_run,
+            permission: stop.permission.clone(),
             stage: ActStage::Begun,
         });
         let excess = self.acts.len().saturating_sub(ActJournal::MAX_ACTS);
         self.acts.drain(..excess);
         self.write()?;
-        Ok(Some(id))
+        Ok(id)
     }
 
     pub(super) fn advance(&mut self, id: u64, stage: ActStage) -> io::Result<()> {
@@ -239,7 +226,7 @@ fn now() -> u64 {
 }
 
 impl JournaledPrompt {
-    fn of(prompt: &Prompt) -> JournaledPrompt {
+    fn from_prompt(prompt: &Prompt) -> JournaledPrompt {
         let mut text = prompt.text.clone();
         text.truncate(text.floor_char_boundary(ActJournal::MAX_TEXT));
         JournaledPrompt {
@@ -252,8 +239,8 @@ impl JournaledPrompt {
 
 impl JournalEntry {
     /// Returns the act.
-    pub(super) fn act(&self) -> Act {
-        Act::Stop {
+    pub(super) fn stop(&self) -> StopAct {
+        StopAct {
             session: self.session.clone(),
             message: self.message.clone(),
             delete: self.delete,

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::handoff::{ServerMessage, ServerMessagePart};
 use super::journal::{ActJournal, ActStage, JournalEntry};
 use super::server::{Server, ServerApi, segment};
-use super::watch::Act;
+use super::watch::{Act, StopAct};
 use crate::harness::Failure;
 
 /// The outcome of an act.
@@ -113,7 +113,10 @@ impl ActLog {
 
     /// Records that the act begins.
     pub(super) fn begin(&self, act: &Act) -> Result<ActLog, String> {
-        let id = self.with(|journal| journal.begin(act))?.flatten();
+        let id = match act {
+            Act::Stop(stop) => self.with(|journal| journal.begin(stop))?,
+            _ => None,
+        };
         Ok(ActLog { id, ..self.clone() })
     }
 
@@ -166,7 +169,7 @@ pub(super) async fn perform(
         Act::Inject {
             session, prompt, ..
         } => server.prompt(session, prompt).await?,
-        Act::Stop { .. } => return stop(server, act, stage, control, log).await,
+        Act::Stop(stop) => return perform_stop(server, stop, stage, control, log).await,
         Act::Switch { session, model } => return switch(server, session, model).await,
         Act::HandOver {
             handoff, directory, ..
@@ -176,26 +179,21 @@ pub(super) async fn perform(
     Ok(ActOutcome::Done)
 }
 
-async fn stop(
+async fn perform_stop(
     server: &Server,
-    act: &Act,
+    stop: &StopAct,
     stage: ActStage,
     control: &StopControl,
     log: &ActLog,
 ) -> Result<ActOutcome, Failure> {
-    let Act::Stop {
+    let StopAct {
         session,
         message,
-        delete,
         steer,
         to,
         has_run,
-        permission,
         ..
-    } = act
-    else {
-        return Ok(ActOutcome::Done);
-    };
+    } = stop;
     if stage < ActStage::Stopping && control.is_overtaken() {
         return Ok(ActOutcome::Yielded(STOPPED));
     }
@@ -213,14 +211,14 @@ async fn stop(
         control.is_stop_sent.store(true, Ordering::Relaxed);
         log.advance(ActStage::Stopping);
         server.abort(session).await?;
-        if let Some(permission) = permission {
+        if let Some(permission) = &stop.permission {
             // The call is over; if the request was answered meanwhile, this fails and has no effect.
             server.reject_permission(permission).await.ok();
         }
         if control.is_overtaken() {
             return Ok(ActOutcome::Yielded(STOPPED));
         }
-        if *delete {
+        if stop.delete {
             forget(server, session, message).await?;
         }
     }
@@ -255,9 +253,7 @@ pub(super) async fn resume(
     if server.api() == ServerApi::Next {
         return Ok(Ok(entry.stage));
     }
-    let Act::Stop { steer, to, .. } = entry.act() else {
-        return Ok(Err(ActOutcome::Done));
-    };
+    let StopAct { steer, to, .. } = entry.stop();
     let messages = match messages(server, &entry.session, RECENT).await {
         Ok(messages) => messages,
         Err(failure) if is_gone(&failure) => {

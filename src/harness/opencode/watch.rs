@@ -170,28 +170,8 @@ pub struct Judged {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {
-    /// Stop the session, then delete the message if `delete`, then send `steer` if there is one. Each step begins when
-    /// the previous one is done.
-    Stop {
-        /// The session.
-        session: String,
-        /// The message in progress.
-        message: String,
-        /// True if the message is deleted, so that the model does not see it again. False if a tool call of the message
-        /// has run: the message is the only record of the call.
-        delete: bool,
-        /// The prompt that steers the next attempt.
-        steer: Option<Prompt>,
-        /// The session that is prompted: this one, or for the session of a sub-agent its parent. A parent is prompted
-        /// before the stop, so that its next request contains the prompt.
-        to: String,
-        /// True if a tool call of the message has run. The results of the calls are appended to `steer`.
-        has_run: bool,
-        /// The permission request of a tool call of the message. It is rejected after the stop.
-        permission: Option<String>,
-        /// The decision, for [`SessionWatcher::done`]; `None` for an act of an earlier process.
-        decision: Option<Decision>,
-    },
+    /// Stop the session.
+    Stop(StopAct),
     /// Add a message to the conversation and let the model continue. This act is issued when a tool call of the reply
     /// makes another request certain, or when the session is idle, because a message that arrives during the last reply
     /// of a turn causes another reply.
@@ -230,12 +210,36 @@ pub enum Act {
     },
 }
 
+/// The stop of a session: stop it, then delete the message if `delete`, then send `steer` if there is one. Each step begins
+/// when the previous one is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopAct {
+    /// The session.
+    pub session: String,
+    /// The message in progress.
+    pub message: String,
+    /// True if the message is deleted, so that the model does not see it again. False if a tool call of the message has
+    /// run: the message is the only record of the call.
+    pub delete: bool,
+    /// The prompt that steers the next attempt.
+    pub steer: Option<Prompt>,
+    /// The session that is prompted: this one, or for the session of a sub-agent its parent. A parent is prompted before
+    /// the stop, so that its next request contains the prompt.
+    pub to: String,
+    /// True if a tool call of the message has run. The results of the calls are appended to `steer`.
+    pub has_run: bool,
+    /// The permission request of a tool call of the message. It is rejected after the stop.
+    pub permission: Option<String>,
+    /// The decision, for [`SessionWatcher::done`]; `None` for an act of an earlier process.
+    pub decision: Option<Decision>,
+}
+
 impl Act {
     /// Returns the session that the act is about.
     #[must_use]
     pub fn session(&self) -> &str {
         match self {
-            Act::Stop { session, .. }
+            Act::Stop(StopAct { session, .. })
             | Act::Inject { session, .. }
             | Act::Switch { session, .. }
             | Act::HandOver { session, .. }
@@ -245,7 +249,7 @@ impl Act {
 
     fn decision(&self) -> Option<&Decision> {
         match self {
-            Act::Stop { decision, .. } => decision.as_ref(),
+            Act::Stop(stop) => stop.decision.as_ref(),
             Act::Inject { decision, .. } | Act::HandOver { decision, .. } => Some(decision),
             Act::Switch { .. } | Act::AddFiles { .. } => None,
         }
@@ -254,8 +258,8 @@ impl Act {
     /// Returns the session that the act prompts.
     fn prompts(&self) -> Option<&str> {
         match self {
-            Act::Stop { steer: None, .. } | Act::HandOver { .. } => None,
-            Act::Stop { to, .. } => Some(to),
+            Act::Stop(StopAct { steer: None, .. }) | Act::HandOver { .. } => None,
+            Act::Stop(StopAct { to, .. }) => Some(to),
             _ => Some(self.session()),
         }
     }
@@ -265,7 +269,7 @@ impl Act {
 ///
 /// # Example: a rule matches reasoning
 /// ```
-/// use ttsr::harness::opencode::{Act, ServerApi, WatchEvent, SessionWatcher};
+/// use ttsr::harness::opencode::{Act, ServerApi, SessionWatcher, StopAct, WatchEvent};
 /// use ttsr::wire::opencode::Feed;
 /// use ttsr::Pack;
 /// let pack = Pack::from_toml(r#"
@@ -287,7 +291,7 @@ impl Act {
 /// let mut watch = SessionWatcher::new(pack, ServerApi::Classic);
 /// let mut seen = Vec::new();
 /// Feed::default().push(body, &mut |session, notice| watch.notice(session, notice, &mut seen));
-/// let Some(WatchEvent::Act(Act::Stop { message, delete, steer: Some(steer), .. })) = seen.last() else {
+/// let Some(WatchEvent::Act(Act::Stop(StopAct { message, delete, steer: Some(steer), .. }))) = seen.last() else {
 ///     panic!("the session is stopped");
 /// };
 /// assert_eq!((message.as_str(), *delete), ("m", true));
@@ -602,9 +606,9 @@ impl SessionWatcher {
     /// Addresses the prompt for a stopped sub-agent to its parent, because nobody waits for the sub-agent's reply.
     fn steer_parents(&self, out: &mut [WatchEvent]) {
         for seen in out {
-            let WatchEvent::Act(Act::Stop {
+            let WatchEvent::Act(Act::Stop(StopAct {
                 session, steer, to, ..
-            }) = seen
+            })) = seen
             else {
                 continue;
             };
@@ -720,7 +724,7 @@ impl SessionWatcher {
         let Some(watched) = self.sessions.get_mut(act.session()) else {
             return;
         };
-        if let Act::Stop { message, .. } = act {
+        if let Act::Stop(StopAct { message, .. }) = act {
             watched
                 .stopping
                 .take_if(|stopping| stopping.message == *message);
@@ -1000,7 +1004,7 @@ impl WatchedSession {
         }
         for act in acts {
             match &act {
-                Act::Stop { message, steer, .. } => {
+                Act::Stop(StopAct { message, steer, .. }) => {
                     self.stopping = Some(PendingStop {
                         message: message.clone(),
                         steers: steer.is_some(),
@@ -1055,7 +1059,7 @@ impl WatchedSession {
         let has_run = api == ServerApi::Classic && reply.has_run;
         let mut calls = reply.calls.iter();
         let permission = calls.find_map(|(_, call)| self.waiting(call));
-        Act::Stop {
+        Act::Stop(StopAct {
             session: id.to_owned(),
             message: reply.message.clone(),
             // A message cannot be shortened from outside: if a part of it must not stay, the whole message is deleted.
@@ -1066,7 +1070,7 @@ impl WatchedSession {
             has_run,
             permission: permission.map(str::to_owned),
             decision: Some(*decision),
-        }
+        })
     }
 
     /// Returns a prompt to the agent and the model that the user addressed last.
