@@ -1,6 +1,6 @@
 //! What an OpenCode server tells of its sessions gives the same notices, however it is cut.
 
-use ttsr::wire::opencode::{Feed, ServerNotice};
+use ttsr_wire::opencode::{Feed, ServerNotice};
 
 /// Holds what this module says against one input.
 pub fn run(data: &[u8]) {

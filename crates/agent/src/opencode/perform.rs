@@ -1,0 +1,415 @@
+//! Performs acts as requests: their order, the checks before each, and the precedence of the user's own acts.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::handoff::{ServerMessage, ServerMessagePart};
+use super::journal::{ActJournal, ActStage, JournalEntry};
+use super::server::{Server, ServerApi, segment};
+use super::watch::{Act, StopAct};
+use ttsr::harness::Failure;
+
+/// The outcome of an act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ActOutcome {
+    /// The act is complete.
+    Done,
+    /// The user acted first; the remaining requests were not sent.
+    Yielded(&'static str),
+}
+
+/// The state of a session while it is being stopped, updated by the event loop.
+#[derive(Debug, Default)]
+pub(super) struct StopControl {
+    /// True once the request that stops the session was sent.
+    is_stop_sent: AtomicBool,
+    /// True if somebody else stopped the session.
+    is_overtaken: AtomicBool,
+    /// The number of idle notices since the decision.
+    idles: AtomicU32,
+    changed: Notify,
+}
+
+/// The number of idle notices after one abort: when the session stops, and when the reply is stored.
+const IDLES: u32 = 2;
+
+/// The time limit for the second idle notice before the session is prompted.
+const SETTLING: Duration = Duration::from_millis(300);
+
+/// The time limit for a third idle notice, which means that somebody else stopped the session too.
+const GRACE: Duration = Duration::from_millis(50);
+
+const STOPPED: &str = "the session was stopped by somebody else";
+
+impl StopControl {
+    /// Records the events of the session: an abort of the message, and the number of idle notices.
+    pub(super) fn update(&self, is_aborted: bool, idles: u32, is_child: bool) {
+        // The session of a sub-agent is stopped once more by its parent.
+        let has_second = idles > IDLES && !is_child;
+        if (is_aborted && !self.is_stop_sent.load(Ordering::Relaxed)) || has_second {
+            self.is_overtaken.store(true, Ordering::Relaxed);
+        }
+        self.idles.store(idles, Ordering::Relaxed);
+        self.changed.notify_waiters();
+    }
+
+    fn is_overtaken(&self) -> bool {
+        self.is_overtaken.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the events of the abort have arrived, within [`SETTLING`].
+    async fn settle(&self) {
+        let settled = async {
+            loop {
+                let changed = self.changed.notified();
+                if self.idles.load(Ordering::Relaxed) >= IDLES || self.is_overtaken() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        if timeout(SETTLING, settled).await.is_ok() && !self.is_overtaken() {
+            sleep(GRACE).await;
+        }
+    }
+}
+
+/// The journal, if there is one, and the id of an act in it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ActLog {
+    journal: Arc<Mutex<Option<ActJournal>>>,
+    id: Option<u64>,
+}
+
+impl ActLog {
+    pub(super) fn new(journal: Option<ActJournal>) -> ActLog {
+        ActLog {
+            journal: Arc::new(Mutex::new(journal)),
+            id: None,
+        }
+    }
+
+    /// Runs `use_it` on the journal; closes the journal and returns the reason if it cannot be written.
+    fn with<T>(
+        &self,
+        use_it: impl FnOnce(&mut ActJournal) -> std::io::Result<T>,
+    ) -> Result<Option<T>, String> {
+        // A panic while the lock is held leaves at worst one entry too many.
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        match journal.as_mut().map(use_it).transpose() {
+            Ok(done) => Ok(done),
+            Err(error) => {
+                *journal = None;
+                Err(format!("the journal cannot be written: {error}"))
+            }
+        }
+    }
+
+    /// Records that the act begins.
+    pub(super) fn begin(&self, act: &Act) -> Result<ActLog, String> {
+        let id = match act {
+            Act::Stop(stop) => self.with(|journal| journal.begin(stop))?,
+            _ => None,
+        };
+        Ok(ActLog { id, ..self.clone() })
+    }
+
+    /// Returns the acts that an earlier process left and that this process does not perform.
+    pub(super) fn pending(&self) -> Vec<JournalEntry> {
+        let pending = self.with(|journal| Ok(journal.pending()));
+        pending.ok().flatten().unwrap_or_default()
+    }
+
+    /// Returns the log of the act of that entry.
+    pub(super) fn at(&self, entry: &JournalEntry) -> ActLog {
+        ActLog {
+            id: Some(entry.id),
+            ..self.clone()
+        }
+    }
+
+    fn advance(&self, stage: ActStage) {
+        if let Some(id) = self.id {
+            // After a failure the journal is closed; the act continues without it.
+            self.with(|journal| journal.advance(id, stage)).ok();
+        }
+    }
+
+    /// Removes the act, unless the server could not be reached: then it is resumed after the next connection.
+    pub(super) fn end(&self, done: &Result<ActOutcome, Failure>) {
+        let is_unreached = |failure: &Failure| {
+            matches!(
+                failure.kind(),
+                "connect" | "timeout" | "closed" | "cut-off" | "protocol"
+            )
+        };
+        if let Some(id) = self.id
+            && !done.as_ref().is_err_and(is_unreached)
+        {
+            self.with(|journal| journal.end(id)).ok();
+        }
+    }
+}
+
+/// Performs the act from `stage` on.
+pub(super) async fn perform(
+    server: &Server,
+    act: &Act,
+    stage: ActStage,
+    control: &StopControl,
+    log: &ActLog,
+) -> Result<ActOutcome, Failure> {
+    match act {
+        Act::Inject {
+            session, prompt, ..
+        } => server.prompt(session, prompt).await?,
+        Act::Stop(stop) => return perform_stop(server, stop, stage, control, log).await,
+        Act::Switch { session, model } => return switch(server, session, model).await,
+        Act::HandOver {
+            handoff, directory, ..
+        } => server.hand_over(handoff, directory.as_deref()).await?,
+        Act::AddFiles { session, injection } => server.inject(session, injection).await?,
+    }
+    Ok(ActOutcome::Done)
+}
+
+async fn perform_stop(
+    server: &Server,
+    stop: &StopAct,
+    stage: ActStage,
+    control: &StopControl,
+    log: &ActLog,
+) -> Result<ActOutcome, Failure> {
+    let StopAct {
+        session,
+        message,
+        steer,
+        to,
+        has_run,
+        ..
+    } = stop;
+    if stage < ActStage::Stopping && control.is_overtaken() {
+        return Ok(ActOutcome::Yielded(STOPPED));
+    }
+    let mut steer = steer.clone();
+    // The stop causes the parent's next request, which contains a prompt sent before it.
+    let is_parent_told = to != session && !has_run;
+    if is_parent_told
+        && let Some(prompt) = steer.take()
+        && stage < ActStage::Told
+    {
+        log.advance(ActStage::Told);
+        server.prompt(to, &prompt).await?;
+    }
+    if stage < ActStage::Stopped {
+        control.is_stop_sent.store(true, Ordering::Relaxed);
+        log.advance(ActStage::Stopping);
+        server.abort(session).await?;
+        if let Some(permission) = &stop.permission {
+            // The call is over; if the request was answered meanwhile, this fails and has no effect.
+            server.reject_permission(permission).await.ok();
+        }
+        if control.is_overtaken() {
+            return Ok(ActOutcome::Yielded(STOPPED));
+        }
+        if stop.delete {
+            forget(server, session, message).await?;
+        }
+    }
+    let Some(mut prompt) = steer else {
+        return Ok(ActOutcome::Done);
+    };
+    log.advance(ActStage::Stopped);
+    if *has_run {
+        prompt.text += &account(server, session, message).await;
+    }
+    if to == session && stage < ActStage::Stopped && server.api() == ServerApi::Classic {
+        control.settle().await;
+        if control.is_overtaken() {
+            return Ok(ActOutcome::Yielded(STOPPED));
+        }
+    }
+    server.prompt(to, &prompt).await?;
+    Ok(ActOutcome::Done)
+}
+
+/// The most messages after the stopped one that are read when an act is resumed.
+const RECENT: usize = 20;
+
+/// Returns the stage from which an act of an earlier process is performed, or its outcome if it is no longer wanted.
+pub(super) async fn resume(
+    server: &Server,
+    entry: &JournalEntry,
+) -> Result<Result<ActStage, ActOutcome>, Failure> {
+    if entry.is_old() {
+        return Ok(Err(ActOutcome::Yielded("it is older than an hour")));
+    }
+    if server.api() == ServerApi::Next {
+        return Ok(Ok(entry.stage));
+    }
+    let StopAct { steer, to, .. } = entry.stop();
+    let messages = match messages(server, &entry.session, RECENT).await {
+        Ok(messages) => messages,
+        Err(failure) if is_gone(&failure) => {
+            return Ok(Err(ActOutcome::Yielded("the session was deleted")));
+        }
+        Err(failure) => return Err(failure),
+    };
+    let place = messages.iter().position(|it| it.info.id == entry.message);
+    let after = &messages[place.map_or(0, |place| place + 1)..];
+    let asked = after.iter().rfind(|it| it.info.role == "user");
+    if let (Some(place), ActStage::Begun) = (place, entry.stage)
+        && messages[place].info.error["name"] == "MessageAbortedError"
+    {
+        return Ok(Err(ActOutcome::Yielded(STOPPED)));
+    }
+    if place.is_none() && entry.stage < ActStage::Stopping {
+        return Ok(Err(ActOutcome::Yielded("the message was deleted")));
+    }
+    let is_ours = |written: &ServerMessage| {
+        let text = steer.as_ref().map_or("", |steer| steer.text.as_str());
+        let starts = |part: &ServerMessagePart| !text.is_empty() && part.text.starts_with(text);
+        written.parts.iter().any(starts)
+    };
+    // Without the stopped message, older user prompts cannot be told from newer ones.
+    match asked.filter(|_| to == entry.session) {
+        Some(asked) if is_ours(asked) => Ok(Err(ActOutcome::Done)),
+        Some(_) if place.is_some() => Ok(Err(ActOutcome::Yielded("the user went on"))),
+        _ => Ok(Ok(entry.stage)),
+    }
+}
+
+/// Returns the last messages of a session, oldest first.
+async fn messages(
+    server: &Server,
+    session: &str,
+    most: usize,
+) -> Result<Vec<ServerMessage>, Failure> {
+    let path = format!("/session/{}/message?limit={most}", segment(session)?);
+    let answer = server.call(Method::GET, &path, None).await?;
+    serde_json::from_value(answer)
+        .map_err(|error| Failure::new("protocol", format!("not a list of messages: {error}")))
+}
+
+/// Aborts the refused request and sends the last user message again, to that model.
+async fn switch(
+    server: &Server,
+    session: &str,
+    (provider, model): &(String, String),
+) -> Result<ActOutcome, Failure> {
+    server.abort(session).await?;
+    let path = format!("/session/{}/message?limit={RECENT}", segment(session)?);
+    let answer = server.call(Method::GET, &path, None).await?;
+    let is_asked = |message: &&Value| message["info"]["role"] == "user";
+    let asked = answer.as_array().map(|all| all.iter().filter(is_asked));
+    let asked = asked.and_then(Iterator::last).ok_or_else(|| {
+        let why = format!("none of the last {RECENT} messages is the user's");
+        Failure::new("protocol", why)
+    })?;
+    let mut parts = asked["parts"].as_array().cloned().unwrap_or_default();
+    // The parts get new ids: those of the first request are in use.
+    for part in parts.iter_mut().filter_map(Value::as_object_mut) {
+        for name in ["id", "messageID", "sessionID"] {
+            part.remove(name);
+        }
+    }
+    let mut body = json!({
+        "parts": parts,
+        "model": { "providerID": provider, "modelID": model },
+    });
+    if let Some(agent) = asked["info"]["agent"].as_str() {
+        body["agent"] = json!(agent);
+    }
+    let path = format!("/session/{}/prompt_async", segment(session)?);
+    server.call(Method::POST, &path, Some(body)).await?;
+    Ok(ActOutcome::Done)
+}
+
+/// Deletes a message, with retries: right after an abort the server may respond that it is busy.
+async fn forget(server: &Server, session: &str, message: &str) -> Result<(), Failure> {
+    for tried in 0.. {
+        match server.delete_message(session, message).await {
+            Err(failure) if tried < TRIES && !is_gone(&failure) => {
+                sleep(Duration::from_millis(50 << tried)).await;
+            }
+            Err(failure) if !is_gone(&failure) => return Err(failure),
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// The number of retries of a request that a server refuses while it ends a reply.
+const TRIES: u32 = 6;
+
+fn is_gone(failure: &Failure) -> bool {
+    failure.kind() == "404"
+}
+
+/// The most tool calls that are listed.
+const CALLS: usize = 8;
+
+/// The most characters of a call's input and of its error that are shown.
+const EXCERPT: usize = 200;
+
+/// Describes the results of the tool calls of a stopped message, for the model.
+async fn account(server: &Server, session: &str, message: &str) -> String {
+    let mut calls = Vec::new();
+    // A stopped tool takes a moment to end.
+    for tried in 0..=TRIES {
+        match called(server, session, message).await {
+            Some((listed, is_over)) => {
+                calls = listed;
+                if is_over {
+                    break;
+                }
+                sleep(Duration::from_millis(50 << tried)).await;
+            }
+            None => break,
+        }
+    }
+    let head = "\n\nThe reply was stopped after a tool call had begun. What it did stays done";
+    match calls.is_empty() {
+        true => format!("{head}; the conversation contains what is known of it."),
+        false => format!("{head}:\n{}", calls.join("\n")),
+    }
+}
+
+/// Returns one line for each tool call of a message, and true if none of them is running.
+async fn called(server: &Server, session: &str, message: &str) -> Option<(Vec<String>, bool)> {
+    let (session, message) = (segment(session).ok()?, segment(message).ok()?);
+    let path = format!("/session/{session}/message/{message}");
+    let answer = server.call(Method::GET, &path, None).await.ok()?;
+    let written: ServerMessage = serde_json::from_value(answer).ok()?;
+    let calls = || written.parts.iter().filter(|part| part.kind == "tool");
+    let is_over = calls().all(|call| !matches!(call.state.status.as_str(), "running" | "pending"));
+    Some((calls().take(CALLS).map(line).collect(), is_over))
+}
+
+fn line(call: &ServerMessagePart) -> String {
+    let short = |text: &str| text.chars().take(EXCERPT).collect::<String>();
+    let state = &call.state;
+    let fate = match state.status.as_str() {
+        "completed" if state.output.contains("User aborted the command") => {
+            "was interrupted while it ran; it may have done a part of its work".to_owned()
+        }
+        "completed" => "ran to its end; its output is in the conversation".to_owned(),
+        "error" if state.error == "Tool execution aborted" => {
+            "was interrupted; it may have done a part of its work".to_owned()
+        }
+        "error" => format!("failed: {}", short(&state.error)),
+        "running" => "was still running".to_owned(),
+        _ => "did not run".to_owned(),
+    };
+    let input = match state.input.is_null() {
+        true => String::new(),
+        false => format!(" {}", short(&state.input.to_string())),
+    };
+    format!("- `{}`{input} {fate}.", call.tool)
+}

@@ -1,0 +1,247 @@
+//! Anthropic's Messages API (`anthropic-version: 2023-06-01`): content blocks, each with a start, deltas and a stop.
+//!
+//! Source: the reference of `POST /v1/messages` and its page on streaming.
+//!
+//! Also reads whole messages (the reply to a request without `stream`) and a `message_start` with content in it. Text,
+//! thinking and tool input are judged. Signatures are known metadata; redacted thinking, citations and the results of
+//! server tools are counted.
+
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
+use ttsr::Channel;
+
+/// The kinds of records that only this format has.
+pub(super) const KINDS: [&str; 8] = [
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "message",
+    "ping",
+];
+
+/// Members of a message that are read or are known metadata.
+const MESSAGE: [&str; 8] = [
+    "content",
+    "stop_reason",
+    "stop_sequence",
+    "stop_details",
+    "usage",
+    "container",
+    "context_management",
+    "diagnostics",
+];
+
+#[derive(Debug)]
+pub(super) struct AnthropicReader {
+    replies: ReplySequence,
+}
+
+impl AnthropicReader {
+    pub(super) fn new(default_name: String) -> AnthropicReader {
+        AnthropicReader {
+            replies: ReplySequence::new(default_name),
+        }
+    }
+
+    fn start(&mut self, message: &JsonValue<'_>, on: EventSink<'_>) {
+        let reply = self.replies.begin(message.text("id").as_deref(), on);
+        reply.count_unscanned(message.unread(&MESSAGE), "message_start", on);
+        usage(reply, message, on);
+        for (index, block) in (0..).zip(message.list("content")) {
+            start_block(reply, index, block, on);
+            end_block(reply, index, on);
+        }
+        reply.reason = message
+            .text("stop_reason")
+            .map(|reason| reason.into_owned());
+    }
+}
+
+impl FormatReader for AnthropicReader {
+    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
+        let index = record.number("index").unwrap_or(0);
+        match kind {
+            "message_start" => {
+                if let Some(message) = record.get("message") {
+                    self.start(message, on);
+                }
+                self.replies
+                    .count_unscanned(record.unread(&["message"]), kind, on);
+            }
+            "message" => {
+                self.start(record, on);
+                self.replies.finish("message", on);
+            }
+            "content_block_start" => {
+                let reply = self.replies.reply(None, on);
+                if let Some(block) = record.get("content_block") {
+                    start_block(reply, index, block, on);
+                }
+                reply.count_unscanned(record.unread(&["content_block"]), kind, on);
+            }
+            "content_block_delta" => {
+                let reply = self.replies.reply(None, on);
+                if let Some(delta) = record.get("delta") {
+                    block_delta(reply, index, delta, on);
+                }
+                reply.count_unscanned(record.unread(&["delta"]), kind, on);
+            }
+            "content_block_stop" => {
+                end_block(self.replies.reply(None, on), index, on);
+                self.replies.count_unscanned(record.unread(&[]), kind, on);
+            }
+            "message_delta" => {
+                let reply = self.replies.reply(None, on);
+                usage(reply, record, on);
+                if let Some(delta) = record.get("delta") {
+                    reply.count_unscanned(delta.unread(&MESSAGE), kind, on);
+                    reply.reason = delta
+                        .text("stop_reason")
+                        .map(|reason| reason.into_owned())
+                        .or(reply.reason.take());
+                }
+                reply.count_unscanned(
+                    record.unread(&["delta", "usage", "context_management"]),
+                    kind,
+                    on,
+                );
+            }
+            "message_stop" => {
+                self.replies.count_unscanned(record.unread(&[]), kind, on);
+                self.replies.finish("message_stop", on);
+            }
+            "error" => error(self.replies.reply(None, on), record, on),
+            // `ping`, and kinds that this version does not know.
+            _ if record.get("error").is_some() => error(self.replies.reply(None, on), record, on),
+            _ => self.replies.count_unscanned(record.unread(&[]), kind, on),
+        }
+    }
+
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
+    }
+
+    fn finish(&mut self, on: EventSink<'_>) {
+        self.replies.close(on);
+    }
+}
+
+fn start_block(reply: &mut ReplyEmitter, index: u64, block: &JsonValue<'_>, on: EventSink<'_>) {
+    let kind = block.text("type").unwrap_or_default();
+    let name = index.to_string();
+    match &*kind {
+        "text" => {
+            let key = key(index, Channel::Text);
+            let naming = PartSpec::new(&key, &name, Channel::Text);
+            reply.open(naming, on);
+            reply.push_delta(naming, block.bytes("text").unwrap_or_default(), on);
+            reply.count_unscanned(block.unread(&["text"]), &kind, on);
+        }
+        "thinking" => {
+            let key = key(index, Channel::Reasoning);
+            let naming = PartSpec::new(&key, &name, Channel::Reasoning);
+            reply.open(naming, on);
+            reply.push_delta(naming, block.bytes("thinking").unwrap_or_default(), on);
+            reply.count_unscanned(block.unread(&["thinking", "signature"]), &kind, on);
+        }
+        "tool_use" | "server_tool_use" | "mcp_tool_use" => {
+            let key = key(index, Channel::ToolInput);
+            let (tool, call) = (block.text("name"), block.text("id"));
+            let (tool, call) = (tool.as_deref(), call.as_deref());
+            let naming = PartSpec {
+                key: &key,
+                name: &name,
+                channel: Channel::ToolInput,
+                tool,
+                call,
+                name_may_grow: false,
+            };
+            reply.open(naming, on);
+            // Normally `{}`, the placeholder for the deltas; any other value is the input itself.
+            match block.get("input") {
+                Some(input) if input.is_object() && input.members().is_empty() => {}
+                Some(input) => reply.push_whole(naming, input.string().unwrap_or(input.raw()), on),
+                None => {}
+            }
+            reply.count_unscanned(
+                block.unread(&["name", "input", "caller", "server_name"]),
+                &kind,
+                on,
+            );
+        }
+        _ => reply.count_unscanned(block.unread(&[]), &kind, on),
+    }
+}
+
+fn block_delta(reply: &mut ReplyEmitter, index: u64, delta: &JsonValue<'_>, on: EventSink<'_>) {
+    let kind = delta.text("type").unwrap_or_default();
+    let (channel, member) = match &*kind {
+        "text_delta" => (Channel::Text, "text"),
+        "thinking_delta" => (Channel::Reasoning, "thinking"),
+        "input_json_delta" => (Channel::ToolInput, "partial_json"),
+        "signature_delta" => return reply.count_unscanned(delta.unread(&["signature"]), &kind, on),
+        "citations_delta" => return reply.count_unscanned(delta.unread(&[]), &kind, on),
+        _ => return unknown_delta(reply, index, delta, &kind, on),
+    };
+    let (key, name) = (key(index, channel), index.to_string());
+    let naming = PartSpec::new(&key, &name, channel);
+    reply.push_delta(naming, delta.bytes(member).unwrap_or_default(), on);
+    reply.count_unscanned(delta.unread(&[member]), &kind, on);
+}
+
+/// Reads a delta of an unknown kind: its strings are judged as text, other content is counted.
+fn unknown_delta(
+    reply: &mut ReplyEmitter,
+    index: u64,
+    delta: &JsonValue<'_>,
+    kind: &str,
+    on: EventSink<'_>,
+) {
+    let (key, name) = (key(index, Channel::Text), index.to_string());
+    let naming = PartSpec::new(&key, &name, Channel::Text);
+    let mut rest = 0;
+    for (member, value) in delta.members() {
+        match value.string() {
+            Some(_) if **member == *b"type" => {}
+            Some(bytes) => reply.push_delta(naming, bytes, on),
+            None => rest += value.content(),
+        }
+    }
+    reply.count_unknown(rest, kind, on);
+}
+
+fn end_block(reply: &mut ReplyEmitter, index: u64, on: EventSink<'_>) {
+    reply.end_group(&index.to_string(), on);
+}
+
+fn key(index: u64, channel: Channel) -> String {
+    format!("{index}/{}", channel.name())
+}
+
+fn usage(reply: &mut ReplyEmitter, holder: &JsonValue<'_>, on: EventSink<'_>) {
+    let Some(usage) = holder.get("usage") else {
+        return;
+    };
+    let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"];
+    let cached = cached
+        .iter()
+        .filter_map(|key| usage.number(key))
+        .fold(0, u64::saturating_add);
+    let input = usage
+        .number("input_tokens")
+        .map(|tokens| tokens.saturating_add(cached));
+    reply.usage(input, usage.number("output_tokens"), on);
+}
+
+fn error(reply: &mut ReplyEmitter, record: &JsonValue<'_>, on: EventSink<'_>) {
+    let error = record.get("error").unwrap_or(record);
+    let kind = error.text("type").unwrap_or_default();
+    let message = error
+        .text("message")
+        .unwrap_or_else(|| String::from_utf8_lossy(error.raw()));
+    reply.error(&kind, &message, on);
+}

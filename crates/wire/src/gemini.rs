@@ -1,0 +1,291 @@
+//! Google's Gemini API (`v1beta`) and Vertex AI (`v1`): chunks with candidates, each with a list of parts.
+//!
+//! Source: `GenerateContentResponse` in the references of both APIs.
+//!
+//! The text of a candidate is one part, also across other parts; a thought is judged as reasoning; a function call is a
+//! part of its own, whole or, on request, in [`gemini_args`](super::gemini_args). No chunk marks the end of the text,
+//! so it ends with the reply: at the end of the input, or if a chunk with another id follows a finish reason.
+
+use std::collections::BTreeMap;
+
+use super::FormatReader;
+use super::gemini_args::PartialArgs;
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence};
+use ttsr::Channel;
+
+/// Members of a chunk that are read or are known metadata.
+const CHUNK: [&str; 8] = [
+    "candidates",
+    "usageMetadata",
+    "modelVersion",
+    "responseId",
+    "createTime",
+    "promptFeedback",
+    "error",
+    "modelStatus",
+];
+
+/// The same for a candidate.
+const CANDIDATE: [&str; 6] = [
+    "content",
+    "finishReason",
+    "finishMessage",
+    "safetyRatings",
+    "logprobsResult",
+    "avgLogprobs",
+];
+
+/// The same for a part.
+const PART: [&str; 5] = [
+    "text",
+    "thought",
+    "thoughtSignature",
+    "functionCall",
+    "executableCode",
+];
+
+#[derive(Debug)]
+pub(super) struct GeminiReader {
+    replies: ReplySequence,
+    state: GeminiReply,
+}
+
+/// The state of the reply in progress.
+#[derive(Debug, Default)]
+struct GeminiReply {
+    id: String,
+    ended: bool,
+    /// The number of function calls so far.
+    calls: u64,
+    /// The unfinished call of each candidate.
+    open: BTreeMap<u64, OpenFunctionCall>,
+}
+
+#[derive(Debug)]
+struct OpenFunctionCall {
+    key: String,
+    args: PartialArgs,
+}
+
+impl GeminiReader {
+    pub(super) fn new(default_name: String) -> GeminiReader {
+        GeminiReader {
+            replies: ReplySequence::new(default_name),
+            state: GeminiReply::default(),
+        }
+    }
+
+    fn reply(
+        &mut self,
+        id: Option<&str>,
+        on: EventSink<'_>,
+    ) -> (&mut ReplyEmitter, &mut GeminiReply) {
+        let other = id.is_some_and(|id| id != self.state.id);
+        if self.replies.current().is_none() || self.state.ended && other {
+            self.close_calls(on);
+            self.state = GeminiReply {
+                id: id.unwrap_or_default().to_owned(),
+                ..GeminiReply::default()
+            };
+            self.replies.begin(id, on);
+        }
+        (self.replies.reply(id, on), &mut self.state)
+    }
+
+    /// Completes the JSON of unfinished calls at the end of the reply.
+    fn close_calls(&mut self, on: EventSink<'_>) {
+        for (_, call) in std::mem::take(&mut self.state.open) {
+            if self.replies.current().is_some() {
+                end_call(self.replies.reply(None, on), call, on);
+            }
+        }
+    }
+}
+
+/// Returns true if only this format has such a chunk.
+pub(super) fn is_chunk(record: &JsonValue<'_>) -> bool {
+    let has = |key| record.get(key).is_some();
+    record.get("candidates").is_some_and(JsonValue::is_array)
+        || has("usageMetadata")
+        || has("promptFeedback")
+}
+
+impl FormatReader for GeminiReader {
+    fn record(&mut self, _kind: &str, chunk: &JsonValue<'_>, on: EventSink<'_>) {
+        let id = chunk.text("responseId");
+        let (reply, state) = self.reply(id.as_deref(), on);
+        if let Some(error) = chunk.get("error") {
+            read_error(reply, error, on);
+        }
+        for candidate in chunk.list("candidates") {
+            read_candidate(reply, state, candidate, on);
+        }
+        if let Some(feedback) = chunk.get("promptFeedback") {
+            let reason = feedback
+                .text("blockReason")
+                .map(|reason| reason.into_owned());
+            state.ended |= reason.is_some();
+            reply.reason = reply.reason.take().or(reason);
+        }
+        if let Some(usage) = chunk.get("usageMetadata") {
+            let thoughts = usage.number("thoughtsTokenCount");
+            let output = usage.number("candidatesTokenCount").or(thoughts.map(|_| 0));
+            let output = output.map(|tokens| tokens.saturating_add(thoughts.unwrap_or(0)));
+            reply.usage(usage.number("promptTokenCount"), output, on);
+        }
+        reply.count_unscanned(chunk.unread(&CHUNK), "chunk", on);
+    }
+
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
+    }
+
+    fn finish(&mut self, on: EventSink<'_>) {
+        // A reply that broke off must not look complete.
+        if self.state.ended {
+            self.close_calls(on);
+        }
+        self.replies.close(on);
+    }
+}
+
+fn read_error(reply: &mut ReplyEmitter, error: &JsonValue<'_>, on: EventSink<'_>) {
+    let whole = || String::from_utf8_lossy(error.string().unwrap_or(error.raw()));
+    let message = error.text("message").unwrap_or_else(whole);
+    let code = error.get("code").map(JsonValue::raw).unwrap_or_default();
+    let kind = error.bytes("status").unwrap_or(code);
+    reply.error(&String::from_utf8_lossy(kind), &message, on);
+}
+
+fn read_candidate(
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
+    candidate: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let index = candidate.number("index").unwrap_or(0);
+    if let Some(content) = candidate.get("content") {
+        for part in content.list("parts") {
+            read_part(reply, state, index, part, on);
+        }
+        reply.count_unscanned(content.unread(&["parts"]), "content", on);
+    }
+    if let Some(reason) = candidate.text("finishReason") {
+        state.ended = true;
+        reply.reason.get_or_insert(reason.into_owned());
+    }
+    reply.count_unscanned(candidate.unread(&CANDIDATE), "candidate", on);
+}
+
+fn read_part(
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
+    candidate: u64,
+    part: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let thought = part
+        .get("thought")
+        .is_some_and(|thought| thought.raw() == b"true");
+    let (channel, name) = match thought {
+        true => (Channel::Reasoning, "thought"),
+        false => (Channel::Text, "text"),
+    };
+    let key = format!("{candidate}/{name}");
+    let text = part.bytes("text").unwrap_or_default();
+    reply.push_delta(PartSpec::new(&key, &key, channel), text, on);
+    if let Some(call) = part.get("functionCall") {
+        function_call(reply, state, candidate, call, on);
+    }
+    if let Some(code) = part.get("executableCode") {
+        executable_code(reply, state, candidate, code, on);
+    }
+    reply.count_unscanned(part.unread(&PART), "part", on);
+}
+
+/// Reads a function call, or the next fragment of an unfinished one.
+fn function_call(
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
+    candidate: u64,
+    call: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let tool = call.text("name");
+    if tool.is_some()
+        && let Some(open) = state.open.remove(&candidate)
+    {
+        end_call(reply, open, on);
+    }
+    let args = call.get("args");
+    let pieces = call.list("partialArgs");
+    let mut open = match state.open.remove(&candidate) {
+        Some(open) => open,
+        // An empty call only ends an unfinished one.
+        None if tool.is_none() && args.is_none() && pieces.is_empty() => return,
+        None => OpenFunctionCall {
+            key: state.next_call(candidate),
+            args: PartialArgs::default(),
+        },
+    };
+    let id = call.text("id");
+    let naming = PartSpec {
+        tool: tool.as_deref(),
+        call: id.as_deref(),
+        ..PartSpec::new(&open.key, &open.key, Channel::ToolInput)
+    };
+    reply.open(naming, on);
+    if let Some(args) = args {
+        reply.push_whole(naming, args.string().unwrap_or(args.raw()), on);
+    }
+    for piece in pieces {
+        reply.push_delta(naming, &open.args.continue_with(piece), on);
+        reply.count_unscanned(
+            piece.unread(&["jsonPath", "stringValue", "nullValue"]),
+            "partialArgs",
+            on,
+        );
+    }
+    let rest = call.unread(&["name", "args", "partialArgs"]);
+    reply.count_unscanned(rest, "functionCall", on);
+    match call
+        .get("willContinue")
+        .is_some_and(|more| more.raw() == b"true")
+    {
+        true => drop(state.open.insert(candidate, open)),
+        false => end_call(reply, open, on),
+    }
+}
+
+fn end_call(reply: &mut ReplyEmitter, mut call: OpenFunctionCall, on: EventSink<'_>) {
+    let naming = PartSpec::new(&call.key, &call.key, Channel::ToolInput);
+    reply.push_delta(naming, &call.args.end(), on);
+    reply.end(&call.key, on);
+}
+
+/// Reads code that the provider itself executes.
+fn executable_code(
+    reply: &mut ReplyEmitter,
+    state: &mut GeminiReply,
+    candidate: u64,
+    code: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let (key, id) = (state.next_call(candidate), code.text("id"));
+    let naming = PartSpec {
+        tool: Some("executableCode"),
+        call: id.as_deref(),
+        ..PartSpec::new(&key, &key, Channel::ToolInput)
+    };
+    reply.push_delta(naming, code.bytes("code").unwrap_or_default(), on);
+    reply.end(&key, on);
+    reply.count_unscanned(code.unread(&["code", "language"]), "executableCode", on);
+}
+
+impl GeminiReply {
+    fn next_call(&mut self, candidate: u64) -> String {
+        self.calls += 1;
+        format!("{candidate}/call/{}", self.calls)
+    }
+}

@@ -1,0 +1,446 @@
+//! OpenAI's Chat Completions API (`v1`) and compatible servers.
+//!
+//! Source: the `CreateChatCompletionStreamResponse`, `CreateChatCompletionResponse` and `CreateCompletionResponse`
+//! schemas of OpenAI's OpenAPI document, and recordings of compatible servers.
+//!
+//! Reads chunks (`choices[].delta`), whole replies (`choices[].message`) and legacy text completions
+//! (`choices[].text`). No chunk marks the end of a part, so parts end with the reply: at `[DONE]`, at the end of the
+//! input, or if a chunk with another id follows a finish reason.
+//!
+//! Content: `content`, `refusal`, reasoning under its four names, transcripts of audio, names and arguments of calls.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PartSpec, ReplyEmitter, ReplySequence, TOO_MANY};
+use ttsr::Channel;
+
+/// Members of a chunk that are read or are known metadata.
+const CHUNK: [&str; 9] = [
+    "choices",
+    "usage",
+    "error",
+    "system_fingerprint",
+    "service_tier",
+    "obfuscation",
+    "provider",
+    "prompt_filter_results",
+    "metadata",
+];
+
+/// The same for a choice; `logprobs` repeats the tokens of the delta.
+const CHOICE: [&str; 10] = [
+    "delta",
+    "message",
+    "text",
+    "finish_reason",
+    "native_finish_reason",
+    "stop_reason",
+    "matched_stop",
+    "logprobs",
+    "content_filter_results",
+    "content_filter_result",
+];
+
+/// The same for a delta.
+const DELTA: [&str; 10] = [
+    "content",
+    "refusal",
+    "reasoning_content",
+    "reasoning",
+    "reasoning_text",
+    "reasoning_details",
+    "tool_calls",
+    "function_call",
+    "audio",
+    "name",
+];
+
+/// The names under which servers send reasoning.
+const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
+
+/// The longest tool name that is assembled from fragments, in bytes.
+const NAME: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct OpenAiChatReader {
+    replies: ReplySequence,
+    state: ChatReply,
+}
+
+/// The state of the reply in progress, except its parts.
+#[derive(Debug, Default)]
+struct ChatReply {
+    id: String,
+    /// True after a finish reason.
+    ended: bool,
+    /// By choice and index.
+    calls: BTreeMap<(u64, u64), ChatToolCall>,
+    /// The index of a call by choice and id.
+    by_id: HashMap<(u64, String), u64>,
+    /// The index of the last call.
+    last: u64,
+}
+
+#[derive(Debug, Default)]
+struct ChatToolCall {
+    id: Option<String>,
+    name: String,
+}
+
+impl OpenAiChatReader {
+    pub(super) fn new(default_name: String) -> OpenAiChatReader {
+        OpenAiChatReader {
+            replies: ReplySequence::new(default_name),
+            state: ChatReply::default(),
+        }
+    }
+
+    /// Returns the reply that a chunk of that id belongs to. Some servers give each chunk an id of its own, so a new id
+    /// alone does not start a new reply.
+    fn reply(
+        &mut self,
+        id: Option<&str>,
+        on: EventSink<'_>,
+    ) -> (&mut ReplyEmitter, &mut ChatReply) {
+        let other = id.is_some_and(|id| id != self.state.id);
+        if self.replies.current().is_none() || self.state.ended && other {
+            self.state = ChatReply {
+                id: id.unwrap_or_default().to_owned(),
+                ..ChatReply::default()
+            };
+            self.replies.begin(id, on);
+        }
+        (self.replies.reply(id, on), &mut self.state)
+    }
+}
+
+impl FormatReader for OpenAiChatReader {
+    fn record(&mut self, _kind: &str, chunk: &JsonValue<'_>, on: EventSink<'_>) {
+        let id = chunk.text("id");
+        if let Some(error) = chunk.get("error") {
+            read_error(self.reply(id.as_deref(), on).0, error, on);
+        }
+        let choices = chunk.list("choices");
+        if !choices.is_empty() {
+            let (reply, state) = self.reply(id.as_deref(), on);
+            for choice in choices {
+                read_choice(reply, state, choice, on);
+            }
+        }
+        if let (Some(usage), Some(_)) = (chunk.get("usage"), self.replies.current()) {
+            let reply = self.replies.reply(None, on);
+            let either = |new, old| usage.number(new).or(usage.number(old));
+            reply.usage(
+                either("prompt_tokens", "input_tokens"),
+                either("completion_tokens", "output_tokens"),
+                on,
+            );
+        }
+        self.replies
+            .count_unscanned(chunk.unread(&CHUNK), "chat.completion.chunk", on);
+    }
+
+    fn done(&mut self, on: EventSink<'_>) {
+        self.replies.finish("[DONE]", on);
+    }
+
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
+    }
+
+    fn finish(&mut self, on: EventSink<'_>) {
+        self.replies.close(on);
+    }
+}
+
+fn read_error(reply: &mut ReplyEmitter, error: &JsonValue<'_>, on: EventSink<'_>) {
+    let code = error
+        .get("code")
+        .map(|code| String::from_utf8_lossy(code.string().unwrap_or(code.raw())));
+    let kind = error.text("type").or(code).unwrap_or_default();
+    let whole = || String::from_utf8_lossy(error.string().unwrap_or(error.raw()));
+    let message = error.text("message").unwrap_or_else(whole);
+    reply.error(&kind, &message, on);
+}
+
+fn read_choice(
+    reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
+    choice: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let index = choice.number("index").unwrap_or(0);
+    let reason = choice.text("finish_reason");
+    if let Some(text) = choice.bytes("text") {
+        reply.push_delta(
+            naming(&format!("choice/{index}/text"), Channel::Text),
+            text,
+            on,
+        );
+    }
+    match (choice.get("delta"), choice.get("message")) {
+        (Some(delta), Some(message)) => {
+            read_delta(reply, state, index, delta, on);
+            read_repeated_message(reply, index, message, reason.is_some(), on);
+        }
+        (Some(delta), None) | (None, Some(delta)) => read_delta(reply, state, index, delta, on),
+        (None, None) => {}
+    }
+    if let Some(reason) = reason {
+        state.ended = true;
+        reply.reason.get_or_insert(reason.into_owned());
+    }
+    reply.count_unscanned(choice.unread(&CHOICE), "choice", on);
+}
+
+/// Reads a message that comes with a delta: some servers repeat the message so far.
+fn read_repeated_message(
+    reply: &mut ReplyEmitter,
+    index: u64,
+    message: &JsonValue<'_>,
+    complete: bool,
+    on: EventSink<'_>,
+) {
+    let key = format!("choice/{index}/content");
+    let content = message.bytes("content").unwrap_or_default();
+    if complete || reply.delivered(&key).is_none() {
+        reply.push_whole(naming(&key, Channel::Text), content, on);
+    } else if reply.delivered(&key) != Some(content.len() as u64) {
+        reply.count_unscanned(content.len() as u64, "message", on);
+    }
+    reply.count_unscanned(message.unread(&["content"]), "message", on);
+}
+
+fn read_delta(
+    reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
+    choice: u64,
+    delta: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    reasoning(reply, choice, delta, on);
+    match delta.get("content") {
+        Some(content) if content.is_array() => content_list(reply, choice, content, on),
+        Some(content) => {
+            let bytes = content.string().unwrap_or_default();
+            reply.push_delta(
+                naming(&format!("choice/{choice}/content"), Channel::Text),
+                bytes,
+                on,
+            );
+            reply.count_unscanned(content.unread(&[]), "content", on);
+        }
+        None => {}
+    }
+    if let Some(refusal) = delta.bytes("refusal") {
+        reply.push_delta(
+            naming(&format!("choice/{choice}/refusal"), Channel::Text),
+            refusal,
+            on,
+        );
+    }
+    for call in delta.list("tool_calls") {
+        tool_call(reply, state, choice, call, on);
+    }
+    if let Some(function) = delta.get("function_call") {
+        let key = format!("choice/{choice}/function_call");
+        let call = state.calls.entry((choice, u64::MAX)).or_default();
+        append_tool_name(reply, call, function.text("name").as_deref(), on);
+        push_tool_input(reply, &key, call, function.get("arguments"), on);
+        reply.count_unscanned(function.unread(&["name", "arguments"]), "function_call", on);
+    }
+    if let Some(audio) = delta.get("audio") {
+        let transcript = audio.bytes("transcript").unwrap_or_default();
+        reply.push_delta(
+            naming(&format!("choice/{choice}/audio"), Channel::Text),
+            transcript,
+            on,
+        );
+        reply.count_unscanned(audio.unread(&["transcript"]), "audio", on);
+    }
+    reply.count_unscanned(delta.unread(&DELTA), "delta", on);
+}
+
+/// Reads reasoning: under one name, as the same text under two names, or also as a list of details.
+fn reasoning(reply: &mut ReplyEmitter, choice: u64, delta: &JsonValue<'_>, on: EventSink<'_>) {
+    let mut first: &[u8] = &[];
+    for name in REASONING {
+        let Some(value) = delta.get(name) else {
+            continue;
+        };
+        let Some(bytes) = value.string() else {
+            reply.count_unscanned(value.content(), name, on);
+            continue;
+        };
+        if !bytes.is_empty() && bytes != first {
+            reply.push_delta(
+                naming(&format!("choice/{choice}/{name}"), Channel::Reasoning),
+                bytes,
+                on,
+            );
+            first = bytes;
+        }
+    }
+    let mut told = first;
+    for detail in delta.list("reasoning_details") {
+        let text = detail
+            .bytes("text")
+            .or(detail.bytes("summary"))
+            .unwrap_or_default();
+        match told.strip_prefix(text) {
+            Some(rest) => told = rest,
+            None if first.is_empty() => {
+                let key = format!("choice/{choice}/reasoning_details");
+                reply.push_delta(naming(&key, Channel::Reasoning), text, on);
+            }
+            None => reply.count_unscanned(text.len() as u64, "reasoning_details", on),
+        }
+        reply.count_unscanned(
+            detail.unread(&["text", "summary", "signature", "format"]),
+            "reasoning_details",
+            on,
+        );
+    }
+}
+
+/// Reads content given as a list of typed items, which may include thinking.
+fn content_list(reply: &mut ReplyEmitter, choice: u64, content: &JsonValue<'_>, on: EventSink<'_>) {
+    for piece in content.items() {
+        let kind = piece.text("type").unwrap_or_default();
+        let (text, thinking) = (piece.bytes("text"), piece.get("thinking"));
+        if let Some(text) = text {
+            reply.push_delta(
+                naming(&format!("choice/{choice}/content"), Channel::Text),
+                text,
+                on,
+            );
+        }
+        if let Some(thinking) = thinking {
+            let key = format!("choice/{choice}/thinking");
+            let texts = thinking
+                .items()
+                .iter()
+                .filter_map(|item| item.bytes("text"));
+            for bytes in thinking.string().into_iter().chain(texts) {
+                reply.push_delta(naming(&key, Channel::Reasoning), bytes, on);
+            }
+            let rest = thinking
+                .items()
+                .iter()
+                .map(|item| item.unread(&["text"]))
+                .sum();
+            reply.count_unscanned(rest, "thinking", on);
+        }
+        reply.count_unscanned(piece.unread(&["text", "thinking"]), &kind, on);
+    }
+}
+
+fn tool_call(
+    reply: &mut ReplyEmitter,
+    state: &mut ChatReply,
+    choice: u64,
+    item: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let id = item.text("id");
+    let function = item.get("function").or(item.get("custom"));
+    let name = function.and_then(|function| function.text("name"));
+    let index = item
+        .number("index")
+        .unwrap_or_else(|| state.index_of(choice, id.as_deref()));
+    state.last = index;
+    if let (Some(id), false) = (&id, reply.is_full()) {
+        state.by_id.insert((choice, id.clone().into_owned()), index);
+    }
+    let key = format!("choice/{choice}/tool/{index}");
+    if reply.is_full() && !state.calls.contains_key(&(choice, index)) {
+        return reply.count_unscanned(item.content(), TOO_MANY, on);
+    }
+    let call = state.calls.entry((choice, index)).or_default();
+    // Another id with a name, or another name after input, starts another call under the same index.
+    let other_id =
+        id.is_some() && call.id.is_some() && call.id.as_deref() != id.as_deref() && name.is_some();
+    let other_name = name
+        .as_deref()
+        .is_some_and(|name| !call.name.is_empty() && name != call.name);
+    if other_id || other_name && reply.delivered(&key).is_some_and(|bytes| bytes > 0) {
+        reply.end(&key, on);
+        *call = ChatToolCall::default();
+    }
+    call.id = call.id.take().or(id.map(|id| id.into_owned()));
+    append_tool_name(reply, call, name.as_deref(), on);
+    let input = function.and_then(|function| function.get("arguments").or(function.get("input")));
+    push_tool_input(reply, &key, call, input, on);
+    let rest = function.map_or(0, |function| {
+        function.unread(&["name", "arguments", "input"])
+    });
+    reply.count_unscanned(
+        rest + item.unread(&["function", "custom"]),
+        "tool_calls",
+        on,
+    );
+}
+
+impl ChatReply {
+    /// Returns the index of a call that has none: the index of the same id, or else the next free one; the last one for
+    /// a fragment without an id.
+    fn index_of(&self, choice: u64, id: Option<&str>) -> u64 {
+        let Some(id) = id else { return self.last };
+        let after = || {
+            let mut calls = self.calls.range((choice, 0)..(choice, u64::MAX));
+            calls
+                .next_back()
+                .map_or(0, |((_, index), _)| (index + 1).min(u64::MAX - 1))
+        };
+        self.by_id
+            .get(&(choice, id.to_owned()))
+            .copied()
+            .unwrap_or_else(after)
+    }
+}
+
+/// Appends a fragment of a tool's name, unless it repeats the whole name. Bytes past [`NAME`] are counted.
+fn append_tool_name(
+    reply: &ReplyEmitter,
+    call: &mut ChatToolCall,
+    name: Option<&str>,
+    on: EventSink<'_>,
+) {
+    match name {
+        Some(name) if name == call.name => {}
+        Some(name) if call.name.len() + name.len() > NAME => {
+            reply.count_unscanned(name.len() as u64, "tool-name", on);
+        }
+        Some(name) => call.name.push_str(name),
+        None => {}
+    }
+}
+
+fn push_tool_input(
+    reply: &mut ReplyEmitter,
+    key: &str,
+    call: &ChatToolCall,
+    input: Option<&JsonValue<'_>>,
+    on: EventSink<'_>,
+) {
+    let tool = (!call.name.is_empty()).then_some(call.name.as_str());
+    let naming = PartSpec {
+        tool,
+        call: call.id.as_deref(),
+        name_may_grow: true,
+        ..naming(key, Channel::ToolInput)
+    };
+    reply.open(naming, on);
+    match input.map(|input| (input.string(), input.raw())) {
+        Some((Some(bytes), _)) => reply.push_delta(naming, bytes, on),
+        // An object instead of a string: its source text is the input.
+        Some((None, raw)) => reply.push_whole(naming, raw, on),
+        None => {}
+    }
+}
+
+fn naming(key: &str, channel: Channel) -> PartSpec<'_> {
+    PartSpec::new(key, key, channel)
+}

@@ -1,0 +1,653 @@
+//! OpenAI's Responses API (`v1`): output items, each with parts that stream.
+//!
+//! Source: the `Response` and `ResponseStreamEvent` schemas of OpenAI's OpenAPI document.
+//!
+//! Items are identified by `output_index`, or else by id: some servers change an item's id in the stream. Content that
+//! an item, a `.done` event or the final response repeats is a snapshot; content that comes in no other form is a part.
+//! Items of every kind are read by their members, because `arguments`, `input`, `code` and the like mean the same in
+//! all kinds.
+
+use std::collections::HashMap;
+
+use super::FormatReader;
+use super::json::JsonValue;
+use super::reply::{EventSink, PARTS, PartSpec, ReplyEmitter, ReplySequence, TOO_MANY, TRUNCATED};
+use ttsr::Channel;
+
+/// A kind of delta event: `event` is its name without `response.` and `.delta`.
+struct DeltaKind {
+    event: &'static str,
+    /// The member with the content in `.done` events and in items; it also separates the parts of an item.
+    member: &'static str,
+    channel: Channel,
+    /// The member with the index of the part, if an item can have several of this kind.
+    index: Option<&'static str>,
+}
+
+const fn stem(
+    event: &'static str,
+    member: &'static str,
+    channel: Channel,
+    index: Option<&'static str>,
+) -> DeltaKind {
+    DeltaKind {
+        event,
+        member,
+        channel,
+        index,
+    }
+}
+
+const CONTENT: Option<&str> = Some("content_index");
+
+const DELTA_KINDS: [DeltaKind; 15] = [
+    stem("output_text", "text", Channel::Text, CONTENT),
+    stem("refusal", "refusal", Channel::Text, CONTENT),
+    stem("reasoning_text", "reasoning", Channel::Reasoning, CONTENT),
+    stem(
+        "reasoning_summary_text",
+        "summary",
+        Channel::Reasoning,
+        Some("summary_index"),
+    ),
+    stem(
+        "function_call_arguments",
+        "arguments",
+        Channel::ToolInput,
+        None,
+    ),
+    stem("mcp_call_arguments", "arguments", Channel::ToolInput, None),
+    stem("mcp_call.arguments", "arguments", Channel::ToolInput, None),
+    stem("custom_tool_call_input", "input", Channel::ToolInput, None),
+    stem(
+        "code_interpreter_call_code",
+        "code",
+        Channel::ToolInput,
+        None,
+    ),
+    stem(
+        "code_interpreter_call.code",
+        "code",
+        Channel::ToolInput,
+        None,
+    ),
+    stem(
+        "shell_call_command",
+        "command",
+        Channel::ToolInput,
+        Some("command_index"),
+    ),
+    stem(
+        "apply_patch_call_operation_diff",
+        "diff",
+        Channel::ToolInput,
+        None,
+    ),
+    stem("audio.transcript", "transcript", Channel::Text, CONTENT),
+    stem("audio_transcript", "transcript", Channel::Text, CONTENT),
+    stem(
+        "output_audio_transcript",
+        "transcript",
+        Channel::Text,
+        CONTENT,
+    ),
+];
+
+/// Members of an item that hold a tool's input as text.
+const INPUTS: [&str; 5] = ["arguments", "input", "code", "diff", "revised_prompt"];
+
+/// Members of an item that hold a tool's input as JSON.
+const OBJECTS: [&str; 3] = ["action", "operation", "queries"];
+
+/// All members of an item that are read or are known metadata.
+const ITEM: [&str; 16] = [
+    "content",
+    "summary",
+    "name",
+    "phase",
+    "caller",
+    "namespace",
+    "server_label",
+    "arguments",
+    "input",
+    "code",
+    "diff",
+    "revised_prompt",
+    "action",
+    "operation",
+    "queries",
+    "encrypted_content",
+];
+
+/// Members of an event that are read or are known metadata.
+const EVENT: [&str; 4] = ["delta", "obfuscation", "logprobs", "name"];
+
+/// Members of a response that are read or repeat the request.
+const RESPONSE: [&str; 28] = [
+    "output",
+    "output_text",
+    "usage",
+    "error",
+    "incomplete_details",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "metadata",
+    "reasoning",
+    "text",
+    "user",
+    "truncation",
+    "service_tier",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "conversation",
+    "moderation",
+    "modalities",
+    "output_modalities",
+    "voice",
+    "audio",
+    "output_audio_format",
+    "status_details",
+    "include",
+    "context_management",
+];
+
+/// The events with the final response; `response` is the reply to a request without `stream`.
+const FINAL: [&str; 6] = [
+    "response",
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "response.cancelled",
+    "response.done",
+];
+
+#[derive(Debug)]
+pub(super) struct ResponsesReader {
+    replies: ReplySequence,
+    items: OutputItems,
+}
+
+/// The items of the reply in progress.
+#[derive(Debug, Default)]
+struct OutputItems {
+    id: String,
+    list: Vec<OutputItem>,
+    by_index: HashMap<u64, usize>,
+    by_id: HashMap<String, usize>,
+    /// The JSON delivered last, by the key of its part.
+    objects: HashMap<String, DeliveredJson>,
+}
+
+#[derive(Debug)]
+struct DeliveredJson {
+    /// The members that did not stream.
+    others: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct OutputItem {
+    name: String,
+    tool: Option<String>,
+    call: Option<String>,
+    /// True if an event reported its annotations.
+    annotated: bool,
+    /// True after it was done once and its unscanned bytes were counted.
+    counted: bool,
+}
+
+impl ResponsesReader {
+    pub(super) fn new(default_name: String) -> ResponsesReader {
+        ResponsesReader {
+            replies: ReplySequence::new(default_name),
+            items: OutputItems::default(),
+        }
+    }
+
+    fn reply(
+        &mut self,
+        id: Option<&str>,
+        on: EventSink<'_>,
+    ) -> (&mut ReplyEmitter, &mut OutputItems) {
+        if self.replies.current().is_none() {
+            self.items = OutputItems {
+                id: id.unwrap_or_default().to_owned(),
+                ..OutputItems::default()
+            };
+        }
+        (self.replies.reply(id, on), &mut self.items)
+    }
+
+    /// Reads `response.created` and the events up to the final one, which all contain the response so far.
+    fn response(&mut self, kind: &str, response: &JsonValue<'_>, on: EventSink<'_>) {
+        let id = response.text("id");
+        let created = matches!(kind, "response.created" | "response");
+        if created && self.replies.current().is_some() && id.as_deref() != Some(&self.items.id) {
+            self.replies.finish(TRUNCATED, on);
+        }
+        let (reply, items) = self.reply(id.as_deref(), on);
+        for (index, item) in (0..).zip(response.list("output")) {
+            let item_id = item.text("id");
+            let known = item_id
+                .as_deref()
+                .and_then(|id| items.by_id.get(id).copied());
+            match known.or_else(|| items.at(Some(index), item_id.as_deref())) {
+                Some(at) => read_item(reply, items, at, item, true, on),
+                None => reply.count_unscanned(item.content(), TOO_MANY, on),
+            }
+        }
+        if let Some(usage) = response.get("usage") {
+            reply.usage(
+                usage.number("input_tokens"),
+                usage.number("output_tokens"),
+                on,
+            );
+        }
+        if let Some(error) = response.get("error") {
+            read_error(reply, error, on);
+        }
+        reply.count_unscanned(response.unread(&RESPONSE), kind, on);
+        if FINAL.contains(&kind) {
+            let details = response
+                .get("incomplete_details")
+                .and_then(|details| details.text("reason"));
+            reply.reason = details
+                .or(response.text("status"))
+                .map(|reason| reason.into_owned());
+            self.replies.finish(kind, on);
+        }
+    }
+}
+
+impl FormatReader for ResponsesReader {
+    fn record(&mut self, kind: &str, record: &JsonValue<'_>, on: EventSink<'_>) {
+        if let Some(response) = record.get("response") {
+            self.response(kind, response, on);
+            self.replies
+                .count_unscanned(record.unread(&["response"]), kind, on);
+        } else if record.text("object").as_deref() == Some("response") {
+            self.response("response", record, on);
+        } else if kind == "error" || record.get("error").is_some() {
+            read_error(
+                self.reply(None, on).0,
+                record.get("error").unwrap_or(record),
+                on,
+            );
+        } else if let Some(event) = kind.strip_prefix("response.") {
+            let (reply, items) = self.reply(record.text("response_id").as_deref(), on);
+            read_event(reply, items, event, record, on);
+        } else {
+            self.replies.count_unscanned(record.unread(&[]), kind, on);
+        }
+    }
+
+    fn count_unscanned(&mut self, bytes: u64, kind: &str, on: EventSink<'_>) {
+        self.replies.count_unscanned(bytes, kind, on);
+    }
+
+    fn finish(&mut self, on: EventSink<'_>) {
+        self.replies.close(on);
+    }
+}
+
+fn read_error(reply: &mut ReplyEmitter, error: &JsonValue<'_>, on: EventSink<'_>) {
+    let kind = error
+        .text("code")
+        .or(error.text("type"))
+        .unwrap_or_default();
+    let whole = || String::from_utf8_lossy(error.string().unwrap_or(error.raw()));
+    reply.error(&kind, &error.text("message").unwrap_or_else(whole), on);
+}
+
+fn read_event(
+    reply: &mut ReplyEmitter,
+    items: &mut OutputItems,
+    event: &str,
+    record: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let item = record.get("item");
+    let id = record
+        .text("item_id")
+        .or(item.and_then(|item| item.text("id")));
+    let Some(at) = items.at(record.number("output_index"), id.as_deref()) else {
+        return reply.count_unscanned(record.content(), TOO_MANY, on);
+    };
+    let (stem, verb) = event.rsplit_once('.').unwrap_or((event, ""));
+    if let (Some(stem), "delta" | "done") =
+        (DELTA_KINDS.iter().find(|known| known.event == stem), verb)
+    {
+        return read_delta_event(reply, items, at, stem, verb == "done", record, on);
+    }
+    match (event, record.get("delta").map(JsonValue::string)) {
+        ("output_item.added" | "output_item.done", _) => {
+            if let Some(item) = item {
+                read_item(reply, items, at, item, verb == "done", on);
+            }
+            reply.count_unscanned(record.unread(&["item"]), event, on);
+        }
+        (
+            "content_part.added"
+            | "content_part.done"
+            | "reasoning_summary_part.added"
+            | "reasoning_summary_part.done",
+            _,
+        ) => {
+            let summary = stem == "reasoning_summary_part";
+            let index = record
+                .number(if summary {
+                    "summary_index"
+                } else {
+                    "content_index"
+                })
+                .unwrap_or(0);
+            if let Some(part) = record.get("part") {
+                read_part(reply, items, at, index, part, summary, on);
+            }
+            reply.count_unscanned(record.unread(&["part"]), event, on);
+        }
+        // Audio in base64 has no text to scan.
+        ("audio.delta" | "output_audio.delta", _) => {
+            reply.count_unscanned(record.unread(&["obfuscation"]), event, on)
+        }
+        (_, Some(Some(bytes))) => {
+            let (key, name) = (items.key(at, stem, 0), items.name(at, stem, 0));
+            if !reply.is_open(&key) {
+                reply.count_unknown(0, &format!("response.{event}"), on);
+            }
+            reply.push_delta(PartSpec::new(&key, &name, Channel::Text), bytes, on);
+            reply.count_unscanned(record.unread(&EVENT), event, on);
+        }
+        _ => {
+            items.list[at].annotated |= event.contains("annotation");
+            reply.count_unscanned(
+                record.unread(&["obfuscation"]),
+                &format!("response.{event}"),
+                on,
+            );
+        }
+    }
+}
+
+/// Reads a delta of a known kind, or the repetition of its whole content.
+fn read_delta_event(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
+    at: usize,
+    stem: &DeltaKind,
+    done: bool,
+    record: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let index = stem
+        .index
+        .and_then(|member| record.number(member))
+        .unwrap_or(0);
+    let (key, name) = (
+        items.key(at, stem.member, index),
+        items.name(at, stem.member, index),
+    );
+    let naming = items.naming(at, &key, &name, stem.channel);
+    let member = match stem.member {
+        _ if !done => "delta",
+        "reasoning" | "summary" => "text",
+        member => member,
+    };
+    let bytes = record.bytes(member).unwrap_or_default();
+    if done {
+        reply.push_whole(naming, bytes, on);
+        reply.end(&key, on);
+    } else {
+        reply.push_delta(naming, bytes, on);
+    }
+    let read = [member, "obfuscation", "logprobs", "name"];
+    reply.count_unscanned(
+        record.unread(&read),
+        &format!("response.{}", stem.event),
+        on,
+    );
+}
+
+/// Reads all members of an item that was added or is done.
+fn read_item(
+    reply: &mut ReplyEmitter,
+    items: &mut OutputItems,
+    at: usize,
+    item: &JsonValue<'_>,
+    done: bool,
+    on: EventSink<'_>,
+) {
+    let kind = item.text("type").unwrap_or_default();
+    items.describe(at, item);
+    for (index, part) in (0..).zip(item.list("content")) {
+        read_part(reply, items, at, index, part, false, on);
+    }
+    for (index, part) in (0..).zip(item.list("summary")) {
+        read_part(reply, items, at, index, part, true, on);
+    }
+    for member in INPUTS {
+        if let Some(value) = item.get(member) {
+            text_member(reply, items, at, member, value, on);
+        }
+    }
+    for member in OBJECTS {
+        match item.get(member) {
+            Some(value) if value.content() > 0 => json_member(reply, items, at, member, value, on),
+            _ => {}
+        }
+    }
+    if done {
+        reply.end_group(&at.to_string(), on);
+    }
+    if done && !std::mem::replace(&mut items.list[at].counted, true) {
+        let sealed = item.get("encrypted_content").map_or(0, JsonValue::content);
+        reply.count_unscanned(sealed, "encrypted_content", on);
+        reply.count_unscanned(item.unread(&ITEM), &kind, on);
+    }
+}
+
+/// Reads text that an item holds whole. The part opens at once, so that the tool is known before its input comes.
+fn text_member(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
+    at: usize,
+    member: &str,
+    value: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let (key, name) = (items.key(at, member, 0), items.name(at, member, 0));
+    let naming = items.naming(at, &key, &name, Channel::ToolInput);
+    if reply.delivered(&key).is_none() || reply.is_open(&key) {
+        reply.open(naming, on);
+    }
+    reply.push_whole(naming, value.string().unwrap_or(value.raw()), on);
+}
+
+/// Reads JSON that an item holds. Commands and diffs in it may have streamed; the other members are a part of their
+/// own, and a new part whenever they change.
+fn json_member(
+    reply: &mut ReplyEmitter,
+    items: &mut OutputItems,
+    at: usize,
+    member: &str,
+    value: &JsonValue<'_>,
+    on: EventSink<'_>,
+) {
+    let mut streamed = Vec::new();
+    for (index, command) in (0..).zip(value.list("commands")) {
+        if push_streamed_snapshot(reply, items, at, "command", index, command, on) {
+            streamed.push("commands");
+        }
+    }
+    if let Some(diff) = value.get("diff")
+        && push_streamed_snapshot(reply, items, at, "diff", 0, diff, on)
+    {
+        streamed.push("diff");
+    }
+    if value.is_object() && value.unread(&streamed) == 0 {
+        return;
+    }
+    let others = value.members().iter().filter(|(name, value)| {
+        value.content() > 0 && !streamed.iter().any(|member| *member.as_bytes() == **name)
+    });
+    let others: Vec<_> = others
+        .flat_map(|(name, value)| [name, value.raw()])
+        .collect();
+    let (key, name) = (items.key(at, member, 0), items.name(at, member, 0));
+    let new = DeliveredJson {
+        others: others.join(&b'\n'),
+        raw: value.raw().to_vec(),
+    };
+    match items.objects.get(&key) {
+        Some(old) if old.raw == new.raw => return reply.push_snapshot(&key, new.raw, on),
+        Some(old) if value.is_object() && old.others == new.others => return,
+        _ => {}
+    }
+    reply.end(&key, on);
+    reply.push_raw_delta(
+        items.naming(at, &key, &name, Channel::ToolInput),
+        new.raw.clone(),
+        on,
+    );
+    items.objects.insert(key, new);
+}
+
+/// Emits the snapshot of a part that streamed; returns false if it did not stream.
+fn push_streamed_snapshot(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
+    at: usize,
+    member: &str,
+    index: u64,
+    value: &JsonValue<'_>,
+    on: EventSink<'_>,
+) -> bool {
+    let (key, name) = (items.key(at, member, index), items.name(at, member, index));
+    let streamed = reply.delivered(&key).is_some_and(|bytes| bytes > 0);
+    if streamed {
+        reply.push_whole(
+            items.naming(at, &key, &name, Channel::ToolInput),
+            value.string().unwrap_or_default(),
+            on,
+        );
+    }
+    streamed
+}
+
+/// Reads a content part or a summary part of an item.
+fn read_part(
+    reply: &mut ReplyEmitter,
+    items: &OutputItems,
+    at: usize,
+    index: u64,
+    part: &JsonValue<'_>,
+    summary: bool,
+    on: EventSink<'_>,
+) {
+    let kind = part.text("type").unwrap_or_default();
+    let reasoning = kind.starts_with("reasoning");
+    for member in ["text", "refusal", "transcript"] {
+        let (slot, channel) = match member {
+            "text" if summary => ("summary", Channel::Reasoning),
+            "text" if reasoning => ("reasoning", Channel::Reasoning),
+            _ => (member, Channel::Text),
+        };
+        let (key, name) = (items.key(at, slot, index), items.name(at, slot, index));
+        let bytes = part.bytes(member).unwrap_or_default();
+        reply.push_whole(items.naming(at, &key, &name, channel), bytes, on);
+    }
+    let annotations = if items.list[at].annotated {
+        "annotations"
+    } else {
+        ""
+    };
+    let read = ["text", "refusal", "transcript", "logprobs", annotations];
+    reply.count_unscanned(part.unread(&read), &kind, on);
+}
+
+impl OutputItems {
+    /// Returns the item at that index or of that id, and creates it if it is new. Without either it returns the last
+    /// one.
+    fn at(&mut self, index: Option<u64>, id: Option<&str>) -> Option<usize> {
+        let by_index = index.and_then(|index| self.by_index.get(&index));
+        let by_id = id.and_then(|id| self.by_id.get(id));
+        let known = by_index.or(by_id.filter(|_| index.is_none()));
+        let neither = index.is_none() && id.is_none();
+        let at = match known {
+            Some(&at) => at,
+            None if neither && !self.list.is_empty() => self.list.len() - 1,
+            None if self.list.len() >= PARTS => return None,
+            None => {
+                let name =
+                    id.map_or_else(|| format!("output/{}", index.unwrap_or(0)), str::to_owned);
+                self.list.push(OutputItem {
+                    name,
+                    ..OutputItem::default()
+                });
+                self.list.len() - 1
+            }
+        };
+        if let Some(index) = index {
+            self.by_index.insert(index, at);
+        }
+        if let Some(id) = id {
+            self.by_id.insert(id.to_owned(), at);
+        }
+        Some(at)
+    }
+
+    fn describe(&mut self, at: usize, item: &JsonValue<'_>) {
+        let kind = item.text("type");
+        let known = &mut self.list[at];
+        known.tool = item
+            .text("name")
+            .or(kind)
+            .map(|name| name.into_owned())
+            .or(known.tool.take());
+        let call = item.text("call_id").or(item.text("id"));
+        known.call = known.call.take().or(call.map(|call| call.into_owned()));
+    }
+
+    fn key(&self, at: usize, member: &str, index: u64) -> String {
+        format!("{at}/{member}/{index}")
+    }
+
+    /// Returns the name of a part: the item's id and, where an item has several parts, a suffix.
+    fn name(&self, at: usize, member: &str, index: u64) -> String {
+        let item = &self.list[at].name;
+        match member {
+            "arguments" | "input" | "code" | "diff" | "action" => item.clone(),
+            "text" | "refusal" | "reasoning" | "command" | "transcript" => {
+                format!("{item}/{index}")
+            }
+            "summary" => format!("{item}/summary/{index}"),
+            other => format!("{item}/{other}"),
+        }
+    }
+
+    fn naming<'a>(
+        &'a self,
+        at: usize,
+        key: &'a str,
+        name: &'a str,
+        channel: Channel,
+    ) -> PartSpec<'a> {
+        let item = &self.list[at];
+        let tool = channel == Channel::ToolInput;
+        let (tool, call) = (
+            item.tool.as_deref().filter(|_| tool),
+            item.call.as_deref().filter(|_| tool),
+        );
+        PartSpec {
+            key,
+            name,
+            channel,
+            tool,
+            call,
+            name_may_grow: false,
+        }
+    }
+}
