@@ -7,10 +7,10 @@
 
 mod disk;
 mod error;
-mod kept;
 mod read;
 mod record;
 mod recorder;
+mod resume_state;
 
 use std::fmt;
 use std::io::{self, Read};
@@ -19,11 +19,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{StoreError, StoreErrorKind};
-pub use kept::ResumeState;
 pub use read::{StoreReader, StoredItem};
 use record::HEADER;
 pub use record::{Entry, Record};
 pub use recorder::{OnFailure, SessionRecorder};
+pub use resume_state::ResumeState;
 
 /// The events that a written record survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -193,7 +193,8 @@ pub const MALFORMED: [&str; 6] = [
 ///
 /// # Example: the text of a reply
 /// ```
-/// use ttsr::{Event, wire::Reader};
+/// use ttsr::Event;
+/// use ttsr_wire::Reader;
 /// let body = b"data: {\"id\":\"c1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\ndata: [DONE]\n\n";
 /// let mut text = Vec::new();
 /// let mut on = |stream: &str, event: Event| {

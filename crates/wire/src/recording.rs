@@ -202,7 +202,8 @@ fn fragment(reply: &ReplyEmitter, line: &JsonValue<'_>, on: EventSink<'_>) -> Ve
 ///
 /// # Example: a recording reads back as the events that were written
 /// ```
-/// use ttsr::{Channel, Event, PartId, wire::{Reader, recording::RecordingWriter}};
+/// use ttsr::{Channel, Event, PartId};
+/// use ttsr_wire::{Reader, recording::RecordingWriter};
 /// let part = PartId(0);
 /// let events = [
 ///     Event::PartStart { part, name: "0".into(), channel: Channel::Text, tool: None, call: None },

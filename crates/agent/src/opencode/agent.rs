@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::server::{Events, Prompt, Server, ServerApi};
 use crate::progress::{Agent, AgentEvent, AgentEvents, AgentFuture, AgentPart, ToolStatus};
-use crate::question::{Choice, Question, QuestionRequest};
+use crate::user_prompt::{Choice, Question, QuestionRequest};
 use ttsr::harness::Failure;
 use ttsr::harness::unfold;
 use ttsr::{Channel, Event, PartId};

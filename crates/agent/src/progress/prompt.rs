@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::RouterSettings;
-use crate::question::QuestionRequest;
+use crate::user_prompt::QuestionRequest;
 use ttsr::harness::is_truncation;
 
 /// The reply if the agent wrote no text.
@@ -437,7 +437,7 @@ impl PendingPrompt {
     /// ```
     /// use std::time::Duration;
     /// use ttsr_agent::progress::{AgentEvent, ChatAction, PendingPrompt, RouterSettings};
-    /// use ttsr_agent::question::{Question, QuestionRequest};
+    /// use ttsr_agent::user_prompt::{Question, QuestionRequest};
     /// let mut out = Vec::new();
     /// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut out);
     /// let question = Question { text: "Which one?".into(), ..Question::default() };
@@ -469,7 +469,7 @@ impl PendingPrompt {
     /// ```
     /// use std::time::Duration;
     /// use ttsr_agent::progress::{AgentEvent, ChatAction, PendingPrompt, RouterSettings};
-    /// use ttsr_agent::question::QuestionRequest;
+    /// use ttsr_agent::user_prompt::QuestionRequest;
     /// let mut out = Vec::new();
     /// let mut prompting = PendingPrompt::begin("ses_1", RouterSettings::default(), &mut out);
     /// let request = QuestionRequest { id: "que_1".into(), ..QuestionRequest::default() };

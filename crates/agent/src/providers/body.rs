@@ -9,7 +9,7 @@ use super::api::ProviderApi;
 use super::conversation::{
     AssistantItem, Conversation, ConversationTurn, FunctionCall, ToolResult,
 };
-use super::sealed::SignedReasoning;
+use super::signed_reasoning::SignedReasoning;
 use ttsr::harness::{Request, Tool};
 
 /// The default of `max_tokens`, which Anthropic requires in every request.

@@ -9,13 +9,13 @@ use hyper::header::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::answer::ResponseStream;
 use super::api::ProviderApi;
 use super::body::body;
 use super::endpoint::{Endpoint, ProviderNotice};
 use super::mask::KeyMask;
+use super::response::ResponseStream;
 use super::retry::NoRetry;
-use super::sealed::SignedReasoningReader;
+use super::signed_reasoning::SignedReasoningReader;
 use super::transport;
 use ttsr::Event;
 use ttsr::harness::Failure;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::address::BaseUrl;
 use super::api::ProviderApi;
+use super::base_url::BaseUrl;
 use super::call::PendingReply;
 use super::key::ApiKey;
 use super::retry::Retries;
-use super::sealed::SignedReasoning;
+use super::signed_reasoning::SignedReasoning;
 use super::transport::Trust;
 use ttsr::harness::Request;
 use ttsr::harness::{EventStream, Failure, Provider, unfold};

@@ -29,9 +29,8 @@
 //! The key of an endpoint is replaced by `[key]` in everything that its provider sends, also if it arrives in several
 //! deltas. A key in another encoding, or of less than 8 bytes, is not recognised.
 
-mod address;
-mod answer;
 mod api;
+mod base_url;
 mod body;
 mod call;
 mod chain;
@@ -39,8 +38,9 @@ mod conversation;
 mod endpoint;
 mod key;
 mod mask;
+mod response;
 mod retry;
-mod sealed;
+mod signed_reasoning;
 mod transport;
 
 pub use api::ProviderApi;

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::http::{Connection, Socket, reach};
-use super::address::BaseUrl;
+use super::base_url::BaseUrl;
 use ttsr::harness::Failure;
 
 /// The certificate authorities that TLS trusts.

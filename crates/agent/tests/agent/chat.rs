@@ -1,5 +1,5 @@
-//! What the user of a chat hears. Names that begin with `e1_` to `e7_` are of the corresponding row of the
-//! behaviour it is modelled on.
+//! The messages that the user of a chat receives. Names that begin with `e1_` to `e7_` refer to a row of the behaviour
+//! that is covered.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use ttsr_agent::progress::{
     PromptError, Router, RouterSettings, SLACK, TELEGRAM, ToolStatus, Typing, WHATSAPP,
     prompt_streaming, respond,
 };
-use ttsr_agent::question::{Question, QuestionRequest};
+use ttsr_agent::user_prompt::{Question, QuestionRequest};
 
 use super::runtime;
 use crate::sides::{Chat, Done, Goes, Next, Server, Tell};
@@ -73,7 +73,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A prompt under way, and what it wanted done so far.
+/// A prompt in progress, with its actions so far.
 struct Sheet {
     prompting: PendingPrompt,
     out: Vec<ChatAction>,
@@ -147,7 +147,7 @@ fn e1_deltas_of_reasoning_are_told_by_their_part() {
     sheet
         .see(0, &part("p1", AgentPart::Reasoning))
         .see(0, &grows("p1", "Hm."));
-    // This one is told later.
+    // This one is reported later.
     sheet
         .see(0, &grows("p2", "Hm again."))
         .see(0, &part("p2", AgentPart::Reasoning));
@@ -375,7 +375,7 @@ fn e6_without_progress_there_are_no_notes_no_heartbeat_and_no_questions() {
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Writes down what was done, a line each.
+/// Logs the actions, one per line.
 fn written(log: &Log) -> Tell {
     let log = Arc::clone(log);
     Arc::new(move |done| {
@@ -419,7 +419,7 @@ fn inbound(text: &str) -> Inbound {
     }
 }
 
-/// Everything that was done while a message was answered, with `more` in the inbox.
+/// Returns every action while a message was answered, with `more` in the inbox.
 fn answered(constraints: Constraints, events: Vec<AgentEvent>, more: &[&str]) -> Vec<String> {
     let log = Log::default();
     let mut chat = chat(constraints, &log);
@@ -587,8 +587,8 @@ fn e7_the_console_is_a_channel() {
     assert_eq!(*screen.0.lock().unwrap(), b"Hello.\n");
 }
 
-/// Answers a message over a channel where things go as `goes` says; the user writes `/cancel` when what is done
-/// next after `when` would hang.
+/// Answers a message over a channel with the results of `goes`; the user sends `/cancel` when the next action after
+/// `when` would hang.
 fn cancelled(
     events: Vec<AgentEvent>,
     goes: impl Fn(&Done<'_>, &mpsc::UnboundedSender<Inbound>) -> Goes + Send + 'static,
@@ -606,14 +606,14 @@ fn cancelled(
     };
     let message = inbound("Go.");
     let answering = respond(router, "s", &message, RouterSettings::default());
-    // The settings have five minutes: whoever waited for them would not be done.
+    // The settings have a limit of five minutes; the cancel must end the prompt before.
     let within = async { tokio::time::timeout(at(60), answering).await };
     let (delivered, other) = runtime().block_on(within).expect("the cancel ends it");
     let log = log.lock().unwrap().clone();
     (log, delivered.is_ok(), other)
 }
 
-/// A channel that does not take what starts with `text`; somebody else writes, and then the user cancels.
+/// A channel that does not accept a message that starts with `text`; somebody else writes, and then the user cancels.
 fn hangs_at(
     text: &'static str,
 ) -> impl Fn(&Done<'_>, &mpsc::UnboundedSender<Inbound>) -> Goes + Send + 'static {
@@ -653,7 +653,7 @@ fn e5_a_cancel_ends_what_the_channel_does_not() {
     assert_eq!(other.len(), 1, "what was written meanwhile is not lost");
 }
 
-/// An answer that comes before the channel says that the question went out is one.
+/// An answer that arrives while the question is being sent counts.
 #[test]
 fn e4_an_answer_is_taken_while_the_question_is_still_being_sent() {
     let answers = |done: &Done<'_>, inbox: &mpsc::UnboundedSender<Inbound>| match done {
@@ -670,7 +670,7 @@ fn e4_an_answer_is_taken_while_the_question_is_still_being_sent() {
     assert!(log.contains(&"say Left. (to 7)".to_owned()), "{log:?}");
 }
 
-/// A server that takes a prompt and does not say so, and one that does not even abort, are bounded as well.
+/// The timeout also bounds a server that accepts a prompt without a response, and one that does not abort.
 #[test]
 fn e5_a_server_that_hangs_is_bounded_by_the_timeout() {
     struct Stuck;

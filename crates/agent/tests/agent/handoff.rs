@@ -1,4 +1,4 @@
-//! Going on in a new session: rows B1 to B7.
+//! Handoffs to a new session: rows B1 to B7.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,7 +23,7 @@ use ttsr_testing::Folder;
 const FIRST_LINE: &str = "Continuing work from session ses_1. \
     When you lack specific information you can use read_session to get it.";
 
-/// Files that are only there in memory.
+/// Files in memory.
 #[derive(Default)]
 struct Memory(HashMap<PathBuf, Vec<u8>>);
 
@@ -226,7 +226,7 @@ fn b4_paths_stay_in_the_project() {
     }
 }
 
-/// The texts of a request, with who says them and whether the application does.
+/// Returns the texts of a request, each with its role and true if it is synthetic.
 fn said_in(request: &Request) -> Vec<(Role, bool, String)> {
     let mut said = Vec::new();
     for message in &request.messages {
@@ -239,8 +239,8 @@ fn said_in(request: &Request) -> Vec<(Role, bool, String)> {
     said
 }
 
-/// Two prompts of one session through the loop, as a host runs them. The files are in the first request and no request
-/// is made for them.
+/// Two prompts of one session through the loop, as a host runs them. The files are in the first request, and cause no
+/// request of their own.
 #[test]
 fn b5_files_are_injected_once_per_session_without_a_reply() {
     let files = Memory::default().with("a.rs", "fn a() {}");
@@ -297,7 +297,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
             (Role::User, false, prompt.text())
         );
     }
-    // Each session by itself; one that was deleted is new.
+    // Each session is tracked by itself; a deleted one counts as new.
     let content = [written(&format!("{HANDOFF_MARKER} ses_0. @a.rs"), false)];
     let is_injected = |session: &str, handoffs: &mut HandoffTracker| {
         let arrived = arrived(session, &content);
@@ -309,7 +309,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
     assert!(!is_injected("ses_2", &mut handoffs));
 }
 
-/// The memory of another process is the conversation itself.
+/// The conversation itself shows that an earlier process injected the files.
 #[test]
 fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
     let files = Memory::default().with("a.rs", "fn a() {}");
@@ -329,7 +329,7 @@ fn b5_a_session_that_is_taken_up_again_has_its_files_already() {
     }
 }
 
-/// The tool as a model calls it, on a session that a loop wrote down.
+/// The tool as a model calls it, on a session that a loop recorded.
 #[test]
 fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
     let folder = Folder::new();
@@ -392,7 +392,7 @@ fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
     }
 }
 
-/// What a model is given for that call of `read_session`, and whether it failed.
+/// Returns the result of a call of `read_session`, and true if it failed.
 fn read_session(folder: &Folder, input: &str) -> (String, bool) {
     let pack = Pack::builder().build().unwrap();
     let calls = Script::default()
@@ -466,7 +466,7 @@ fn b6_numbers_are_numbers() {
     }
 }
 
-/// A sub-agent works for a session and is none: it must not open one.
+/// A sub-agent works for a session and must not open one.
 #[test]
 fn b1_a_sub_agent_does_not_hand_over() {
     let (mut others, mut sessions) = (NoTools, StoredSessions::new("."));

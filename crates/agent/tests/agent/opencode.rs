@@ -1,5 +1,5 @@
-//! Rules over a running OpenCode server, against an imitation of one over real sockets. Names that begin with
-//! `e1_` to `e8_` are of the corresponding row of the behaviour that is covered.
+//! Rules over a running OpenCode server, tested with an imitation of one over real sockets. Names that begin with `e1_`
+//! to `e8_` refer to a row of the behaviour that is covered.
 
 mod acts;
 mod agent;

@@ -1,4 +1,4 @@
-//! Providers over real sockets: a server on this machine replays recorded replies, cut, slow and broken.
+//! Providers over real sockets: a local server replays recorded replies, cut, slow and broken.
 
 mod chain;
 mod close;
@@ -25,7 +25,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Came {
     events: Vec<Event>,
@@ -33,7 +33,7 @@ struct Came {
 }
 
 impl Came {
-    /// The text of a channel.
+    /// Returns the text of a channel.
     fn text(&self, channel: Channel) -> String {
         let mut kinds = Vec::new();
         let mut text = Vec::new();
@@ -62,13 +62,13 @@ fn request() -> Request {
     Request::new("a-model", vec![Message::user("Go.")])
 }
 
-/// An endpoint that sends nothing again.
+/// An endpoint without retries.
 fn endpoint(api: ProviderApi, server: &Server) -> Endpoint {
     let endpoint = Endpoint::at(api, &server.base()).unwrap();
     endpoint.retries(Retries::none())
 }
 
-/// Retries that no test has to wait for.
+/// Retries with short waits.
 fn soon(most: u32) -> Retries {
     Retries {
         most,
@@ -98,7 +98,7 @@ async fn play(api: ProviderApi, plan: Plan) -> Came {
     ask(&mut endpoint(api, &server), &request()).await
 }
 
-/// The events of the first reply in a body, as the reader has them.
+/// Returns the events of the first reply in a body, as the wire reader returns them.
 fn first_reply(body: &[u8]) -> Vec<Event> {
     let mut events = Vec::new();
     let mut reader = Reader::new("reply");

@@ -1,4 +1,4 @@
-//! Both sides of a router: a chat, and an agent that says what it is told to. What is done to them is told.
+//! Both sides of a router: a chat, and an agent with scripted events. Actions on them are logged.
 #![allow(dead_code, reason = "each who takes it in uses some of it")]
 
 use std::collections::VecDeque;
@@ -13,13 +13,13 @@ use ttsr_agent::progress::{
     Constraints, Inbox, Outbound, SendFuture, Typing,
 };
 
-/// What was done to a chat or to an agent.
+/// An action on a chat or on an agent.
 #[derive(Debug)]
 pub(crate) enum Done<'a> {
     Say(&'a Outbound),
-    /// Whether it is shown from here on.
+    /// True if the typing indicator is shown from here on.
     Type(bool),
-    /// Whether the events are read from here on.
+    /// True if the events are read from here on.
     Subscribe(bool),
     Prompt {
         session: &'a str,
@@ -32,25 +32,25 @@ pub(crate) enum Done<'a> {
 
 pub(crate) type Tell = Arc<dyn Fn(Done<'_>) + Send + Sync>;
 
-/// What becomes of something that is done to a chat.
+/// The result of an action on a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goes {
     Well,
     Wrong,
-    /// It never ends.
+    /// It never completes.
     On,
 }
 
-/// A channel that can do what its kind can.
+/// A channel with the capabilities of its kind.
 pub(crate) struct Chat {
     pub(crate) constraints: Constraints,
     pub(crate) tell: Tell,
-    /// Says how each thing goes. What goes wrong is not told.
+    /// Returns the result of each action. An action that fails is not logged.
     pub(crate) goes: Box<dyn Fn(&Done<'_>) -> Goes + Send>,
 }
 
 impl Chat {
-    /// A channel where everything goes well.
+    /// A channel on which every action succeeds.
     pub(crate) fn new(constraints: Constraints, tell: Tell) -> Chat {
         Chat {
             constraints,
@@ -109,19 +109,19 @@ impl ChannelAdapter for Chat {
     }
 }
 
-/// What happens next on the side of the agent.
+/// The next event of the agent.
 pub(crate) enum Next {
     Event(Box<AgentEvent>),
-    /// Somebody else does something, before anything else of the agent is heard.
+    /// A third party acts before the next event of the agent.
     Meanwhile(Box<dyn FnOnce() + Send>),
-    /// The events end. Without it they go on, and nothing more comes.
+    /// The event stream ends. Without it the stream stays open and silent.
     End,
 }
 
 /// An agent for one prompt.
 pub(crate) struct Server {
     pub(crate) script: VecDeque<Next>,
-    /// The prompt is refused.
+    /// True if the prompt is refused.
     pub(crate) refuses: bool,
     pub(crate) tell: Tell,
 }

@@ -1,4 +1,5 @@
-//! The corpus of real recordings, found through `TTSR_CORPUS`; without it these tests say so and pass.
+//! The corpus of real recordings, in the folder of `TTSR_CORPUS`; without it these tests print that they are skipped
+//! and pass.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ fn compact_lines(corpus: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Each compact stream, as `serde_json` reads it, is what the reader gives.
+/// The reader gives each compact stream as `serde_json` reads it.
 #[test]
 fn compact_streams_are_read_exactly() {
     let Some(corpus) = skip::corpus() else { return };
@@ -107,7 +108,7 @@ fn compact_deltas(line: &Value) -> Vec<(usize, Vec<u8>)> {
 /// One response body of a recording.
 struct Body {
     file: String,
-    /// Which interaction of a cassette; none for other files.
+    /// The index of the interaction in a cassette; `None` for other files.
     number: Option<usize>,
     bytes: Vec<u8>,
 }
@@ -152,7 +153,7 @@ fn bodies(corpus: &Path, format: &str) -> Vec<Body> {
     bodies
 }
 
-/// The streams of the compact form that were made of that body.
+/// Returns the compact streams that were made from that body.
 fn compact_of<'a>(lines: &'a [Value], format: &str, body: &Body) -> Vec<&'a Value> {
     let (repository, path) = body.file.split_once("__").unwrap();
     let tail = &path[path.len().saturating_sub(70)..];
@@ -172,8 +173,8 @@ fn compact_of<'a>(lines: &'a [Value], format: &str, body: &Body) -> Vec<&'a Valu
     lines.iter().filter(made_of).collect()
 }
 
-/// Whether the stream has the parts of the compact form, with the same deltas in the same order. It may have
-/// more: the compact form leaves out what did not come in deltas.
+/// Returns true if the stream has the parts of the compact form, with the same deltas in the same order. It may have
+/// more parts: the compact form leaves out content that did not come in deltas.
 fn agrees(stream: &Stream, line: &Value) -> bool {
     let deltas = compact_deltas(line);
     let of = |deltas: &[(usize, Vec<u8>)], part: usize| -> Vec<Vec<u8>> {
@@ -262,7 +263,7 @@ fn wire_recordings_agree_with_snapshots_and_with_the_compact_form() {
                 body.number = number.map(|number| number - *empty);
             }
             let mut made = compact_of(&lines, folder, &body);
-            // The compact form does not hold arguments that came value by value.
+            // The compact form does not contain arguments that came value by value.
             made.retain(|line| {
                 !compact_deltas(line)
                     .iter()

@@ -1,5 +1,5 @@
-//! What a running OpenCode server sends, in both of its interfaces: own small captures, and real ones found
-//! through `TTSR_OPENCODE` (a folder of `*.events.jsonl`); without it that test says so and passes.
+//! The event stream of an OpenCode server, in both interfaces: synthetic captures, and real ones in the folder of
+//! `TTSR_OPENCODE` (`*.events.jsonl`); without it that test prints that it is skipped and passes.
 
 use ttsr::{Channel, Event};
 use ttsr_wire::opencode::{Feed, ServerNotice};
@@ -32,7 +32,7 @@ fn shown(notices: &Notices) -> String {
     notices.iter().map(line).collect()
 }
 
-/// The replies, put together again; the assertions of [`Stream`] are made for each.
+/// Returns the reassembled replies; the assertions of [`Stream`] are made for each.
 fn replies(notices: &Notices) -> Vec<Stream> {
     let mut replies = Vec::new();
     let mut events = Vec::new();
@@ -125,7 +125,7 @@ fn e8_real_captures() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        // Captures of both interfaces at once say which one a line is from.
+        // A capture of both interfaces at once names the interface of each line.
         let second = text.contains("\"sub\":\"/api/event\"");
         let mine = |line: &&str| !second || line.contains("\"sub\":\"/api/event\"");
         let events = text

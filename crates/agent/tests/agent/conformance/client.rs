@@ -1,4 +1,4 @@
-//! Rows E8: the client of a running server, against an imitation of one over real sockets.
+//! Rows E8: the client of a running server, with an imitation of one over real sockets.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::foreground::foreground;
 use super::{Case, Given, Shown, pack};
 use ttsr_testing::opencode::{Asked, Imitation, Play};
 
-/// The steps of a case whose settings name an interface of a server.
+/// Returns the steps of a case whose settings name an interface of a server.
 pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -64,7 +64,7 @@ fn refusal(status: u64) -> String {
     format!("{status} No\r\ncontent-length: 2\r\n\r\nno")
 }
 
-/// What the server does on each connection to its events.
+/// Returns the events of the server on each connection.
 fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
     let mut connections = vec![Vec::new()];
     for input in inputs {
@@ -78,7 +78,7 @@ fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
             connections.push(Vec::new());
         }
     }
-    // Whoever hears the last of them comes to an end.
+    // The end of the last connection ends the client.
     if let Some(plays) = connections.last_mut() {
         plays.push(Play::Break);
     }
@@ -88,7 +88,7 @@ fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
 struct Client {
     server: Server,
     imitation: Imitation,
-    /// What the client told, each with the number of requests before it.
+    /// The observations of the client, each with the number of requests before it.
     seen: Vec<(usize, Shown)>,
 }
 
@@ -134,7 +134,7 @@ impl Client {
             }
             self.watch(case, input, watching).await
         } else {
-            // The server's own inputs are played by it.
+            // The imitation plays the server's own inputs.
             let own = ["event", "until", "breaks", "refuses", "answers-json"];
             assert!(own.iter().any(|key| input.has(key)), "{:?}", input.table);
             Ok(())
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    /// Rules act on what the server says, until it has said everything.
+    /// Applies rules to the events of the server, until it has sent all of them.
     async fn watch(
         &mut self,
         case: &Case,
@@ -189,7 +189,7 @@ impl Client {
         ended.expect("everything is said in time")
     }
 
-    /// The requests that are steps: not those by which a watcher finds out about sessions and other watchers.
+    /// Returns the requests that are steps, without those by which a watcher detects sessions and other watchers.
     fn shown_requests(&self) -> Vec<Asked> {
         let mut asked = self.imitation.all_asked();
         let is_lookup = |asked: &Asked| {
@@ -205,7 +205,7 @@ impl Client {
         self.seen.push((before, shown));
     }
 
-    /// Requests and what was told, in their order.
+    /// Returns requests and observations in order.
     fn steps(self, also: &[String]) -> Vec<Shown> {
         let mut steps = Vec::new();
         let asked = self.shown_requests();

@@ -1,4 +1,4 @@
-//! What comes out: steps, in the words of the format.
+//! The outputs of a case: steps, in the terms of the format.
 
 use serde_json::{Value, json};
 use ttsr::Channel;
@@ -7,7 +7,7 @@ use ttsr_agent::progress::ChatAction;
 
 use super::Shown;
 
-/// What is to be done for a chat.
+/// Converts an action of a chat.
 pub(super) fn done(what: ChatAction) -> Shown {
     match what {
         ChatAction::Typing => vec![("typing", json!(true))],

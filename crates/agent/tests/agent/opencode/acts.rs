@@ -1,4 +1,4 @@
-//! What a watcher does on a server: late verdicts, the user's own aborts, sub-agents, injections, restarts, other
+//! The acts of a watcher on a server: late verdicts, the user's own aborts, sub-agents, injections, restarts, other
 //! watchers, other models, and handoffs.
 
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::{block_on, pack, server};
 use ttsr_testing::Folder;
 use ttsr_testing::opencode::{Imitation, Play, event};
 
-/// The same as `/global/event` sends it for a session of another directory.
+/// Wraps an event as `/global/event` sends it for a session of another directory.
 fn elsewhere(kind: &str, properties: Value) -> Play {
     let payload = json!({ "type": kind, "properties": properties });
     let wrapped = json!({ "directory": "/elsewhere", "project": "global", "payload": payload });
@@ -33,7 +33,7 @@ fn user(session: &str, message: &str) -> Play {
     )
 }
 
-/// A part that is complete.
+/// A complete part.
 fn part(session: &str, message: &str, id: &str, kind: &str, text: &str) -> Play {
     let part = json!({ "id": id, "messageID": message, "sessionID": session, "type": kind, "text": text,
         "time": { "start": 1, "end": 2 } });
@@ -43,7 +43,7 @@ fn part(session: &str, message: &str, id: &str, kind: &str, text: &str) -> Play 
     )
 }
 
-/// A call of `write` whose input breaks a rule.
+/// A call of `write` whose input matches a rule.
 fn tool(status: &str) -> Play {
     let input = match status {
         "pending" => json!({}),
@@ -104,7 +104,7 @@ fn whats(imitation: &Imitation) -> Vec<String> {
     imitation.whats()
 }
 
-/// The text of the last prompt that was sent.
+/// Returns the text of the last prompt that was sent.
 fn said(imitation: &Imitation) -> String {
     let asked = imitation.asked();
     let prompt = asked
@@ -179,7 +179,7 @@ fn e8_a_server_without_global_events_is_heard_through_its_own() {
     });
 }
 
-/// The record that a command ran is never deleted, and the model is told what became of it.
+/// The record that a command ran is never deleted, and the model is told the result of the command.
 #[test]
 fn e8_a_late_verdict_keeps_the_message_and_says_what_happened() {
     let call = |state: Value| {
@@ -241,7 +241,7 @@ fn e8_a_tool_that_still_runs_is_waited_for_before_it_is_told_of() {
     });
 }
 
-/// Text that breaks a rule beside a tool that ran: the message is the record of the tool.
+/// Text that matches a rule, in a message whose tool ran: the message is the record of the tool.
 #[test]
 fn e8_a_message_with_a_tool_that_ran_is_kept_whatever_broke_the_rule() {
     block_on(async {
@@ -341,7 +341,7 @@ fn e8_a_users_own_abort_before_the_stop_wins() {
     });
 }
 
-/// After one abort a session reports twice that it is idle; a third report is of another abort.
+/// After one abort a session sends two idle events; a third one comes from another abort.
 #[test]
 fn e8_a_users_own_abort_after_the_stop_wins() {
     for (idles, expected) in [(2, vec![STOP, DELETE, PROMPT]), (3, vec![STOP, DELETE])] {
@@ -355,7 +355,7 @@ fn e8_a_users_own_abort_after_the_stop_wins() {
             let imitation = Imitation::start(vec![plays]).await;
             watched(&imitation).await;
             let asked = whats(&imitation);
-            // The third report may come before the deletion, which is left out then too.
+            // The third event may come before the deletion, which is then skipped too.
             let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
             assert!(
                 asked == expected || (idles == 3 && asked == [STOP]),
@@ -577,7 +577,7 @@ fn e8_offsets_of_a_part_that_was_joined_midway_are_marked() {
     }
 }
 
-/// Watches until `is_enough`, with that journal, as a process that ends there: what is under way is given up.
+/// Watches with a journal until `is_enough`, then drops the acts in progress, as a process that ends there does.
 async fn run_until(
     imitation: &Imitation,
     journal: &Path,
@@ -623,7 +623,7 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
     let stopped = json!({ "name": "MessageAbortedError" });
     let all = vec![STOP, DELETE, PROMPT];
     for (is_stopping, messages, expected) in [
-        // It ended before anything was sent.
+        // The process ended before the first request.
         (
             false,
             json!([asked("msg_u1", "Go."), answer(Value::Null)]),
@@ -640,7 +640,7 @@ fn e8_an_act_is_taken_up_again_after_a_restart() {
             json!([answer(Value::Null), asked("msg_u2", "No, otherwise.")]),
             vec![],
         ),
-        // It ended after the stop was sent.
+        // The process ended after the stop was sent.
         (
             true,
             json!([asked("msg_u1", "Go."), answer(stopped)]),
@@ -765,7 +765,7 @@ fn e8_a_journal_is_bounded() {
     });
 }
 
-/// The name of the watcher, as it announced itself.
+/// Returns the name of the watcher, from its announcement.
 fn name(imitation: &Imitation) -> Option<String> {
     let asked = imitation
         .all_asked()
@@ -806,7 +806,7 @@ fn e8_a_watcher_answers_another_one() {
 #[test]
 fn e8_a_second_watcher_on_the_same_server_refuses_to_act() {
     block_on(async {
-        // What the first one answers depends on the name of the second one: the imitation reads it.
+        // The answer of the first watcher depends on the name of the second one, which the imitation reads.
         let imitation = Imitation::start(vec![vec![
             Play::Await("/tui/publish"),
             Play::Answer(|asked| {
@@ -867,7 +867,7 @@ fn foreground() -> Foreground {
     Foreground::new(rules, chains)
 }
 
-/// Each of the four events aborts, takes the next model of the agent's chain, and repeats the prompt.
+/// Each of the four events aborts, selects the next model of the agent's chain, and repeats the prompt.
 #[test]
 fn c6_a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
     let error = json!({ "name": "APIError", "data": { "message": "busy", "statusCode": 529 } });
@@ -956,7 +956,7 @@ fn c6_a_dry_run_only_reports_the_next_model() {
         let watching = SessionWatcher::new(pack(), ServerApi::Classic).fallback(foreground());
         let is_refused =
             |seen: &[WatchEvent]| matches!(seen.last(), Some(WatchEvent::Refused { .. }));
-        // The agent is unknown, and there is no chain for all.
+        // The agent is unknown, and there is no chain for all agents.
         let chains = Chains::default().any(["oak/owl-1"]);
         let rules = Pack::builtin("opencode/foreground-fallback")
             .unwrap()

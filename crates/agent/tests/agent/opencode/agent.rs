@@ -1,4 +1,4 @@
-//! A chat over a running server: what its user hears while the server works.
+//! A chat over a running server: the messages that its user receives while the server works.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{block_on, capture, server};
 use crate::sides::{Chat, Done};
 use ttsr_testing::opencode::{Imitation, Play};
 
-/// A chat that remembers what was done to it. `says`: what its user writes when shown something with that in it.
+/// A chat that logs every action on it. `says`: the user's reply to a message that contains a text.
 fn chat(
     log: &Arc<Mutex<Vec<String>>>,
     says: Vec<(&'static str, &'static str)>,
@@ -48,7 +48,7 @@ fn inbound(text: &str) -> Inbound {
     }
 }
 
-/// What the user of a chat saw of the session `ses_1`, and what the server was asked.
+/// Returns the log of the chat for the session `ses_1`, and the requests to the server.
 fn chatted(
     api: ServerApi,
     plays: Vec<Play>,
@@ -119,7 +119,7 @@ fn idle() -> Play {
     Play::Send(r#"{"type":"session.idle","properties":{"sessionID":"ses_1"}}"#.into())
 }
 
-/// The captures of tests/data as they come where nobody stops anything.
+/// The captures of tests/data in the form of a run without an abort.
 fn unstopped(name: &str, prompt: &'static str) -> Vec<Play> {
     let capture = capture(name);
     let events = capture.lines().filter(|line| line.contains("\"type\""));
@@ -129,7 +129,7 @@ fn unstopped(name: &str, prompt: &'static str) -> Vec<Play> {
 
 #[test]
 fn e1_a_chat_hears_the_whole_reply_of_a_server_as_one() {
-    // What of the capture comes after its abort is another prompt's.
+    // The capture after its abort belongs to another prompt.
     let mut plays = unstopped("classic.events.jsonl", "/prompt_async");
     let second = plays
         .iter()
@@ -153,7 +153,7 @@ fn e1_a_reply_of_several_messages_has_all_of_their_text_and_no_reasoning() {
         says("msg_1", "p1", "First I look. "),
         says("msg_2", "p2", "Then "),
         says("msg_2", "p3", "I write."),
-        // The server has it otherwise in the end.
+        // The final text differs from the deltas.
         says("msg_2", "p2", "Then, at last, "),
         idle(),
     ];
@@ -169,7 +169,7 @@ fn e2_a_chat_hears_what_a_tool_of_a_server_does_once() {
         tool("c1", r#""status":"pending","input":{},"raw":"""#),
         tool("c1", titled),
         tool("c1", titled),
-        // Within the throttle's time.
+        // Within the throttle.
         tool("c2", titled),
         says("msg_1", "p1", "Done."),
         idle(),
@@ -186,7 +186,7 @@ fn e2_a_chat_hears_what_a_tool_of_a_server_does_once() {
     );
 }
 
-/// Servers give a title when the tool is done; until then what the model says it does has to do.
+/// Servers set a title at the end of the call; until then the model's own description is shown.
 #[test]
 fn e2_a_tool_without_a_title_has_one() {
     for (input, note) in [
@@ -206,10 +206,10 @@ fn e2_a_tool_without_a_title_has_one() {
     }
 }
 
-/// The server says nothing until the user, who was told that it is still at work, has had enough.
+/// The server is silent until the user, who received a heartbeat, cancels.
 #[test]
 fn e3_a_server_that_is_silent_is_said_to_be_at_work() {
-    // The least that there is: this test takes ten seconds.
+    // The smallest value that is allowed: this test takes ten seconds.
     let progress = ProgressSettings::default()
         .with_heartbeat_ms(10_000)
         .unwrap();
@@ -294,7 +294,7 @@ fn e5_a_session_that_fails_before_it_has_a_message_is_no_empty_reply() {
     }
 }
 
-/// The second interface says nothing of a session that is idle: the reply is over with its last step.
+/// The second interface does not report an idle session: the reply ends with its last step.
 #[test]
 fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
     let step = |kind: &str, data: &str| {
@@ -331,7 +331,7 @@ fn e1_a_reply_of_the_second_interface_ends_with_its_last_step() {
     assert_eq!(asked, ["POST /api/session/ses_1/prompt"]);
 }
 
-/// The user need not answer what somebody else has answered, and is told so; the next message is no answer.
+/// A question that was answered elsewhere needs no answer; the user is told so, and the next message is not an answer.
 #[test]
 fn e4_a_question_of_a_server_that_is_answered_elsewhere_is_closed_in_the_chat() {
     for verb in ["replied", "rejected"] {

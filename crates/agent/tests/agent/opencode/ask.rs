@@ -41,7 +41,7 @@ async fn asked(plays: Vec<Play>, asking: AskOptions) -> (Result<String, AskError
 #[test]
 fn e1_the_whole_reply_comes_as_one_text_in_the_order_of_its_parts() {
     block_on(async {
-        // Waiting for the prompt shows that the events were heard before it was sent.
+        // Waiting for the prompt shows that the event stream was opened before it was sent.
         let plays = vec![
             Play::Await("/prompt_async"),
             part("ses_1", "p0", "reasoning", ""),

@@ -1,4 +1,4 @@
-//! Real captures, found beside the corpus (`TTSR_CORPUS`). Where there are none, the tests say so and pass.
+//! Real captures, beside the corpus (`TTSR_CORPUS`). Without them the tests print that they are skipped and pass.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn skip_or_captures() -> Option<PathBuf> {
     Some(captures)
 }
 
-/// Watches a replay until so many acts are done; what was asked, and what was seen.
+/// Watches a replay until the given number of acts is done; returns the requests and the observations.
 async fn replay(
     capture: &str,
     api: ServerApi,
@@ -99,7 +99,7 @@ fn e8_real_captures_are_acted_on_as_whoever_captured_them_did() {
     }
 }
 
-/// Captured without a sidecar: a turn with a tool.
+/// Captured without a watcher: a turn with a tool.
 #[test]
 fn e2_a_real_capture_is_a_chat() {
     let Some(folder) = skip_or_captures() else {

@@ -1,4 +1,4 @@
-//! What rules do to the sessions of a server.
+//! The effect of rules on the sessions of a server.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ttsr_agent::opencode::{
 use super::{block_on, capture, pack, server};
 use ttsr_testing::opencode::{Asked, Imitation, Play, plays};
 
-/// How tests watch: without waits.
+/// Options without waits.
 pub(crate) fn at_once() -> WatchOptions {
     WatchOptions {
         backoff: Backoff {
@@ -22,7 +22,7 @@ pub(crate) fn at_once() -> WatchOptions {
     }
 }
 
-/// Watches until `until` has seen enough; everything that was seen.
+/// Watches until `until` returns true; returns all observations.
 pub(crate) async fn see(
     server: &Server,
     mut watching: SessionWatcher,
@@ -64,7 +64,15 @@ fn classic() -> Vec<Play> {
     )
 }
 
-/// Without what the rule on reasoning does.
+/// Watches with the rules of [`pack`] until a session is stopped; returns all observations.
+async fn until_stopped(imitation: &Imitation) -> Vec<WatchEvent> {
+    let server = server(&imitation.url, ServerApi::Classic);
+    let watcher = SessionWatcher::new(pack(), ServerApi::Classic);
+    let is_stopped = |seen: &WatchEvent| matches!(seen, WatchEvent::Done(Act::Stop(_)));
+    see(&server, watcher, |seen| seen.iter().any(is_stopped)).await
+}
+
+/// Leaves out the requests of the rule on reasoning.
 fn about_the_stop(asked: Vec<Asked>) -> Vec<Asked> {
     let is_aside = |asked: &Asked| asked.body.contains("noReply");
     asked.into_iter().filter(|asked| !is_aside(asked)).collect()
@@ -148,7 +156,7 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
 fn e8_a_dry_run_only_tells() {
     block_on(async {
         let capture = capture("classic.events.jsonl");
-        // Nothing to wait for: nobody acts.
+        // No act follows, so there is nothing to wait for.
         let plays = plays(&capture, "", "")
             .into_iter()
             .filter(|play| matches!(play, Play::Send(_)));
@@ -193,21 +201,12 @@ fn e8_other_sessions_are_left_alone_where_one_is_named() {
 fn e8_a_broken_stream_is_opened_again_and_rules_go_on() {
     block_on(async {
         let mut begun = classic();
-        // Up to the delta before the one that begins the match.
+        // Up to the delta before the one in which the match begins.
         let mut rest = begun.split_off(7);
         begun.push(Play::Break);
         rest.truncate(3);
         let imitation = Imitation::start(vec![vec![Play::Break], begun, rest]).await;
-        let server = server(&imitation.url, ServerApi::Classic);
-        let seen = see(
-            &server,
-            SessionWatcher::new(pack(), ServerApi::Classic),
-            |seen| {
-                seen.iter()
-                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop(_))))
-            },
-        )
-        .await;
+        let seen = until_stopped(&imitation).await;
         assert_eq!(imitation.connections(), 3);
         let breaks = seen
             .iter()
@@ -227,16 +226,7 @@ fn e8_a_match_that_a_broken_connection_cut_in_two_is_found_when_the_part_is_repe
         let whole = r#"{"type":"message.part.updated","properties":{"sessionID":"ses_1","part":{"id":"prt_2","messageID":"msg_a1","type":"text","text":"let s = read(p).unwrap()","time":{"start":1,"end":2}}}}"#;
         rest.push(Play::Send(whole.to_owned()));
         let imitation = Imitation::start(vec![begun, rest]).await;
-        let server = server(&imitation.url, ServerApi::Classic);
-        let seen = see(
-            &server,
-            SessionWatcher::new(pack(), ServerApi::Classic),
-            |seen| {
-                seen.iter()
-                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop(_))))
-            },
-        )
-        .await;
+        let seen = until_stopped(&imitation).await;
         assert!(
             seen.iter()
                 .any(|seen| matches!(seen, WatchEvent::Disconnected { .. }))
@@ -250,16 +240,7 @@ fn e8_a_message_that_is_still_held_is_deleted_a_little_later() {
         let imitation = Imitation::start(vec![classic()]).await;
         let busy = "409 Conflict\r\ncontent-length: 4\r\n\r\nbusy";
         imitation.answer("/message/msg_a1", busy);
-        let server = server(&imitation.url, ServerApi::Classic);
-        see(
-            &server,
-            SessionWatcher::new(pack(), ServerApi::Classic),
-            |seen| {
-                seen.iter()
-                    .any(|seen| matches!(seen, WatchEvent::Done(Act::Stop(_))))
-            },
-        )
-        .await;
+        until_stopped(&imitation).await;
         let deletes = imitation
             .whats()
             .into_iter()

@@ -1,4 +1,4 @@
-//! The next model, where one cannot answer.
+//! Fallback to the next model.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn each_model_is_tried_once_a_request_and_the_last_failure_is_told() {
     });
 }
 
-/// What a chain gives three times where its first model fails once.
+/// Asks a chain three times whose first model fails once.
 fn three_times(rest: Duration) -> (Vec<String>, usize) {
     runtime().block_on(async {
         let first = Scripted::new([

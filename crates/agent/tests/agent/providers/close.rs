@@ -1,4 +1,4 @@
-//! What an abort is worth: the server sees the close, at once and before anything else is sent.
+//! Aborts: the server sees the connection close, at once and before another request.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use ttsr_agent::providers::{Endpoint, ProviderApi, Retries};
 use super::server::{Framing, Plan, Server};
 use super::{ask, endpoint, request, runtime, small};
 
-/// Made for these tests: for `localhost` and `127.0.0.1`, signed by itself.
+/// A self-signed test certificate for `localhost` and `127.0.0.1`.
 const CERTIFICATE: &[u8] = include_bytes!("tls/certificate.pem");
 const KEY: &[u8] = include_bytes!("tls/key.pem");
 
@@ -52,14 +52,14 @@ fn processor(action: &str) -> Processor {
     )
 }
 
-/// Everything but the end of the reply, and then silence.
+/// Sends everything except the end of the reply, and then is silent.
 fn unfinished(api: ProviderApi) -> Plan {
     let plan = Plan::sse(small(api), Framing::Chunked);
     let length = plan.len() - 8;
     plan.first(length).linger()
 }
 
-/// Runs a reply that the rule cuts; from the verdict to the close that the server saw.
+/// Runs a reply that the rule cuts; returns the time from the verdict to the close that the server saw.
 async fn cut(server: &Server, provider: &mut Endpoint) -> Duration {
     let mut processor = processor("abort");
     let mut verdict = None;
@@ -81,7 +81,7 @@ async fn cut(server: &Server, provider: &mut Endpoint) -> Duration {
     closed.saturating_duration_since(verdict.expect("the rule is broken"))
 }
 
-/// Complaint C50: a provider that nobody listens to any more does not go on, and is not paid.
+/// Complaint C50: a provider whose reply is no longer read stops the generation, so it is not billed.
 #[test]
 fn the_server_sees_the_close_after_a_verdict() {
     runtime().block_on(async {
@@ -211,7 +211,7 @@ fn a_cancel_while_nothing_has_been_answered_closes_too() {
     });
 }
 
-/// Nothing is read ahead of whoever consumes the reply, so the socket's buffers fill and the server waits.
+/// The client does not read ahead of its consumer, so the socket's buffers fill and the server waits.
 #[test]
 fn a_consumer_that_stops_reading_stops_the_server() {
     runtime().block_on(async {

@@ -1,4 +1,4 @@
-//! Named cases of bad answers, each with what becomes of it. Numbers are of the rows they are for.
+//! Named cases of bad responses, each with its result. Numbers refer to rows of the list of faults.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn sse(body: &str) -> Came {
     played(Plan::sse(body.as_bytes(), Framing::Length))
 }
 
-/// F85: the loop ends with one well-formed end, and says what failed.
+/// F85: the loop ends with one well-formed end that names the failure.
 #[test]
 fn f85_a_disconnect_ends_the_reply_once_and_by_name() {
     runtime().block_on(async {
@@ -127,7 +127,7 @@ fn f88_what_is_no_reply_is_not_read() {
             "{coding}"
         );
     }
-    // What is called a stream and is none leaves no text and no end, and its bytes are counted.
+    // A body that is not a stream despite its content type gives no text and no end, and its bytes are counted.
     let came = played(Plan::sse(b"<html>log in</html>", Framing::Length));
     assert_eq!(came.kind(), "cut-off");
     assert!(came.events.is_empty(), "{came:?}");
@@ -292,8 +292,8 @@ fn f90_broken_http_is_no_reply() {
     }
 }
 
-/// Chunks win over a length that contradicts them, and the connection is used once, so there is no next
-/// response for the rest to be taken for.
+/// Chunks take precedence over a contradicting length, and the connection is used once, so the rest cannot be read as
+/// the next response.
 #[test]
 fn f90_what_follows_a_response_is_not_a_response() {
     let body = chat("one") + STOP + "data: [DONE]\n\n";
@@ -318,7 +318,7 @@ fn f90_a_hasty_server_that_answers_before_it_is_asked_gets_no_request_answered()
         Framing::Close,
     );
     let came = played(Plan::raw(bytes).hasty());
-    // Whether the bytes or the request come first is up to the system; a half reply is never whole.
+    // The system decides whether the bytes or the request come first; half a reply is never complete.
     assert!(came.is_finished() || came.failure.is_some(), "{came:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Recorded replies over a socket are what the reader makes of them, however they are cut.
+//! Recorded replies over a socket give the events of the wire reader, however they are cut.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,7 @@ use super::server::{Framing, Plan, Server};
 use super::{ask, endpoint, first_reply, play, request, runtime, small};
 use ttsr_testing::{cassette, skip};
 
-/// Places that separate what belongs together: inside characters, between CR and LF, between the two
-/// line ends of a blank line.
+/// Cuts at awkward offsets: inside characters, between CR and LF, between the two line ends of a blank line.
 fn cruel(bytes: &[u8]) -> Vec<usize> {
     let is_cruel = |place: &usize| {
         let (before, after) = (bytes[place - 1], bytes[*place]);
@@ -62,7 +61,7 @@ fn richer_recordings_byte_by_byte() {
     });
 }
 
-/// At every place: the connection closes, and what was read is a beginning of the reply with no end.
+/// The connection closes at every offset: the events read so far are a prefix of the reply without an end.
 #[test]
 fn a_reply_truncated_at_every_byte_is_never_finished() {
     runtime().block_on(async {
@@ -87,7 +86,7 @@ fn a_reply_truncated_at_every_byte_is_never_finished() {
                     );
                     unfinished += usize::from(!came.is_finished());
                 }
-                // What follows the last event is only the end of the framing.
+                // Only the end of the framing follows the last event.
                 assert!(
                     unfinished + 40 > plan.len(),
                     "{api:?} {framing:?}: {unfinished}"
@@ -97,8 +96,7 @@ fn a_reply_truncated_at_every_byte_is_never_finished() {
     });
 }
 
-/// Without a length the end of the connection is the end of the body, and only the reply itself can tell
-/// whether it is whole.
+/// Without a length the body ends with the connection, and only the reply itself shows that it is complete.
 #[test]
 fn a_body_without_length_is_whole_when_the_reply_is() {
     runtime().block_on(async {
@@ -129,12 +127,12 @@ fn a_body_without_length_is_whole_when_the_reply_is() {
     });
 }
 
-/// The bodies of the recordings in one file, as server-sent events.
+/// Returns the bodies of the recordings in one file, as server-sent events.
 fn bodies(path: &Path) -> Vec<Vec<u8>> {
     let text = std::fs::read_to_string(path).unwrap();
     match path.extension().and_then(|end| end.to_str()) {
         Some("yaml") => cassette::bodies(&text),
-        // One chunk a line, as the clients that recorded them wrote them down.
+        // One chunk per line, as the clients that recorded them wrote them.
         _ => {
             let lines = text.lines().filter(|line| !line.is_empty());
             let events: Vec<String> = lines.map(|line| format!("data: {line}\n\n")).collect();
@@ -169,7 +167,7 @@ fn the_recordings_of_the_corpus_over_a_socket() {
             let expected = first_reply(&body);
             let is_whole =
                 matches!(expected.last(), Some(Event::Finish { reason }) if reason != "truncated");
-            // The recordings of a cancelled stream have no end; they are not for this test.
+            // The recordings of cancelled streams have no end; this test does not use them.
             if !is_whole {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What is sent: a conversation as each API wants it.
+//! Request bodies: a conversation in the format of each API.
 
 use serde_json::{Value, json};
 use ttsr::harness::{Content, Message, Request, Role, Tool};
@@ -164,7 +164,7 @@ fn a_request_to_anthropic_messages() {
     assert_eq!(heard.json(), expected);
 }
 
-/// An empty list of tools is refused by some, a missing bound by others.
+/// Some APIs refuse an empty list of tools, others a missing limit.
 #[test]
 fn a_request_says_no_more_than_it_must() {
     let request = super::request();
@@ -217,8 +217,8 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// The blocks of the assistant's turn in a request that follows a reply with signed reasoning, by the
-/// model that the second request is for.
+/// Returns the blocks of the assistant's turn in a request after a reply with signed reasoning. `model` is the model of
+/// the second request.
 fn sent_back(plan: Plan, model: &str) -> Vec<Value> {
     runtime().block_on(async {
         let api = ProviderApi::AnthropicMessages;
@@ -266,7 +266,7 @@ fn signed_reasoning_goes_back_as_it_came_with_the_calls_it_led_to() {
     assert_eq!(Value::Array(blocks), expected);
 }
 
-/// Complaint C23: signed reasoning of a reply that was cut would be refused by the provider.
+/// Complaint C23: the provider would refuse signed reasoning of a reply that was cut.
 #[test]
 fn signed_reasoning_goes_to_no_other_model_and_not_from_a_reply_that_broke_off() {
     let plan = Plan::sse(THINKING.as_bytes(), Framing::Length);

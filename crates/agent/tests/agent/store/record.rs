@@ -1,4 +1,4 @@
-//! A conversation that is written down while it is had.
+//! A conversation that is recorded as it happens.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn store(disk: &FaultyDisk) -> (Store, ttsr_agent::store::ResumeState) {
     Store::open_with(file(), options).unwrap()
 }
 
-/// A reply with everything written down, a millisecond a step; what came of it and the recorder.
+/// Runs a recorded reply, one millisecond per step; returns its outcome and the recorder.
 fn converse(
     recorder: &mut SessionRecorder,
     processor: &mut Processor,
@@ -127,7 +127,7 @@ fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
         texts(&found),
         ["Go.", "t/any: Say what the type is.", "for i in 0..3 {}"]
     );
-    // What was to be said with the next request, and the request never came.
+    // Guidance for the next request, which was never sent.
     let waiting: Vec<String> = found.waiting().iter().map(Message::text).collect();
     assert_eq!(waiting, ["t/hint: There is a shorter way."]);
     let (session, lost) = found.session(&pack());
@@ -178,7 +178,7 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
     let LogEvent::Finish(finished) = &events[6] else {
         unreachable!("it was looked at")
     };
-    // The first attempt was cut after 8 of what would have been 14 bytes, had it been as long.
+    // The first attempt was cut after 8 of 14 possible bytes.
     assert_eq!(
         (finished.bytes, finished.saved, finished.attempts),
         (14, 6, 2)

@@ -1,4 +1,4 @@
-//! Whole turns that are written down.
+//! Whole turns that are recorded.
 
 use ttsr::harness::{
     After, Cancel, End, Hooks, Message, Processor, Reason, Request, Script, Scripted, Settings,
@@ -10,7 +10,7 @@ use ttsr_agent::store::{OnFailure, SessionRecorder, Store, StoreErrorKind, Store
 use super::StoreFile as _;
 use ttsr_testing::Folder;
 
-/// What reads the prompt guides this request, what reads the reply the next one; a call is asked about first.
+/// The rule on the prompt guides this request, the rule on the reply the next one; a call is checked before it runs.
 const RULES: &str = r#"
 schema = 1
 [pack]
@@ -85,7 +85,7 @@ fn take(session: Session, recorder: &mut SessionRecorder, messages: Vec<Message>
     runtime.block_on(turn.record(recorder).run(request, "t", &mut |_| {}))
 }
 
-/// Every message that the turn added to the conversation is in the file, and no other.
+/// The file has every message that the turn added to the conversation, and no other.
 #[test]
 fn a_turn_leaves_its_conversation_in_the_file() {
     let folder = Folder::new();
@@ -114,12 +114,12 @@ fn a_turn_leaves_its_conversation_in_the_file() {
     assert_eq!(found.waiting(), []);
 }
 
-/// Where what is shown must be in the file, a disk that is full ends the turn.
+/// With `OnFailure::Stop`, a full disk ends the turn.
 #[test]
 fn a_disk_that_fails_ends_a_turn_that_must_be_written() {
     let folder = Folder::new();
     let pack = Pack::from_toml(RULES).unwrap();
-    // Every record is too large: the disk need not be full.
+    // Every record is too large, which fails like a full disk.
     let options = StoreOptions {
         record_bytes: 10,
         ..StoreOptions::default()

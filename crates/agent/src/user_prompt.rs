@@ -6,7 +6,7 @@
 ///
 /// # Example: a question and its answer
 /// ```
-/// use ttsr_agent::question::{Choice, Question, QuestionRequest};
+/// use ttsr_agent::user_prompt::{Choice, Question, QuestionRequest};
 /// let request = QuestionRequest {
 ///     id: "que_1".into(),
 ///     questions: vec![Question {

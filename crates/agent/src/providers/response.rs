@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::retry::retry_after;
-use super::sealed::SignedReasoningReader;
+use super::signed_reasoning::SignedReasoningReader;
 use crate::http::Connection;
 use ttsr::Event;
 use ttsr::harness::Failure;
