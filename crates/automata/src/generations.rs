@@ -1,0 +1,122 @@
+//! Generations of a shared value that fills up: who uses which, and when a new one starts.
+//!
+//! This module knows nothing of tables. A generation lives as long as somebody holds it. A new one starts only when
+//! nobody holds the one before the current, so that at most two are in use. `crates/automata/tests/loom.rs` runs this file with
+//! loom's locks in place of the standard library's.
+
+use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError, Weak};
+
+/// The current generation and, while somebody holds it, the previous one.
+#[derive(Debug)]
+pub(crate) struct Generations<T> {
+    /// The number of the current generation: a hint that is read without the lock.
+    latest: AtomicU32,
+    held: Mutex<GenerationSlots<T>>,
+}
+
+/// A generation with its number.
+#[derive(Debug)]
+pub(crate) struct Generation<T> {
+    number: u32,
+    of: T,
+}
+
+#[derive(Debug)]
+struct GenerationSlots<T> {
+    current: Arc<Generation<T>>,
+    /// The previous generation, while somebody holds it.
+    previous: Weak<Generation<T>>,
+}
+
+impl<T> Generation<T> {
+    /// Returns how many generations came before this one.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl<T> std::ops::Deref for Generation<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.of
+    }
+}
+
+impl<T> Generations<T> {
+    /// Creates the first generation.
+    pub(crate) fn new(first: T) -> Generations<T> {
+        let current = Arc::new(Generation {
+            number: 0,
+            of: first,
+        });
+        Generations {
+            latest: AtomicU32::new(0),
+            held: Mutex::new(GenerationSlots {
+                current,
+                previous: Weak::new(),
+            }),
+        }
+    }
+
+    /// Returns the current generation.
+    pub(crate) fn current(&self) -> Arc<Generation<T>> {
+        Arc::clone(&self.lock().current)
+    }
+
+    /// Returns true if this was the current generation a moment ago. The answer may be stale; only speed depends on
+    /// it.
+    #[inline]
+    pub(crate) fn is_latest(&self, generation: &Generation<T>) -> bool {
+        generation.number == self.latest.load(Ordering::Relaxed)
+    }
+
+    /// Replaces `from` by the current generation. If `from` is the current one, starts the next, unless the previous one
+    /// is still held: then `from` stays.
+    pub(crate) fn move_to_current(
+        &self,
+        from: &mut Arc<Generation<T>>,
+        make: impl FnOnce(u32) -> T,
+    ) {
+        let mut held = self.lock();
+        let is_current = Arc::ptr_eq(&held.current, from);
+        if is_current && held.previous.strong_count() == 0 {
+            let number = from.number.wrapping_add(1);
+            let of = make(number);
+            let next = Arc::new(Generation { number, of });
+            held.previous = Arc::downgrade(&held.current);
+            held.current = next;
+            self.latest.store(number, Ordering::Relaxed);
+        }
+        *from = Arc::clone(&held.current);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GenerationSlots<T>> {
+        // Only an allocation can fail under this lock, and it does so before any mutation: recovering a poisoned lock is
+        // sound.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_is_the_latest_until_the_next_begins() {
+        let generations = Generations::new("first");
+        let mut mine = generations.current();
+        let first = Arc::clone(&mine);
+        assert!(generations.is_latest(&first));
+        generations.move_to_current(&mut mine, |number| ["first", "second"][number as usize]);
+        assert_eq!((**mine, mine.number()), ("second", 1));
+        assert!(generations.is_latest(&mine) && !generations.is_latest(&first));
+        // The first is still held, so a third would be one too many.
+        generations.move_to_current(&mut mine, |_| unreachable!("two are in use"));
+        assert_eq!(mine.number(), 1);
+        drop(first);
+        generations.move_to_current(&mut mine, |_| "third");
+        assert_eq!((**mine, mine.number()), ("third", 2));
+    }
+}
