@@ -325,7 +325,7 @@ impl Store {
         let state = self.reread()?;
         if state.unknown > 0 {
             let why = "it holds what only a later version can write anew";
-            return Err(StoreError::of(StoreErrorKind::Strange, why));
+            return Err(StoreError::with_reason(StoreErrorKind::Strange, why));
         }
         let records = state.compacted((self.options.clock)());
         let mut bytes = HEADER.as_bytes().to_vec();
@@ -415,21 +415,21 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 fn changed() -> StoreError {
-    StoreError::of(StoreErrorKind::Disk, "the file was changed by someone else")
+    StoreError::with_reason(StoreErrorKind::Disk, "the file was changed by someone else")
 }
 
 /// Reads the whole file.
 fn read_all(file: &mut dyn DiskFile) -> Result<ResumeState, StoreError> {
     let mut reader = match StoreReader::new(Bytes(file)) {
         Ok(reader) => reader,
-        Err(error) if error.kind() == StoreErrorKind::Empty => return Ok(ResumeState::nothing()),
+        Err(error) if error.kind() == StoreErrorKind::Empty => return Ok(ResumeState::empty()),
         Err(error) => return Err(error),
     };
     let mut state = ResumeState::default();
-    for piece in &mut reader {
-        state.take(piece?)?;
+    for item in &mut reader {
+        state.add_item(item?)?;
     }
-    state.whole_bytes = reader.place() - state.torn_bytes;
+    state.whole_bytes = reader.offset() - state.torn_bytes;
     Ok(state)
 }
 

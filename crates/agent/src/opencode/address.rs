@@ -2,7 +2,7 @@
 
 use hyper::Uri;
 
-use crate::http::{Connection, reach};
+use crate::http::{Connection, connect};
 use ttsr::harness::Failure;
 
 /// The address of a server.
@@ -42,6 +42,6 @@ impl ServerAddress {
 
 /// Opens a connection to that server.
 pub(super) async fn open(address: &ServerAddress) -> Result<Connection, Failure> {
-    let stream = reach(&address.host, address.port, &address.authority).await?;
-    Connection::over(Box::new(stream)).await
+    let stream = connect(&address.host, address.port, &address.authority).await?;
+    Connection::handshake(Box::new(stream)).await
 }

@@ -13,7 +13,7 @@ use ttsr_wire::opencode::{ServerNotice, ToolStage, ToolState};
 impl Agent for Server {
     fn subscribe(&mut self) -> AgentFuture<'_, AgentEvents> {
         Box::pin(async {
-            let events = self.events().await.map_err(words)?;
+            let events = self.events().await.map_err(describe)?;
             let heard = AgentEventReader {
                 events,
                 api: self.api(),
@@ -27,7 +27,7 @@ impl Agent for Server {
                 loop {
                     // After the connection ends, the reply is what has arrived, whether the stream was closed or broke.
                     let (session, notice) = heard.events.next().await.ok()??;
-                    if let Some(event) = heard.take(session, notice) {
+                    if let Some(event) = heard.on_notice(session, notice) {
                         return Some((event, heard));
                     }
                 }
@@ -38,11 +38,15 @@ impl Agent for Server {
 
     fn prompt<'a>(&'a mut self, session: &'a str, text: &'a str) -> AgentFuture<'a, ()> {
         let prompt = Prompt::new(text);
-        Box::pin(async move { Server::prompt(self, session, &prompt).await.map_err(words) })
+        Box::pin(async move {
+            Server::prompt(self, session, &prompt)
+                .await
+                .map_err(describe)
+        })
     }
 
     fn abort<'a>(&'a mut self, session: &'a str) -> AgentFuture<'a, ()> {
-        Box::pin(async move { Server::abort(self, session).await.map_err(words) })
+        Box::pin(async move { Server::abort(self, session).await.map_err(describe) })
     }
 
     fn answer<'a>(
@@ -50,15 +54,19 @@ impl Agent for Server {
         request: &'a str,
         answers: Vec<Vec<String>>,
     ) -> AgentFuture<'a, ()> {
-        Box::pin(async move { Server::answer(self, request, &answers).await.map_err(words) })
+        Box::pin(async move {
+            Server::answer(self, request, &answers)
+                .await
+                .map_err(describe)
+        })
     }
 
     fn reject<'a>(&'a mut self, request: &'a str) -> AgentFuture<'a, ()> {
-        Box::pin(async move { Server::reject(self, request).await.map_err(words) })
+        Box::pin(async move { Server::reject(self, request).await.map_err(describe) })
     }
 }
 
-fn words(failure: Failure) -> String {
+fn describe(failure: Failure) -> String {
     failure.to_string()
 }
 
@@ -93,7 +101,7 @@ impl MessageInProgress {
 }
 
 impl AgentEventReader {
-    fn take(&mut self, session: String, notice: ServerNotice) -> Option<AgentEvent> {
+    fn on_notice(&mut self, session: String, notice: ServerNotice) -> Option<AgentEvent> {
         Some(match notice {
             ServerNotice::Prompt { message, .. } => AgentEvent::Message {
                 session,
@@ -122,12 +130,12 @@ impl AgentEventReader {
                     part: format!("{message}/{}", state.call),
                     session,
                     message,
-                    content: tool(state),
+                    content: tool_part(state),
                 }
             }
             ServerNotice::Question { id, questions } => AgentEvent::Question {
                 session,
-                request: question(id, &questions),
+                request: parse_questions(id, &questions),
             },
             ServerNotice::Idle => AgentEvent::Idle { session },
             ServerNotice::Event(event) => return self.event(session, event),
@@ -227,7 +235,7 @@ impl AgentEventReader {
 
 /// Converts a tool state. A running call always gets a title, because a chat shows only calls with one and servers set
 /// it at the end of the call.
-fn tool(state: ToolState) -> AgentPart {
+fn tool_part(state: ToolState) -> AgentPart {
     let title = state.title.or_else(|| Some(state.tool.clone()));
     AgentPart::Tool {
         tool: state.tool,
@@ -259,7 +267,7 @@ struct WireOption {
     description: String,
 }
 
-fn question(id: String, json: &[u8]) -> QuestionRequest {
+fn parse_questions(id: String, json: &[u8]) -> QuestionRequest {
     // A question of unknown form is shown as JSON, so that it can still be answered.
     let asked = serde_json::from_slice(json).unwrap_or_else(|_| {
         vec![WireQuestion {

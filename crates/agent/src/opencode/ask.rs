@@ -95,7 +95,7 @@ pub async fn ask(
     let ended = tokio::select! {
         biased;
         () = asking.cancel.cancelled() => WaitEnd::GivenUp(AskError::Aborted),
-        ended = converse(server, session, prompt, &mut heard) => WaitEnd::Itself(ended),
+        ended = collect_reply(server, session, prompt, &mut heard) => WaitEnd::Itself(ended),
         () = sleep_until(deadline) => WaitEnd::GivenUp(AskError::Timeout),
     };
     match ended {
@@ -116,7 +116,7 @@ enum WaitEnd {
     GivenUp(AskError),
 }
 
-async fn converse(
+async fn collect_reply(
     server: &Server,
     session: &str,
     prompt: &Prompt,
@@ -126,7 +126,7 @@ async fn converse(
     server.prompt(session, prompt).await?;
     // An error here is the end of the connection: the reply is what has arrived.
     while let Ok(Some((of, notice))) = events.next().await {
-        if of == session && heard.take(notice)? {
+        if of == session && heard.on_notice(notice)? {
             break;
         }
     }
@@ -145,7 +145,7 @@ struct ReplyCollector {
 
 impl ReplyCollector {
     /// Handles a notice; returns true at the end of the reply.
-    fn take(&mut self, notice: ServerNotice) -> Result<bool, AskError> {
+    fn on_notice(&mut self, notice: ServerNotice) -> Result<bool, AskError> {
         match notice {
             ServerNotice::Message(_) => self.parts.clear(),
             ServerNotice::Event(event) => return self.event(event),

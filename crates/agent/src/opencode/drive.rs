@@ -9,7 +9,7 @@ use hyper::Method;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::journal::{ActJournal, ActStage, taken};
+use super::journal::{ActJournal, ActStage, second_watcher};
 use super::perform::{ActLog, ActOutcome, StopControl, perform, resume};
 use super::server::{Server, ServerApi, segment};
 use super::watch::{Act, SessionWatcher, StopAct, WatchEvent};
@@ -199,7 +199,7 @@ impl WatchDriver<'_> {
             let heard = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Ok(()),
-                heard = self.hear(watch, &mut tries, report) => heard,
+                heard = self.serve_connection(watch, &mut tries, report) => heard,
             };
             let failure = match heard {
                 Err(failure) if is_refusal(&failure) => return Err(failure),
@@ -224,7 +224,7 @@ impl WatchDriver<'_> {
     }
 
     /// Serves one connection until it ends.
-    async fn hear(
+    async fn serve_connection(
         &mut self,
         watch: &mut SessionWatcher,
         tries: &mut u32,
@@ -238,7 +238,7 @@ impl WatchDriver<'_> {
         let settled = Instant::now() + self.grace;
         if is_active {
             self.announce(format!("{HELLO}{}", self.name));
-            self.take_up(watch, report);
+            self.queue_pending(watch, report);
         }
         loop {
             if self.is_settled {
@@ -248,8 +248,8 @@ impl WatchDriver<'_> {
                 biased;
                 Some(done) = self.queue.running.join_next() => {
                     if let Ok((act, done)) = done {
-                        self.queue.free(act.session());
-                        tell(watch, act, done, report);
+                        self.queue.release(act.session());
+                        report_outcome(watch, act, done, report);
                     }
                 }
                 Some(task) = self.tasks.join_next() => {
@@ -258,10 +258,10 @@ impl WatchDriver<'_> {
                     }
                 }
                 next = events.next() => match next {
-                    Ok(Some((_, ServerNotice::Command(command)))) if is_active => self.command(&command)?,
+                    Ok(Some((_, ServerNotice::Command(command)))) if is_active => self.on_command(&command)?,
                     Ok(Some((session, notice))) => {
                         watch.tick(self.began.elapsed());
-                        self.continued(watch, &session, &notice);
+                        self.inject_files(watch, &session, &notice);
                         let mut seen = Vec::new();
                         watch.notice(&session, notice, &mut seen);
                         self.describe(watch, &session);
@@ -281,8 +281,8 @@ impl WatchDriver<'_> {
                         self.queue.start(self.server, watch);
                         while let Some(done) = self.queue.running.join_next().await {
                             if let Ok((act, done)) = done {
-                                self.queue.free(act.session());
-                                tell(watch, act, done, report);
+                                self.queue.release(act.session());
+                                report_outcome(watch, act, done, report);
                             }
                             self.queue.start(self.server, watch);
                         }
@@ -309,7 +309,7 @@ impl WatchDriver<'_> {
     }
 
     /// Queues the acts of the journal that this process does not perform.
-    fn take_up(&mut self, watch: &mut SessionWatcher, report: &mut impl FnMut(&WatchEvent)) {
+    fn queue_pending(&mut self, watch: &mut SessionWatcher, report: &mut impl FnMut(&WatchEvent)) {
         for entry in self.log.pending() {
             let act = Act::Stop(entry.stop());
             report(&WatchEvent::Resumed(act.clone()));
@@ -321,7 +321,7 @@ impl WatchDriver<'_> {
             }
             self.queue.queued.push(QueuedAct {
                 act,
-                log: self.log.at(&entry),
+                log: self.log.for_entry(&entry),
                 entry: Some(entry),
                 control: Arc::default(),
             });
@@ -340,7 +340,7 @@ impl WatchDriver<'_> {
     }
 
     /// Answers another watcher, or fails if that one acts already.
-    fn command(&mut self, command: &str) -> Result<(), Failure> {
+    fn on_command(&mut self, command: &str) -> Result<(), Failure> {
         if let Some(other) = command.strip_prefix(HELLO) {
             // If two watchers start at once, the one with the smaller name stays.
             if other != self.name && (self.is_settled || *self.name < *other) {
@@ -352,7 +352,7 @@ impl WatchDriver<'_> {
             && other != self.name
             && asked == self.name
         {
-            return Err(taken());
+            return Err(second_watcher());
         }
         Ok(())
     }
@@ -377,7 +377,7 @@ impl WatchDriver<'_> {
     }
 
     /// Reads the files of a continuation prompt, once for each session.
-    fn continued(&mut self, watch: &SessionWatcher, session: &str, notice: &ServerNotice) {
+    fn inject_files(&mut self, watch: &SessionWatcher, session: &str, notice: &ServerNotice) {
         let text = match notice {
             ServerNotice::Deleted => {
                 let mut handoffs = self.handoffs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -457,7 +457,7 @@ async fn description(server: &Server, session: &str) -> (Option<String>, Option<
     (text("parentID"), text("directory"))
 }
 
-fn tell(
+fn report_outcome(
     watch: &mut SessionWatcher,
     act: Act,
     done: Result<ActOutcome, Failure>,
@@ -547,7 +547,7 @@ impl ActQueue {
     }
 
     /// Records that the session has no running act.
-    fn free(&mut self, session: &str) {
+    fn release(&mut self, session: &str) {
         self.busy.retain(|busy| busy.session != session);
     }
 

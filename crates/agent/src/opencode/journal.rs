@@ -121,7 +121,7 @@ impl ActJournal {
             .open(name)
             .map_err(because)?;
         lock.try_lock().map_err(|error| match error {
-            fs::TryLockError::WouldBlock => taken(),
+            fs::TryLockError::WouldBlock => second_watcher(),
             fs::TryLockError::Error(error) => because(error),
         })?;
         let acts = read(&path).map_err(because)?;
@@ -201,7 +201,7 @@ impl ActJournal {
 }
 
 /// Returns the failure for a server on which another watcher acts.
-pub(super) fn taken() -> Failure {
+pub(super) fn second_watcher() -> Failure {
     let why = "another `ttsr watch` acts on this server; `--dry-run` watches beside it";
     Failure::new("taken", why)
 }

@@ -64,7 +64,7 @@ impl StopControl {
     }
 
     /// Waits until the events of the abort have arrived, within [`SETTLING`].
-    async fn settle(&self) {
+    async fn wait_for_idle(&self) {
         let settled = async {
             loop {
                 let changed = self.changed.notified();
@@ -96,7 +96,7 @@ impl ActLog {
     }
 
     /// Runs `use_it` on the journal; closes the journal and returns the reason if it cannot be written.
-    fn with<T>(
+    fn with_journal<T>(
         &self,
         use_it: impl FnOnce(&mut ActJournal) -> std::io::Result<T>,
     ) -> Result<Option<T>, String> {
@@ -114,7 +114,7 @@ impl ActLog {
     /// Records that the act begins.
     pub(super) fn begin(&self, act: &Act) -> Result<ActLog, String> {
         let id = match act {
-            Act::Stop(stop) => self.with(|journal| journal.begin(stop))?,
+            Act::Stop(stop) => self.with_journal(|journal| journal.begin(stop))?,
             _ => None,
         };
         Ok(ActLog { id, ..self.clone() })
@@ -122,12 +122,12 @@ impl ActLog {
 
     /// Returns the acts that an earlier process left and that this process does not perform.
     pub(super) fn pending(&self) -> Vec<JournalEntry> {
-        let pending = self.with(|journal| Ok(journal.pending()));
+        let pending = self.with_journal(|journal| Ok(journal.pending()));
         pending.ok().flatten().unwrap_or_default()
     }
 
     /// Returns the log of the act of that entry.
-    pub(super) fn at(&self, entry: &JournalEntry) -> ActLog {
+    pub(super) fn for_entry(&self, entry: &JournalEntry) -> ActLog {
         ActLog {
             id: Some(entry.id),
             ..self.clone()
@@ -137,7 +137,7 @@ impl ActLog {
     fn advance(&self, stage: ActStage) {
         if let Some(id) = self.id {
             // After a failure the journal is closed; the act continues without it.
-            self.with(|journal| journal.advance(id, stage)).ok();
+            self.with_journal(|journal| journal.advance(id, stage)).ok();
         }
     }
 
@@ -152,7 +152,7 @@ impl ActLog {
         if let Some(id) = self.id
             && !done.as_ref().is_err_and(is_unreached)
         {
-            self.with(|journal| journal.end(id)).ok();
+            self.with_journal(|journal| journal.end(id)).ok();
         }
     }
 }
@@ -170,7 +170,7 @@ pub(super) async fn perform(
             session, prompt, ..
         } => server.prompt(session, prompt).await?,
         Act::Stop(stop) => return perform_stop(server, stop, stage, control, log).await,
-        Act::Switch { session, model } => return switch(server, session, model).await,
+        Act::Switch { session, model } => return switch_model(server, session, model).await,
         Act::HandOver {
             handoff, directory, ..
         } => server.hand_over(handoff, directory.as_deref()).await?,
@@ -219,7 +219,7 @@ async fn perform_stop(
             return Ok(ActOutcome::Yielded(STOPPED));
         }
         if stop.delete {
-            forget(server, session, message).await?;
+            delete_with_retries(server, session, message).await?;
         }
     }
     let Some(mut prompt) = steer else {
@@ -227,10 +227,10 @@ async fn perform_stop(
     };
     log.advance(ActStage::Stopped);
     if *has_run {
-        prompt.text += &account(server, session, message).await;
+        prompt.text += &describe_calls(server, session, message).await;
     }
     if to == session && stage < ActStage::Stopped && server.api() == ServerApi::Classic {
-        control.settle().await;
+        control.wait_for_idle().await;
         if control.is_overtaken() {
             return Ok(ActOutcome::Yielded(STOPPED));
         }
@@ -298,7 +298,7 @@ async fn messages(
 }
 
 /// Aborts the refused request and sends the last user message again, to that model.
-async fn switch(
+async fn switch_model(
     server: &Server,
     session: &str,
     (provider, model): &(String, String),
@@ -332,7 +332,7 @@ async fn switch(
 }
 
 /// Deletes a message, with retries: right after an abort the server may respond that it is busy.
-async fn forget(server: &Server, session: &str, message: &str) -> Result<(), Failure> {
+async fn delete_with_retries(server: &Server, session: &str, message: &str) -> Result<(), Failure> {
     for tried in 0.. {
         match server.delete_message(session, message).await {
             Err(failure) if tried < TRIES && !is_gone(&failure) => {
@@ -359,11 +359,11 @@ const CALLS: usize = 8;
 const EXCERPT: usize = 200;
 
 /// Describes the results of the tool calls of a stopped message, for the model.
-async fn account(server: &Server, session: &str, message: &str) -> String {
+async fn describe_calls(server: &Server, session: &str, message: &str) -> String {
     let mut calls = Vec::new();
     // A stopped tool takes a moment to end.
     for tried in 0..=TRIES {
-        match called(server, session, message).await {
+        match read_calls(server, session, message).await {
             Some((listed, is_over)) => {
                 calls = listed;
                 if is_over {
@@ -382,17 +382,17 @@ async fn account(server: &Server, session: &str, message: &str) -> String {
 }
 
 /// Returns one line for each tool call of a message, and true if none of them is running.
-async fn called(server: &Server, session: &str, message: &str) -> Option<(Vec<String>, bool)> {
+async fn read_calls(server: &Server, session: &str, message: &str) -> Option<(Vec<String>, bool)> {
     let (session, message) = (segment(session).ok()?, segment(message).ok()?);
     let path = format!("/session/{session}/message/{message}");
     let answer = server.call(Method::GET, &path, None).await.ok()?;
     let written: ServerMessage = serde_json::from_value(answer).ok()?;
     let calls = || written.parts.iter().filter(|part| part.kind == "tool");
     let is_over = calls().all(|call| !matches!(call.state.status.as_str(), "running" | "pending"));
-    Some((calls().take(CALLS).map(line).collect(), is_over))
+    Some((calls().take(CALLS).map(describe_call).collect(), is_over))
 }
 
-fn line(call: &ServerMessagePart) -> String {
+fn describe_call(call: &ServerMessagePart) -> String {
     let short = |text: &str| text.chars().take(EXCERPT).collect::<String>();
     let state = &call.state;
     let fate = match state.status.as_str() {

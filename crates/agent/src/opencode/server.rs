@@ -412,7 +412,7 @@ impl Server {
             .body(body);
         let request = request.map_err(|error| Failure::new("request", error.to_string()))?;
         let mut connection = patiently(open(&self.address)).await?;
-        let response = patiently(connection.ask(request)).await?;
+        let response = patiently(connection.send(request)).await?;
         match response.status() {
             status if status.is_success() => Ok((connection, response)),
             status => Err(refused(&what, status, connection, response).await),

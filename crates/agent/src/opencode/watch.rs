@@ -406,13 +406,13 @@ impl WatchedReply {
         }
     }
 
-    fn place(&self, id: PartId) -> Option<usize> {
+    fn index_of(&self, id: PartId) -> Option<usize> {
         self.parts.iter().rposition(|part| part.id == id)
     }
 
     /// Returns the server's id of the part, or its number if that is not known.
     fn name(&self, id: PartId) -> String {
-        let name = self.place(id).and_then(|place| {
+        let name = self.index_of(id).and_then(|place| {
             let before = place.checked_sub(1).map(|before| &self.parts[before]);
             let start = before.map_or(0, |before| before.name_ends as usize);
             self.names.get(start..self.parts[place].name_ends as usize)
@@ -420,8 +420,8 @@ impl WatchedReply {
         name.map_or_else(|| id.0.to_string(), str::to_owned)
     }
 
-    fn delivered(&mut self, id: PartId, bytes: &[u8]) {
-        let place = self.sums.contains_key(&id).then(|| self.place(id));
+    fn record_delta(&mut self, id: PartId, bytes: &[u8]) {
+        let place = self.sums.contains_key(&id).then(|| self.index_of(id));
         if let (Some(place), Some(sum)) = (place.flatten(), self.sums.get_mut(&id)) {
             sum.update(bytes);
             let part = &mut self.parts[place];
@@ -431,7 +431,7 @@ impl WatchedReply {
     }
 
     fn close(&mut self, id: PartId) {
-        if let (Some(place), Some(sum)) = (self.place(id), self.sums.remove(&id)) {
+        if let (Some(place), Some(sum)) = (self.index_of(id), self.sums.remove(&id)) {
             self.parts[place].sum = sum.finalize();
         }
     }
@@ -439,7 +439,7 @@ impl WatchedReply {
     /// Opens a part to read a snapshot as, and returns it. Returns `None` if the snapshot equals what was delivered; it
     /// does not if the server changed the text, or if the connection was lost in the middle of the part.
     fn reopen_for_snapshot(&mut self, id: PartId, bytes: &[u8]) -> Option<(PartId, Channel)> {
-        let part = &self.parts[self.place(id)?];
+        let part = &self.parts[self.index_of(id)?];
         let open = self.sums.get(&id);
         let sum = open.map_or(part.sum, |sum| sum.clone().finalize());
         let is_same = part.bytes() == bytes.len() as u64 && sum == crc32fast::hash(bytes);
@@ -568,7 +568,7 @@ impl SessionWatcher {
             ServerApi::Next => None,
         };
         let from = out.len();
-        watched.take(session, api, notice, out);
+        watched.on_notice(session, api, notice, out);
         if is_deleted {
             self.sessions.remove(session);
         }
@@ -775,9 +775,15 @@ impl WatchedSession {
         }
     }
 
-    fn take(&mut self, id: &str, api: ServerApi, notice: ServerNotice, out: &mut Vec<WatchEvent>) {
+    fn on_notice(
+        &mut self,
+        id: &str,
+        api: ServerApi,
+        notice: ServerNotice,
+        out: &mut Vec<WatchEvent>,
+    ) {
         match notice {
-            ServerNotice::Prompt { agent, model, .. } => self.prompted(agent, model),
+            ServerNotice::Prompt { agent, model, .. } => self.on_prompt(agent, model),
             ServerNotice::Message(message) => {
                 self.reply = Some(WatchedReply::new(message.clone(), self.session.stream()));
                 out.push(WatchEvent::Message {
@@ -790,7 +796,7 @@ impl WatchedSession {
                 session: id.to_owned(),
                 question,
             }),
-            ServerNotice::Tool(state) => self.called(&state, out),
+            ServerNotice::Tool(state) => self.on_tool_state(&state, out),
             ServerNotice::Joined => self.is_joining = true,
             ServerNotice::Created {
                 parent,
@@ -823,8 +829,8 @@ impl WatchedSession {
     }
 
     /// Records the state of a tool call. A call that does not wait for a permission has begun to run.
-    fn called(&mut self, state: &ToolState, out: &mut Vec<WatchEvent>) {
-        let is_waiting = self.waiting(&state.call).is_some();
+    fn on_tool_state(&mut self, state: &ToolState, out: &mut Vec<WatchEvent>) {
+        let is_waiting = self.permission_for(&state.call).is_some();
         if let Some(reply) = &mut self.reply {
             reply.has_call = true;
             reply.has_run |= state.stage != ToolStage::Pending && !is_waiting;
@@ -833,7 +839,7 @@ impl WatchedSession {
     }
 
     /// Returns the permission request of that call.
-    fn waiting(&self, call: &str) -> Option<&str> {
+    fn permission_for(&self, call: &str) -> Option<&str> {
         let of_call = |(_, of): &&(String, Option<String>)| of.as_deref() == Some(call);
         self.permissions.iter().find(of_call).map(|(id, _)| &**id)
     }
@@ -862,7 +868,7 @@ impl WatchedSession {
     }
 
     /// Records a user prompt: it begins a turn, unless the watcher sent it.
-    fn prompted(&mut self, agent: Option<String>, model: Option<(String, String)>) {
+    fn on_prompt(&mut self, agent: Option<String>, model: Option<(String, String)>) {
         match self.ours {
             0 => self.session.begin_turn(),
             _ => self.ours -= 1,
@@ -908,7 +914,7 @@ impl WatchedSession {
                 session.tool(&mut reply.stream, part, &tool, call)
             }
             Event::Delta { part, bytes } => {
-                reply.delivered(part, &bytes);
+                reply.record_delta(part, &bytes);
                 session.push(&mut reply.stream, part, &bytes)
             }
             Event::Snapshot { part, bytes } => match reply.reopen_for_snapshot(part, &bytes) {
@@ -943,7 +949,7 @@ impl WatchedSession {
             Event::Usage { .. } | Event::Error { .. } => return,
         };
         if verdict != Verdict::Continue || !self.session.decisions().is_empty() {
-            self.judged(id, api, out);
+            self.report_decisions(id, api, out);
         }
     }
 
@@ -958,7 +964,7 @@ impl WatchedSession {
         // A reply that broke off is not judged as a whole.
         if !matches!(reason.as_str(), "aborted" | "retry" | "truncated" | "error") {
             let _ = self.session.finish(&mut reply.stream);
-            self.judged(id, api, out);
+            self.report_decisions(id, api, out);
         }
         if let Some(reply) = self.reply.take() {
             out.push(WatchEvent::Finish {
@@ -975,7 +981,7 @@ impl WatchedSession {
     }
 
     /// Reports the decisions of the last call, and issues their acts.
-    fn judged(&mut self, id: &str, api: ServerApi, out: &mut Vec<WatchEvent>) {
+    fn report_decisions(&mut self, id: &str, api: ServerApi, out: &mut Vec<WatchEvent>) {
         let Some(reply) = &self.reply else {
             return;
         };
@@ -989,7 +995,7 @@ impl WatchedSession {
         let mut acts = Vec::new();
         let has_call = reply.has_call;
         for decision in &decisions {
-            let judged = self.judge(id, api, reply, decision);
+            let judged = self.describe_decision(id, api, reply, decision);
             let is_silent = judged.suppressed.is_some() || judged.is_beyond;
             out.push(WatchEvent::Judged(judged));
             match (is_silent, decision.action) {
@@ -1058,7 +1064,7 @@ impl WatchedSession {
         let steers = decision.action == Action::Retry && !text.is_empty();
         let has_run = api == ServerApi::Classic && reply.has_run;
         let mut calls = reply.calls.iter();
-        let permission = calls.find_map(|(_, call)| self.waiting(call));
+        let permission = calls.find_map(|(_, call)| self.permission_for(call));
         Act::Stop(StopAct {
             session: id.to_owned(),
             message: reply.message.clone(),
@@ -1085,7 +1091,13 @@ impl WatchedSession {
 }
 
 impl WatchedSession {
-    fn judge(&self, id: &str, api: ServerApi, reply: &WatchedReply, decision: &Decision) -> Judged {
+    fn describe_decision(
+        &self,
+        id: &str,
+        api: ServerApi,
+        reply: &WatchedReply,
+        decision: &Decision,
+    ) -> Judged {
         let stream = &reply.stream;
         let part = decision.part();
         let channel = stream.channel(part);
@@ -1094,7 +1106,7 @@ impl WatchedSession {
             ttsr::Source::Rule(_) => None,
         };
         let mut calls = reply.calls.iter();
-        let is_waiting = calls.any(|(of, call)| *of == part && self.waiting(call).is_some());
+        let is_waiting = calls.any(|(of, call)| *of == part && self.permission_for(call).is_some());
         Judged {
             session: id.to_owned(),
             message: reply.message.clone(),
@@ -1138,9 +1150,9 @@ pub(super) fn can_act(action: Action, api: ServerApi) -> bool {
 /// Converts a notice for [`Foreground`].
 fn session_event(session: &str, notice: &ServerNotice) -> Option<SessionEvent> {
     let session = session.to_owned();
-    let text = |trouble: &ServerError| {
-        let text = format!("{}: {}", trouble.kind, trouble.message);
-        error_text(&text, trouble.status)
+    let text = |error: &ServerError| {
+        let text = format!("{}: {}", error.kind, error.message);
+        error_text(&text, error.status)
     };
     Some(match notice {
         ServerNotice::Answer {
@@ -1156,9 +1168,9 @@ fn session_event(session: &str, notice: &ServerNotice) -> Option<SessionEvent> {
                 .map(|(provider, model)| format!("{provider}/{model}")),
             error: error.as_ref().map(text),
         },
-        ServerNotice::SessionError(trouble) => SessionEvent::Error {
+        ServerNotice::SessionError(error) => SessionEvent::Error {
             session,
-            error: text(trouble),
+            error: text(error),
         },
         ServerNotice::Retrying { message } => SessionEvent::Status {
             session,

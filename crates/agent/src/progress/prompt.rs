@@ -324,7 +324,7 @@ impl PendingPrompt {
                 if *is_user {
                     self.users.insert(message.clone());
                 }
-                self.writes(message);
+                self.on_writing(message);
             }
             AgentEvent::Part {
                 message,
@@ -340,7 +340,7 @@ impl PendingPrompt {
                 ..
             } => {
                 if field == "text" {
-                    self.place(message, part).text.push_str(delta);
+                    self.part_mut(message, part).text.push_str(delta);
                 }
             }
             AgentEvent::Question { request, .. } => self.question(request, out),
@@ -460,7 +460,7 @@ impl PendingPrompt {
             answers: request.answers(text),
             request: request.id,
         });
-        self.asked_no_more(out);
+        self.resume_clock(out);
     }
 
     /// Rejects a request whose questions could not be sent to the user, so that the agent continues.
@@ -547,7 +547,7 @@ impl PendingPrompt {
     }
 
     fn part(&mut self, message: &str, id: &str, content: &AgentPart, out: &mut Vec<ChatAction>) {
-        let part = self.place(message, id);
+        let part = self.part_mut(message, id);
         part.is_text = Some(matches!(content, AgentPart::Text(_)));
         match content {
             AgentPart::Text(text) => part.text.clone_from(text),
@@ -605,18 +605,18 @@ impl PendingPrompt {
         self.questions.retain(|known| known.id != request);
         if is_asked {
             out.push(ChatAction::Note(CLOSED_ELSEWHERE.to_owned()));
-            self.asked_no_more(out);
+            self.resume_clock(out);
         }
     }
 
     fn reject(&mut self, out: &mut Vec<ChatAction>) {
         let request = self.questions.remove(0).id;
         out.push(ChatAction::Reject { request });
-        self.asked_no_more(out);
+        self.resume_clock(out);
     }
 
     /// Resumes the time limit, and asks the next question if there is one.
-    fn asked_no_more(&mut self, out: &mut Vec<ChatAction>) {
+    fn resume_clock(&mut self, out: &mut Vec<ChatAction>) {
         let asked = self.asked.take().unwrap_or(self.now);
         self.paused = self.paused.saturating_add(self.now.saturating_sub(asked));
         self.heard = self.now;
@@ -657,13 +657,13 @@ impl PendingPrompt {
     }
 
     /// Records that a message is being written, so that a truncation of an earlier one no longer matters.
-    fn writes(&mut self, message: &str) {
+    fn on_writing(&mut self, message: &str) {
         let is_written = |known: &String| known == message || self.users.contains(message);
         self.truncated = self.truncated.take().filter(is_written);
     }
 
-    fn place(&mut self, message: &str, id: &str) -> &mut ChatPart {
-        self.writes(message);
+    fn part_mut(&mut self, message: &str, id: &str) -> &mut ChatPart {
+        self.on_writing(message);
         let known = self.parts.iter().position(|part| part.id == id);
         let index = known.unwrap_or_else(|| {
             self.parts.push(ChatPart {

@@ -496,8 +496,8 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
                     return;
                 }
                 message = inbox.recv(), if !is_over && !self.is_deaf => {
-                    let heard = ExpectedUser { id: &id, peer, shown: self.shown.as_deref() };
-                    match heard.take(self.began.elapsed(), message, prompting, out) {
+                    let expected = ExpectedUser { id: &id, peer, shown: self.shown.as_deref() };
+                    match expected.classify(self.began.elapsed(), message, prompting, out) {
                         // The result of the action is no longer needed.
                         InboxMessage::Cancel => return,
                         InboxMessage::Answer if is_ask => return,
@@ -506,7 +506,7 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
                         InboxMessage::Deaf => self.is_deaf = true,
                     }
                 }
-                () = until_then(until) => {
+                () = sleep_until_deadline(until) => {
                     if !is_over {
                         prompting.tick(self.began.elapsed(), out);
                     }
@@ -523,25 +523,25 @@ impl<A: Agent + ?Sized, C: ChannelAdapter + ?Sized> PromptDriver<'_, A, C> {
         tokio::select! {
             biased;
             message = self.router.inbox.recv(), if !self.is_deaf => {
-                let heard = ExpectedUser {
+                let expected = ExpectedUser {
                     id: self.router.channel.id(),
                     peer: self.router.peer,
                     shown: self.shown.as_deref(),
                 };
                 let now = self.began.elapsed();
-                match heard.take(now, message, &mut self.prompting, out) {
+                match expected.classify(now, message, &mut self.prompting, out) {
                     InboxMessage::Answer | InboxMessage::Cancel => {}
                     InboxMessage::Other(message) => self.other.push(message),
                     // The reply can still arrive.
                     InboxMessage::Deaf => self.is_deaf = true,
                 }
             }
-            event = next(&mut self.events) => self.took(event, out),
-            () = until_then(deadline) => self.prompting.tick(self.began.elapsed(), out),
+            event = next(&mut self.events) => self.on_event(event, out),
+            () = sleep_until_deadline(deadline) => self.prompting.tick(self.began.elapsed(), out),
         }
     }
 
-    fn took(&mut self, event: Option<AgentEvent>, out: &mut Vec<ChatAction>) {
+    fn on_event(&mut self, event: Option<AgentEvent>, out: &mut Vec<ChatAction>) {
         let now = self.began.elapsed();
         match event {
             Some(event) => self.prompting.see(now, &event, out),
@@ -567,7 +567,7 @@ enum InboxMessage {
 }
 
 impl ExpectedUser<'_> {
-    fn take(
+    fn classify(
         &self,
         now: Duration,
         message: Option<Inbound>,
@@ -600,8 +600,8 @@ async fn carry_out<A: Agent + ?Sized, C: ChannelAdapter + ?Sized>(
     text: &str,
 ) -> ActionResult {
     match what {
-        ChatAction::Typing => skip(channel.send_typing(peer)).await,
-        ChatAction::StopTyping => skip(channel.stop_typing(peer)).await,
+        ChatAction::Typing => send_if_supported(channel.send_typing(peer)).await,
+        ChatAction::StopTyping => send_if_supported(channel.stop_typing(peer)).await,
         ChatAction::Subscribe => match agent.subscribe().await {
             Ok(events) => return ActionResult::Subscribed(events),
             Err(error) => return ActionResult::Failed(error),
@@ -642,7 +642,7 @@ async fn carry_out<A: Agent + ?Sized, C: ChannelAdapter + ?Sized>(
 }
 
 /// Sends, unless the channel does not support it; errors are ignored.
-async fn skip(sending: Option<SendFuture<'_>>) {
+async fn send_if_supported(sending: Option<SendFuture<'_>>) {
     let _shown: Option<Result<(), ChannelError>> = match sending {
         Some(sending) => Some(sending.await),
         None => None,
@@ -656,7 +656,7 @@ async fn next(events: &mut Option<AgentEvents>) -> Option<AgentEvent> {
     }
 }
 
-async fn until_then(deadline: Option<Instant>) {
+async fn sleep_until_deadline(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => pending().await,

@@ -53,7 +53,7 @@ impl BaseUrl {
     }
 
     /// Returns true if requests leave this machine unencrypted.
-    pub(super) fn is_overheard(&self) -> bool {
+    pub(super) fn is_unencrypted(&self) -> bool {
         let is_loopback = match self.host.parse::<IpAddr>() {
             Ok(address) => address.is_loopback(),
             Err(_) => self.host.eq_ignore_ascii_case("localhost"),
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn only_loopback_may_be_spoken_to_in_the_clear() {
-        for (base, is_overheard) in [
+        for (base, is_unencrypted) in [
             ("https://example.com", false),
             ("http://localhost:1", false),
             ("http://127.0.0.1:1", false),
@@ -111,7 +111,7 @@ mod tests {
             ("http://10.0.0.1", true),
         ] {
             let address = BaseUrl::parse(base).unwrap();
-            assert_eq!(address.is_overheard(), is_overheard, "{base}");
+            assert_eq!(address.is_unencrypted(), is_unencrypted, "{base}");
         }
     }
 }

@@ -125,7 +125,7 @@ impl PendingReply {
             Ok(wait) => wait,
             Err(NoRetry::Never) => return Some(failure),
             Err(NoRetry::TooLong { asked, longest }) => {
-                self.tell(&ProviderNotice::NotRetried {
+                self.notify(&ProviderNotice::NotRetried {
                     failure: self.redacted(failure.clone()),
                     asked,
                     longest,
@@ -140,7 +140,7 @@ impl PendingReply {
         self.times += 1;
         self.held.clear();
         self.mask = KeyMask::new(self.endpoint.key.clone());
-        self.tell(&ProviderNotice::Retrying {
+        self.notify(&ProviderNotice::Retrying {
             failure: self.redacted(failure),
             wait,
             times: self.times,
@@ -149,7 +149,7 @@ impl PendingReply {
         None
     }
 
-    fn tell(&self, notice: &ProviderNotice) {
+    fn notify(&self, notice: &ProviderNotice) {
         if let Some(watch) = &self.endpoint.watch {
             watch(notice);
         }
@@ -191,7 +191,7 @@ async fn connect_and_send(
             timeouts.connect
         )))
     })?;
-    let head = timeout(timeouts.head, connection.ask(request)).await;
+    let head = timeout(timeouts.head, connection.send(request)).await;
     let head =
         head.unwrap_or_else(|_| Err(late(&format!("no answer within {:?}", timeouts.head))))?;
     ResponseStream::new(connection, head, timeouts.idle).await

@@ -146,14 +146,14 @@ impl Chain {
     }
 
     /// Returns the links to ask, in order: those that are not skipped, or all if all are.
-    fn awake(&self) -> Vec<usize> {
+    fn available(&self) -> Vec<usize> {
         let now = Instant::now();
         let resting = lock(&self.resting);
-        let is_awake = |index: &usize| resting[*index].is_none_or(|until| until <= now);
-        let awake: Vec<usize> = (0..self.links.len()).filter(is_awake).collect();
-        match awake.is_empty() {
+        let is_available = |index: &usize| resting[*index].is_none_or(|until| until <= now);
+        let available: Vec<usize> = (0..self.links.len()).filter(is_available).collect();
+        match available.is_empty() {
             true => (0..self.links.len()).collect(),
-            false => awake,
+            false => available,
         }
     }
 }
@@ -162,7 +162,7 @@ impl Provider for Chain {
     fn send(&mut self, request: &Request) -> EventStream {
         // A stream connects when it is first polled, so unused streams cost nothing.
         let mut streams = VecDeque::new();
-        for index in self.awake() {
+        for index in self.available() {
             let link = &mut self.links[index];
             let mut request = request.clone();
             if !link.model.is_empty() {
@@ -235,7 +235,7 @@ impl ChainReply {
                 Some(Err(failure)) if self.has_begun => return Some((Err(failure), self)),
                 Some(Err(failure)) => failure,
             };
-            if !self.falls_back(&failure) {
+            if !self.advance(&failure) {
                 self.streams.clear();
                 return Some((Err(failure), self));
             }
@@ -243,7 +243,7 @@ impl ChainReply {
     }
 
     /// Advances to the next model; returns false if the failure is not about the model or there is no other model.
-    fn falls_back(&mut self, failure: &Failure) -> bool {
+    fn advance(&mut self, failure: &Failure) -> bool {
         if !is_about_the_model(failure) {
             return false;
         }

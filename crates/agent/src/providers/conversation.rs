@@ -70,12 +70,12 @@ impl Conversation {
                 self.system.extend([gap, text]);
             }
             (Role::Assistant, Content::Text { text, .. }) => {
-                self.say(AssistantItem::Text(text.clone()))
+                self.push_assistant(AssistantItem::Text(text.clone()))
             }
-            (_, Content::Text { text, .. }) => self.user().1.push(text.clone()),
+            (_, Content::Text { text, .. }) => self.user_turn().1.push(text.clone()),
             (_, Content::ToolCall { call, tool, input }) => {
-                self.say(AssistantItem::FunctionCall(FunctionCall {
-                    id: id(call),
+                self.push_assistant(AssistantItem::FunctionCall(FunctionCall {
+                    id: sanitized_id(call),
                     tool: tool.clone(),
                     input: match input.trim() {
                         "" => "{}".to_owned(),
@@ -90,8 +90,8 @@ impl Conversation {
                     output,
                     is_error,
                 },
-            ) => self.user().0.push(ToolResult {
-                id: id(call),
+            ) => self.user_turn().0.push(ToolResult {
+                id: sanitized_id(call),
                 output: output.clone(),
                 is_error: *is_error,
             }),
@@ -100,7 +100,7 @@ impl Conversation {
         }
     }
 
-    fn say(&mut self, piece: AssistantItem) {
+    fn push_assistant(&mut self, piece: AssistantItem) {
         match self.turns.last_mut() {
             Some(ConversationTurn::Assistant(pieces)) => pieces.push(piece),
             _ => self.turns.push(ConversationTurn::Assistant(vec![piece])),
@@ -108,7 +108,7 @@ impl Conversation {
     }
 
     /// Returns the user turn at the end, and begins one if there is none.
-    fn user(&mut self) -> (&mut Vec<ToolResult>, &mut Vec<String>) {
+    fn user_turn(&mut self) -> (&mut Vec<ToolResult>, &mut Vec<String>) {
         if !matches!(self.turns.last(), Some(ConversationTurn::User { .. })) {
             self.turns.push(ConversationTurn::User {
                 results: Vec::new(),
@@ -130,7 +130,7 @@ impl Conversation {
             match &mut turn {
                 ConversationTurn::Assistant(pieces) => asked = name_calls(pieces, &mut taken),
                 ConversationTurn::User { results, texts } => {
-                    let (answers, strays) = pair(&asked, std::mem::take(results));
+                    let (answers, strays) = pair_results(&asked, std::mem::take(results));
                     *results = answers;
                     texts.splice(0..0, strays);
                     asked.clear();
@@ -139,7 +139,7 @@ impl Conversation {
             turns.push(turn);
         }
         if !asked.is_empty() {
-            let (results, texts) = pair(&asked, Vec::new());
+            let (results, texts) = pair_results(&asked, Vec::new());
             turns.push(ConversationTurn::User { results, texts });
         }
         self.turns = turns;
@@ -188,7 +188,10 @@ fn name_calls(pieces: &mut [AssistantItem], taken: &mut HashSet<String>) -> Vec<
 }
 
 /// Returns the results of the calls in their order, and the other results as text.
-fn pair(asked: &[ExpectedResult], mut results: Vec<ToolResult>) -> (Vec<ToolResult>, Vec<String>) {
+fn pair_results(
+    asked: &[ExpectedResult],
+    mut results: Vec<ToolResult>,
+) -> (Vec<ToolResult>, Vec<String>) {
     let answers = asked.iter().map(|call| {
         let found = results.iter().position(|result| result.id == call.known);
         let id = call.id.clone();
@@ -213,7 +216,7 @@ fn pair(asked: &[ExpectedResult], mut results: Vec<ToolResult>) -> (Vec<ToolResu
 }
 
 /// Replaces the characters of an id that some API refuses: the id may come from another provider.
-fn id(call: &str) -> String {
+fn sanitized_id(call: &str) -> String {
     let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let known = call.chars().map(|c| if is_known(c) { c } else { '_' });
     known.collect()
@@ -355,6 +358,6 @@ mod tests {
 
     #[test]
     fn ids_of_other_providers_are_taken() {
-        assert_eq!(id("functions.read:0"), "functions_read_0");
+        assert_eq!(sanitized_id("functions.read:0"), "functions_read_0");
     }
 }

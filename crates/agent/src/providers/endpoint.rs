@@ -157,7 +157,7 @@ impl Endpoint {
         let key = ApiKey::new(key).filter(|key| !key.is_empty());
         let key = key
             .ok_or_else(|| EndpointError::new(kind, "the key is empty or no text for a header"))?;
-        if self.address.is_overheard() {
+        if self.address.is_unencrypted() {
             let host = &self.address.host;
             let message = format!("the key would be sent to {host} in the clear: use https");
             return Err(EndpointError::new(kind, message));

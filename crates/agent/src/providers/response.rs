@@ -56,7 +56,7 @@ impl ResponseStream {
             is_finished: false,
         };
         match head.status {
-            StatusCode::OK => acceptable(&head.headers).map(|()| answer),
+            StatusCode::OK => check_headers(&head.headers).map(|()| answer),
             status if status.is_redirection() => Err(redirected(status, &head.headers)),
             status => Err(answer.refused(status, &head.headers).await),
         }
@@ -104,7 +104,7 @@ impl ResponseStream {
         }
         let ResponseStream { reader, ready, .. } = self;
         match bytes {
-            Some(bytes) => reader.push(&bytes, &mut |_, event| keep(ready, event)),
+            Some(bytes) => reader.push(&bytes, &mut |_, event| push_until_finish(ready, event)),
             None => {
                 let mut last = Vec::new();
                 reader.finish(&mut |_, event| last.push(event));
@@ -112,7 +112,8 @@ impl ResponseStream {
                     // The open parts did not end: their calls must not run.
                     last.retain(|event| matches!(event, Event::Unscanned { .. }));
                 }
-                last.into_iter().for_each(|event| keep(ready, event));
+                last.into_iter()
+                    .for_each(|event| push_until_finish(ready, event));
                 return Ok(!ready.is_empty());
             }
         }
@@ -150,7 +151,7 @@ impl ResponseStream {
 }
 
 /// Appends an event, unless the reply has ended: a response has one reply.
-fn keep(ready: &mut VecDeque<Event>, event: Event) {
+fn push_until_finish(ready: &mut VecDeque<Event>, event: Event) {
     if !matches!(ready.back(), Some(Event::Finish { .. })) {
         ready.push_back(event);
     }
@@ -178,7 +179,7 @@ fn beginning(text: &[u8]) -> String {
 }
 
 /// Checks that the body can be a reply: bytes that no rule could read are refused.
-fn acceptable(headers: &HeaderMap) -> Result<(), Failure> {
+fn check_headers(headers: &HeaderMap) -> Result<(), Failure> {
     const KNOWN: [&str; 5] = [
         "text/event-stream",
         "application/json",
@@ -186,12 +187,12 @@ fn acceptable(headers: &HeaderMap) -> Result<(), Failure> {
         "application/jsonl",
         "application/stream+json",
     ];
-    let coding = named(headers, &CONTENT_ENCODING);
+    let coding = header_text(headers, &CONTENT_ENCODING);
     if !matches!(coding.as_str(), "" | "identity") {
         let message = format!("the answer is encoded as `{coding}`, which was not asked for");
         return Err(Failure::new("content-encoding", message).with_status(200));
     }
-    let kind = named(headers, &CONTENT_TYPE);
+    let kind = header_text(headers, &CONTENT_TYPE);
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if kind.is_empty() || KNOWN.contains(&kind) {
         return Ok(());
@@ -201,12 +202,12 @@ fn acceptable(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 fn redirected(status: StatusCode, headers: &HeaderMap) -> Failure {
-    let to = named(headers, &LOCATION);
+    let to = header_text(headers, &LOCATION);
     let message = format!("{status}: the endpoint is at `{to}` now; redirects are not followed");
     Failure::new("redirect", message).with_status(status.as_u16())
 }
 
-fn named(headers: &HeaderMap, name: &HeaderName) -> String {
+fn header_text(headers: &HeaderMap, name: &HeaderName) -> String {
     let value = headers
         .get(name)
         .map(|value| String::from_utf8_lossy(value.as_bytes()));

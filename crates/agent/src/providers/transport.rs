@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::super::http::{Connection, Socket, reach};
+use super::super::http::{Connection, Socket, connect};
 use super::base_url::BaseUrl;
 use ttsr::harness::Failure;
 
@@ -51,12 +51,12 @@ impl Trust {
 /// Opens a connection; `trust` is set for `https`.
 pub(super) async fn open(address: &BaseUrl, trust: Option<&Trust>) -> Result<Connection, Failure> {
     let host = address.host.as_str();
-    let stream = reach(host, address.port, &address.authority).await?;
+    let stream = connect(host, address.port, &address.authority).await?;
     let socket: Box<dyn Socket> = match trust {
         Some(trust) => Box::new(secure(stream, host, trust).await?),
         None => Box::new(stream),
     };
-    Connection::over(socket).await
+    Connection::handshake(socket).await
 }
 
 async fn secure(

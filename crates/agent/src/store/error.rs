@@ -59,7 +59,7 @@ impl StoreError {
     }
 
     /// Returns a copy of the error.
-    pub(super) fn again(&self) -> StoreError {
+    pub(super) fn duplicate(&self) -> StoreError {
         let source = self.source.as_ref();
         StoreError {
             kind: self.kind,
@@ -73,7 +73,7 @@ impl StoreError {
         self
     }
 
-    pub(super) fn of(
+    pub(super) fn with_reason(
         kind: StoreErrorKind,
         why: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> StoreError {

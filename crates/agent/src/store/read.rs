@@ -93,13 +93,13 @@ impl<R: Read> StoreReader<R> {
 
     /// Returns the offset of the next item, in bytes.
     #[must_use]
-    pub fn place(&self) -> u64 {
-        self.lines.place
+    pub fn offset(&self) -> u64 {
+        self.lines.offset
     }
 
-    fn piece(&mut self, line: RawLine) -> StoredItem {
+    fn to_item(&mut self, line: RawLine) -> StoredItem {
         match line {
-            RawLine::Whole { at, line } => self.judge(at, &line),
+            RawLine::Whole { at, line } => self.classify(at, &line),
             RawLine::TooLong { at, bytes } => StoredItem::Damaged { at, bytes },
             RawLine::Torn { at, line } => StoredItem::Torn {
                 at,
@@ -108,7 +108,7 @@ impl<R: Read> StoreReader<R> {
         }
     }
 
-    fn judge(&mut self, at: u64, line: &[u8]) -> StoredItem {
+    fn classify(&mut self, at: u64, line: &[u8]) -> StoredItem {
         match record::read(line) {
             RecordLine::Whole(record) if record.seq == u64::MAX => StoredItem::Strange {
                 at,
@@ -138,7 +138,7 @@ impl<R: Read> Iterator for StoreReader<R> {
             match self.lines.next() {
                 // An empty line precedes the first record of each process.
                 Ok(Some(RawLine::Whole { line, .. })) if line.is_empty() => {}
-                Ok(line) => return line.map(|line| Ok(self.piece(line))),
+                Ok(line) => return line.map(|line| Ok(self.to_item(line))),
                 Err(error) => {
                     self.lines.is_over = true;
                     return Some(Err(error.into()));
@@ -178,7 +178,7 @@ struct LineReader<R> {
     /// The number of bytes of `buffer` that were returned.
     used: usize,
     /// The offset of `used` in the file.
-    place: u64,
+    offset: u64,
     /// The longest line, in bytes.
     longest: usize,
     is_over: bool,
@@ -197,14 +197,14 @@ impl<R: Read> LineReader<R> {
             chunk: vec![0; 64 << 10].into(),
             buffer: Vec::new(),
             used: 0,
-            place: 0,
+            offset: 0,
             longest,
             is_over: false,
         }
     }
 
     fn next(&mut self) -> io::Result<Option<RawLine>> {
-        let at = self.place;
+        let at = self.offset;
         let mut searched = 0;
         let mut dropped = 0;
         while !self.is_over {
@@ -213,7 +213,7 @@ impl<R: Read> LineReader<R> {
                 let line = rest[..searched + end].to_vec();
                 self.advance(line.len() + 1);
                 if dropped > 0 {
-                    let bytes = self.place - at;
+                    let bytes = self.offset - at;
                     return Ok(Some(RawLine::TooLong { at, bytes }));
                 }
                 return Ok(Some(RawLine::Whole { at, line }));
@@ -229,19 +229,19 @@ impl<R: Read> LineReader<R> {
         let line = self.buffer.split_off(self.used);
         self.buffer.clear();
         self.used = 0;
-        self.place += line.len() as u64;
+        self.offset += line.len() as u64;
         Ok((!line.is_empty() || dropped > 0).then_some(match dropped {
             0 => RawLine::Torn { at, line },
             _ => RawLine::TooLong {
                 at,
-                bytes: self.place - at,
+                bytes: self.offset - at,
             },
         }))
     }
 
     fn advance(&mut self, bytes: usize) {
         self.used += bytes;
-        self.place += bytes as u64;
+        self.offset += bytes as u64;
     }
 
     fn fill(&mut self) -> io::Result<()> {

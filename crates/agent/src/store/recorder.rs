@@ -228,11 +228,11 @@ impl SessionRecorder {
                 Ok(())
             }
             Err(error) => {
-                self.keep(all);
+                self.keep_for_retry(all);
                 match self.on_failure {
                     OnFailure::GoOn => Ok(()),
                     OnFailure::Stop => {
-                        let again = error.again();
+                        let again = error.duplicate();
                         self.error.get_or_insert(error);
                         Err(again)
                     }
@@ -242,7 +242,7 @@ impl SessionRecorder {
     }
 
     /// Keeps the entries needed to resume: every message, and the last state of the rules.
-    fn keep(&mut self, entries: Vec<Entry>) {
+    fn keep_for_retry(&mut self, entries: Vec<Entry>) {
         let latest = entries
             .iter()
             .rposition(|entry| matches!(entry, Entry::Snapshot { .. }));

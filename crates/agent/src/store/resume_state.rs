@@ -50,7 +50,7 @@ pub struct ResumeState {
 
 impl ResumeState {
     /// Returns the contents of an empty file.
-    pub(super) fn nothing() -> ResumeState {
+    pub(super) fn empty() -> ResumeState {
         ResumeState {
             is_new: true,
             // An incomplete first line, if there is one, is cut off.
@@ -142,20 +142,20 @@ impl ResumeState {
     }
 
     /// Adds the next item of the file.
-    pub(super) fn take(&mut self, piece: StoredItem) -> Result<(), StoreError> {
-        match piece {
-            StoredItem::Record(record) => self.take_record(record),
+    pub(super) fn add_item(&mut self, item: StoredItem) -> Result<(), StoreError> {
+        match item {
+            StoredItem::Record(record) => self.add_record(record),
             StoredItem::Damaged { .. } => self.damaged += 1,
             StoredItem::Repeated { .. } => self.repeated += 1,
             StoredItem::Strange { why, .. } => {
-                return Err(StoreError::of(StoreErrorKind::Strange, why));
+                return Err(StoreError::with_reason(StoreErrorKind::Strange, why));
             }
             StoredItem::Torn { bytes, .. } => self.torn_bytes = bytes,
         }
         Ok(())
     }
 
-    fn take_record(&mut self, record: Record) {
+    fn add_record(&mut self, record: Record) {
         let Record { seq, at, entries } = record;
         self.records += 1;
         self.missing += seq - self.latest - 1;
