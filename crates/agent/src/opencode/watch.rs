@@ -436,8 +436,8 @@ impl WatchedReply {
         }
     }
 
-    /// Opens a part to read a snapshot as, and returns it. Returns `None` if the snapshot equals what was delivered; it
-    /// does not if the server changed the text, or if the connection was lost in the middle of the part.
+    /// Opens a new part for a snapshot that differs from the delivered text, and returns it; `None` if they are equal.
+    /// They differ if the server changed the text, or if the connection was lost in the middle of the part.
     fn reopen_for_snapshot(&mut self, id: PartId, bytes: &[u8]) -> Option<(PartId, Channel)> {
         let part = &self.parts[self.index_of(id)?];
         let open = self.sums.get(&id);
