@@ -97,7 +97,7 @@ impl<R: Read> StoreReader<R> {
         self.lines.offset
     }
 
-    fn to_item(&mut self, line: RawLine) -> StoredItem {
+    fn parse_item(&mut self, line: RawLine) -> StoredItem {
         match line {
             RawLine::Whole { at, line } => self.classify(at, &line),
             RawLine::TooLong { at, bytes } => StoredItem::Damaged { at, bytes },
@@ -138,7 +138,7 @@ impl<R: Read> Iterator for StoreReader<R> {
             match self.lines.next() {
                 // An empty line precedes the first record of each process.
                 Ok(Some(RawLine::Whole { line, .. })) if line.is_empty() => {}
-                Ok(line) => return line.map(|line| Ok(self.to_item(line))),
+                Ok(line) => return line.map(|line| Ok(self.parse_item(line))),
                 Err(error) => {
                     self.lines.is_over = true;
                     return Some(Err(error.into()));
