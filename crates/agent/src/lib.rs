@@ -1,5 +1,5 @@
 //! The parts of an agent around the reference loop of [`ttsr`]: [`providers`] over HTTP, [`tools`] that work in one
-//! folder, a [session store](store), [handoff](handoff) to a new session, [progress](progress) in a chat, questions to
+//! folder, a [session store](store), [`handoff`] to a new session, [`progress`] in a chat, questions to
 //! the user ([`user_prompt`]), and a client of [OpenCode servers](opencode).
 //!
 //! # Features

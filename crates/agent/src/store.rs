@@ -2,7 +2,7 @@
 //!
 //! This module owns the file and its recovery after a crash. A [`Record`] is one line with a checksum, and is written
 //! completely or not at all. A record that [`Store::append`] reported as written survives `kill -9` and, with
-//! [`Durability::Power`], a loss of power. [`SessionRecorder`] converts the steps of a [`Processor`](super::Processor) to
+//! [`Durability::Power`], a loss of power. [`SessionRecorder`] converts the steps of a [`Processor`](ttsr::harness::Processor) to
 //! records. This module does not decide when the model is asked again. Format: `docs/store.md`.
 
 mod disk;

@@ -6,8 +6,8 @@
 //!
 //! # Failures
 //!
-//! The kind of a stream's [`Failure`](super::Failure) is the provider's error code or type, and its
-//! [`status`](super::Failure::status) the HTTP status. A failure without an error of the provider has one of these
+//! The kind of a stream's [`Failure`](ttsr::harness::Failure) is the provider's error code or type, and its
+//! [`status`](ttsr::harness::Failure::status) the HTTP status. A failure without an error of the provider has one of these
 //! kinds:
 //!
 //! | kind | cause |
