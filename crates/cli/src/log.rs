@@ -12,7 +12,7 @@ use serde::Serialize;
 use ttsr::Action;
 use ttsr::harness::log::{Finished, Judged, LogEvent};
 use ttsr::harness::{Content, Message};
-use ttsr_agent::store::{Entry, Piece, Reader, Record as StoredRecord};
+use ttsr_agent::store::{Entry, StoredItem, StoreReader, Record as StoredRecord};
 
 use crate::args::FormatArg;
 use crate::output::{Escaped, OutputRecord, RecordWriter, STRONG};
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
     let because =
         |why: &dyn Display| CommandError::Message(format!("{}: {why}", options.file.display()));
     let file = File::open(&options.file).map_err(|error| because(&error))?;
-    let reader = Reader::new(file).map_err(|error| because(&error))?;
+    let reader = StoreReader::new(file).map_err(|error| because(&error))?;
     let mut log = SessionLog {
         filter: LogFilter::new(options)?,
         turn: 0,
@@ -115,10 +115,10 @@ struct SessionLog {
 }
 
 impl SessionLog {
-    fn piece(&mut self, piece: Piece, out: &mut RecordWriter) -> Result<(), CommandError> {
+    fn piece(&mut self, piece: StoredItem, out: &mut RecordWriter) -> Result<(), CommandError> {
         match piece {
-            Piece::Record(record) => return self.record(&record, out),
-            Piece::Torn { at, bytes } => {
+            StoredItem::Record(record) => return self.record(&record, out),
+            StoredItem::Torn { at, bytes } => {
                 self.tally.torn_bytes = bytes;
                 out.write(&Flaw::new(
                     "torn",
@@ -126,15 +126,15 @@ impl SessionLog {
                     "the last record was never completed",
                 ))?;
             }
-            Piece::Damaged { at, .. } => {
+            StoredItem::Damaged { at, .. } => {
                 self.tally.damaged += 1;
                 out.write(&Flaw::new("damaged", at, "a line with a wrong checksum"))?;
             }
-            Piece::Strange { at, why } => {
+            StoredItem::Strange { at, why } => {
                 self.tally.damaged += 1;
                 out.write(&Flaw::new("strange", at, &why))?;
             }
-            Piece::Repeated { seq } => {
+            StoredItem::Repeated { seq } => {
                 self.tally.damaged += 1;
                 out.write(&Flaw::new("repeated", seq, "a duplicate record"))?;
             }

@@ -28,8 +28,8 @@ use ttsr::harness::{
 use ttsr::harness::{Tool, ToolCall, ToolFuture};
 use ttsr::{Event, Lost, Origin, Pack};
 use ttsr_agent::handoff::{Handoff, HandoffTools, command, summary_prompt};
-use ttsr_agent::providers::{Api, Chain, Endpoint, EndpointError, Notice};
-use ttsr_agent::store::{Kept, OnFailure, Recorder, Store, StoreError};
+use ttsr_agent::providers::{Chain, Endpoint, EndpointError, ProviderApi, ProviderNotice};
+use ttsr_agent::store::{OnFailure, ResumeState, SessionRecorder, Store, StoreError};
 use ttsr_wire::Reader;
 
 use crate::args::{FormatArg, WorkspaceArgs};
@@ -119,11 +119,11 @@ enum ProviderName {
 }
 
 impl ProviderName {
-    fn api(self) -> Option<Api> {
+    fn api(self) -> Option<ProviderApi> {
         match self {
-            ProviderName::OpenaiChat => Some(Api::OpenAiChat),
-            ProviderName::OpenaiResponses => Some(Api::OpenAiResponses),
-            ProviderName::AnthropicMessages => Some(Api::AnthropicMessages),
+            ProviderName::OpenaiChat => Some(ProviderApi::OpenAiChat),
+            ProviderName::OpenaiResponses => Some(ProviderApi::OpenAiResponses),
+            ProviderName::AnthropicMessages => Some(ProviderApi::AnthropicMessages),
             ProviderName::Scripted => None,
         }
     }
@@ -133,7 +133,7 @@ impl ProviderName {
 #[derive(Debug)]
 enum TurnOutput {
     Step(Step),
-    Notice(Notice),
+    Notice(ProviderNotice),
     /// Files sent with the prompt.
     Attached(Message),
     SessionOpened {
@@ -264,7 +264,7 @@ impl TurnHost<'_> {
         if let Some(files) = &files {
             self.screen.show(&TurnOutput::Attached(files.clone()))?;
         }
-        let record = |recorder: &mut Recorder| {
+        let record = |recorder: &mut SessionRecorder| {
             if let Some(files) = &files {
                 recorder.message(files, processor.session())?;
             }
@@ -306,7 +306,7 @@ impl TurnHost<'_> {
         let outcome = runtime.block_on(watched(running, &mut self.shown, &mut self.screen))?;
         let handoff = handing.and_then(|mut tools| tools.take_handoff());
         self.screen.end(&outcome)?;
-        if let Some(recorder) = recorder.filter(Recorder::is_degraded) {
+        if let Some(recorder) = recorder.filter(SessionRecorder::is_degraded) {
             let why = recorder.error().map(StoreError::to_string);
             let why = why.unwrap_or_default();
             return Err(CommandError::Message(format!(
@@ -333,9 +333,9 @@ fn tell_lost(lost: &Lost) {
 }
 
 /// Returns the content of the session file, if there is one, and the recorder for what follows.
-fn resume(place: &RunSession) -> Result<(Kept, Option<Recorder>), CommandError> {
+fn resume(place: &RunSession) -> Result<(ResumeState, Option<SessionRecorder>), CommandError> {
     let Some(path) = &place.file else {
-        return Ok((Kept::default(), None));
+        return Ok((ResumeState::default(), None));
     };
     let opened = Store::open(path.clone());
     let (store, kept) = opened.map_err(|error| CommandError::Message(error.to_string()))?;
@@ -348,7 +348,7 @@ fn resume(place: &RunSession) -> Result<(Kept, Option<Recorder>), CommandError> 
         ));
     }
     // A user who names a file expects all messages to be in it, so a failed write stops the turn.
-    let recorder = Recorder::new(store, OnFailure::Stop);
+    let recorder = SessionRecorder::new(store, OnFailure::Stop);
     Ok((kept, Some(recorder)))
 }
 
@@ -490,7 +490,7 @@ fn provider(
         endpoint(options, api, key).map_err(|error| CommandError::Message(error.to_string()))?;
     let watch = {
         let show = show.clone();
-        Arc::new(move |notice: &Notice| {
+        Arc::new(move |notice: &ProviderNotice| {
             show.send(TurnOutput::Notice(notice.clone())).ok();
         })
     };
@@ -503,7 +503,11 @@ fn provider(
     })))
 }
 
-fn endpoint(options: &Options, api: Api, key: Option<&str>) -> Result<Endpoint, EndpointError> {
+fn endpoint(
+    options: &Options,
+    api: ProviderApi,
+    key: Option<&str>,
+) -> Result<Endpoint, EndpointError> {
     let base = options.base_url.as_deref();
     let endpoint = match base {
         Some(base) => Endpoint::at(api, base)?,
@@ -529,7 +533,7 @@ fn tools(options: &Options, key: Option<String>) -> Result<Box<dyn Tools>, Comma
     let Some(path) = &options.tools else {
         return Ok(Box::new(NoTools));
     };
-    let folder = ttsr_agent::tools::Folder::open(path);
+    let folder = ttsr_agent::tools::WorkingFolder::open(path);
     let folder =
         folder.map_err(|error| CommandError::Message(format!("{}: {error}", path.display())))?;
     // Without the path of this program there is no supervisor; containment is then up to the system.

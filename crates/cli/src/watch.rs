@@ -12,7 +12,8 @@ use ttsr::harness::fallback::{Chains, Foreground};
 use ttsr::harness::{Cancel, Failure};
 use ttsr::{Action, Channel, Pack};
 use ttsr_agent::opencode::{
-    self, Act, Api, Backoff, Journal, Judged, Reach, Seen, Server, Watch, Watching,
+    self, Act, ActJournal, Backoff, Judged, Reach, Server, ServerApi, SessionWatcher, StopAct,
+    WatchEvent, WatchOptions,
 };
 
 use crate::args::{FormatArg, WorkspaceArgs};
@@ -69,10 +70,10 @@ enum ApiArg {
 }
 
 impl ApiArg {
-    fn api(self) -> Api {
+    fn api(self) -> ServerApi {
         match self {
-            ApiArg::Classic => Api::Classic,
-            ApiArg::Next => Api::Next,
+            ApiArg::Classic => ServerApi::Classic,
+            ApiArg::Next => ServerApi::Next,
         }
     }
 }
@@ -105,13 +106,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitStatus, CommandError> {
         true => None,
         false => journal(options, &server)?,
     };
-    let watching = Watching {
+    let watching = WatchOptions {
         backoff: Backoff {
             tries: options.tries,
             ..Backoff::default()
         },
         journal,
-        ..Watching::default()
+        ..WatchOptions::default()
     };
     let ended = runtime.block_on(observe(options, &server, watch, watching, &reach));
     // Actions in progress must not delay the end of the process.
@@ -133,8 +134,8 @@ enum WatchEnd {
 async fn observe(
     options: &Options,
     server: &Server,
-    mut watch: Watch,
-    watching: Watching,
+    mut watch: SessionWatcher,
+    watching: WatchOptions,
     reach: &Reach,
 ) -> Result<(), WatchEnd> {
     let mut out = RecordWriter::new(options.format.format);
@@ -147,7 +148,7 @@ async fn observe(
             .await
             .map_err(WatchEnd::Server)?;
     }
-    let report = |seen: &Seen| {
+    let report = |seen: &WatchEvent| {
         counts.add(seen);
         let telling = out.write(&WatchRecord(seen)).and_then(|()| out.flush());
         if telling.is_err() && written.is_ok() {
@@ -169,7 +170,7 @@ async fn observe(
     ended
 }
 
-fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<Watch, CommandError> {
+fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<SessionWatcher, CommandError> {
     let has_fallback = !chains.is_empty();
     let knows_refusals = |pack: &Pack| {
         let mut rules = pack.rules().iter();
@@ -180,7 +181,7 @@ fn rules(options: &Options, pack: Pack, chains: Chains) -> Result<Watch, Command
             .map_err(|error| CommandError::Message(format!("{REFUSALS}: {error}")))?,
         false => pack.clone(),
     };
-    let mut watch = Watch::new(pack, options.api.api());
+    let mut watch = SessionWatcher::new(pack, options.api.api());
     if has_fallback {
         watch = watch.fallback(Foreground::new(refusals.session(), chains));
     }
@@ -221,7 +222,7 @@ fn chains(written: &[String]) -> Result<Chains, CommandError> {
 }
 
 /// Opens the journal of the server. Returns `None` if there is no folder for it.
-fn journal(options: &Options, server: &Server) -> Result<Option<Journal>, CommandError> {
+fn journal(options: &Options, server: &Server) -> Result<Option<ActJournal>, CommandError> {
     let folder = || {
         let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
         let state = state.filter(|state| state.is_absolute());
@@ -235,7 +236,7 @@ fn journal(options: &Options, server: &Server) -> Result<Option<Journal>, Comman
             None => return Ok(None),
         },
     };
-    match Journal::open(path) {
+    match ActJournal::open(path) {
         Ok(journal) => Ok(Some(journal)),
         Err(failure) if failure.kind() == "taken" || options.journal.is_some() => {
             Err(CommandError::Message(failure.message().to_owned()))
@@ -251,7 +252,7 @@ fn journal(options: &Options, server: &Server) -> Result<Option<Journal>, Comman
 }
 
 /// Returns the file name of a server's journal: letters, digits, dots and `-`.
-fn file_name(url: &str, api: Api) -> String {
+fn file_name(url: &str, api: ServerApi) -> String {
     let place = url
         .trim()
         .trim_start_matches("http://")
@@ -262,7 +263,7 @@ fn file_name(url: &str, api: Api) -> String {
     };
     let place: String = place.chars().map(plain).collect();
     match api {
-        Api::Next => format!("{place}-next.json"),
+        ServerApi::Next => format!("{place}-next.json"),
         _ => format!("{place}.json"),
     }
 }
@@ -326,8 +327,8 @@ struct VerdictCounts {
 }
 
 impl VerdictCounts {
-    fn add(&mut self, seen: &Seen) {
-        let Seen::Judged(judged) = seen else { return };
+    fn add(&mut self, seen: &WatchEvent) {
+        let WatchEvent::Judged(judged) = seen else { return };
         let is_reported = matches!(judged.action, Action::Warn | Action::Observe);
         match (judged.is_beyond || is_reported, judged.is_late) {
             (true, _) => self.reported += 1,
@@ -374,7 +375,7 @@ impl OutputRecord for DryRunSummary<'_> {
     }
 }
 
-struct WatchRecord<'a>(&'a Seen);
+struct WatchRecord<'a>(&'a WatchEvent);
 
 /// The members of a JSON line. Absent ones are omitted.
 #[derive(Default, Serialize)]
@@ -431,37 +432,37 @@ struct WatchFields<'a> {
 }
 
 impl<'a> WatchFields<'a> {
-    fn from_seen(seen: &'a Seen) -> WatchFields<'a> {
+    fn from_seen(seen: &'a WatchEvent) -> WatchFields<'a> {
         match seen {
-            Seen::Disconnected { why, again_in } => WatchFields {
+            WatchEvent::Disconnected { why, again_in } => WatchFields {
                 event: "disconnected",
                 reason: Some(why),
                 again_in: Some(*again_in),
                 ..WatchFields::default()
             },
-            Seen::Message { session, message } => WatchFields {
+            WatchEvent::Message { session, message } => WatchFields {
                 event: "message",
                 session: Some(session),
                 message: Some(message),
                 ..WatchFields::default()
             },
-            Seen::Malformed { bytes } => WatchFields {
+            WatchEvent::Malformed { bytes } => WatchFields {
                 event: "malformed",
                 unscanned_bytes: Some(*bytes),
                 ..WatchFields::default()
             },
-            Seen::Judged(judged) => WatchFields::judged(judged),
-            Seen::Act(act) => WatchFields::act("act", act),
-            Seen::Done(act) => WatchFields::act("done", act),
-            Seen::Failed { act, why } => WatchFields {
+            WatchEvent::Judged(judged) => WatchFields::judged(judged),
+            WatchEvent::Act(act) => WatchFields::act("act", act),
+            WatchEvent::Done(act) => WatchFields::act("done", act),
+            WatchEvent::Failed { act, why } => WatchFields {
                 reason: Some(why),
                 ..WatchFields::act("failed", act)
             },
-            Seen::Yielded { act, why } => WatchFields {
+            WatchEvent::Yielded { act, why } => WatchFields {
                 reason: Some(why),
                 ..WatchFields::act("yielded", act)
             },
-            Seen::Refused {
+            WatchEvent::Refused {
                 session,
                 model: (provider, model),
             } => WatchFields {
@@ -470,13 +471,13 @@ impl<'a> WatchFields<'a> {
                 model: Some(format!("{provider}/{model}")),
                 ..WatchFields::default()
             },
-            Seen::Resumed(act) => WatchFields::act("resumed", act),
-            Seen::NoJournal { why } => WatchFields {
+            WatchEvent::Resumed(act) => WatchFields::act("resumed", act),
+            WatchEvent::NoJournal { why } => WatchFields {
                 event: "no-journal",
                 reason: Some(why),
                 ..WatchFields::default()
             },
-            Seen::Finish {
+            WatchEvent::Finish {
                 session,
                 message,
                 reason,
@@ -489,7 +490,7 @@ impl<'a> WatchFields<'a> {
                 unscanned_bytes: Some(*unscanned),
                 ..WatchFields::default()
             },
-            Seen::Question { session, question } => WatchFields {
+            WatchEvent::Question { session, question } => WatchFields {
                 event: "question",
                 session: Some(session),
                 question: Some(question),
@@ -532,14 +533,14 @@ impl<'a> WatchFields<'a> {
             ..WatchFields::default()
         };
         match act {
-            Act::Stop {
+            Act::Stop(StopAct {
                 message,
                 delete,
                 steer,
                 session,
                 to,
                 ..
-            } => WatchFields {
+            }) => WatchFields {
                 does: Some("stop"),
                 message: Some(message),
                 delete: Some(*delete),
@@ -587,19 +588,19 @@ const FAINT: Style = Style::new().dimmed();
 impl OutputRecord for WatchRecord<'_> {
     fn show(&self, out: &mut dyn Write) -> io::Result<()> {
         match self.0 {
-            Seen::Connected => writeln!(out, "{GOOD}connected{GOOD:#}"),
-            Seen::Disconnected { why, again_in } => {
+            WatchEvent::Connected => writeln!(out, "{GOOD}connected{GOOD:#}"),
+            WatchEvent::Disconnected { why, again_in } => {
                 let why = Escaped(why);
                 writeln!(
                     out,
                     "{CUT}disconnected{CUT:#}: {why}; reconnecting in {again_in} ms"
                 )
             }
-            Seen::Message { session, message } => {
+            WatchEvent::Message { session, message } => {
                 let (session, message) = (Escaped(session), Escaped(message));
                 writeln!(out, "{FAINT}{session}: message {message} begins{FAINT:#}")
             }
-            Seen::Finish {
+            WatchEvent::Finish {
                 session,
                 message,
                 reason,
@@ -612,24 +613,24 @@ impl OutputRecord for WatchRecord<'_> {
                     "{FAINT}{session}: message {message} ends: {reason}{FAINT:#}"
                 )
             }
-            Seen::Malformed { bytes } => writeln!(
+            WatchEvent::Malformed { bytes } => writeln!(
                 out,
                 "{CUT}malformed{CUT:#}: an event of {bytes} bytes cannot be parsed and was not scanned"
             ),
-            Seen::Judged(judged) => show_judged(judged, out),
-            Seen::Act(act) => show_act(act, out),
-            Seen::Done(act) => {
+            WatchEvent::Judged(judged) => show_judged(judged, out),
+            WatchEvent::Act(act) => show_act(act, out),
+            WatchEvent::Done(act) => {
                 writeln!(out, "{}: {GOOD}done{GOOD:#}", Escaped(act.session()))
             }
-            Seen::Failed { act, why } => {
+            WatchEvent::Failed { act, why } => {
                 let session = Escaped(act.session());
                 writeln!(out, "{session}: {CUT}failed{CUT:#}: {}", Escaped(why))
             }
-            Seen::Yielded { act, why } => {
+            WatchEvent::Yielded { act, why } => {
                 let session = Escaped(act.session());
                 writeln!(out, "{session}: {SOFT}left alone{SOFT:#}: {}", Escaped(why))
             }
-            Seen::Refused {
+            WatchEvent::Refused {
                 session,
                 model: (provider, model),
             } => {
@@ -640,12 +641,12 @@ impl OutputRecord for WatchRecord<'_> {
                     Escaped(session)
                 )
             }
-            Seen::Resumed(act) => {
+            WatchEvent::Resumed(act) => {
                 write!(out, "{FAINT}from an earlier run: {FAINT:#}")?;
                 show_act(act, out)
             }
-            Seen::NoJournal { why } => writeln!(out, "{SOFT}{}{SOFT:#}", Escaped(why)),
-            Seen::Question { session, question } => {
+            WatchEvent::NoJournal { why } => writeln!(out, "{SOFT}{}{SOFT:#}", Escaped(why)),
+            WatchEvent::Question { session, question } => {
                 let (session, question) = (Escaped(session), Escaped(question));
                 writeln!(out, "{session}: question {question} waits for an answer")
             }
@@ -701,13 +702,13 @@ fn show_judged(judged: &Judged, out: &mut dyn Write) -> io::Result<()> {
 fn show_act(act: &Act, out: &mut dyn Write) -> io::Result<()> {
     let session = Escaped(act.session());
     match act {
-        Act::Stop {
+        Act::Stop(StopAct {
             message,
             delete,
             steer,
             to,
             ..
-        } => {
+        }) => {
             write!(out, "{session}: {CUT}stop{CUT:#} {}", Escaped(message))?;
             if *delete {
                 write!(out, ", delete it")?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use ttsr::harness::Message;
-use ttsr_agent::store::{Disk, DiskFile, Entry, Options, Piece, Reader, Record, Store};
+use ttsr_agent::store::{Disk, DiskFile, Entry, StoreOptions, StoredItem, StoreReader, Record, Store};
 
 /// One file, in memory.
 #[derive(Clone, Debug, Default)]
@@ -62,10 +62,10 @@ type Lines = Vec<(Vec<u8>, Record)>;
 /// A file as a store writes it, and its records by line.
 static WRITTEN: LazyLock<(Vec<u8>, Lines)> = LazyLock::new(|| {
     let disk = Memory::default();
-    let options = Options {
+    let options = StoreOptions {
         clock: || 1,
         disk: Box::new(disk.clone()),
-        ..Options::default()
+        ..StoreOptions::default()
     };
     let (mut store, _) = Store::open_with("memory", options).expect("an empty disk takes a file");
     let begin = Entry::Begin {
@@ -85,9 +85,9 @@ static WRITTEN: LazyLock<(Vec<u8>, Lines)> = LazyLock::new(|| {
     }
     drop(store);
     let bytes = disk.bytes().clone();
-    let records = Reader::new(&*bytes).expect("it is such a file");
+    let records = StoreReader::new(&*bytes).expect("it is such a file");
     let records = records.map(|piece| match piece {
-        Ok(Piece::Record(record)) => record,
+        Ok(StoredItem::Record(record)) => record,
         other => panic!("{other:?} in a file that was just written"),
     });
     let lines = bytes.split(|&byte| byte == b'\n').skip(1);
@@ -107,8 +107,8 @@ impl Read for Slow<'_> {
     }
 }
 
-fn pieces(from: impl Read) -> Option<Vec<Piece>> {
-    let reader = Reader::new(from).ok()?;
+fn pieces(from: impl Read) -> Option<Vec<StoredItem>> {
+    let reader = StoreReader::new(from).ok()?;
     Some(
         reader
             .map(|piece| piece.expect("memory does not fail"))
@@ -146,14 +146,14 @@ pub fn run(data: &[u8]) {
             .filter(|found| **found == line.as_slice())
             .count();
         let pieces = found.iter().filter(|piece| match piece {
-            Piece::Record(found) => found == record,
-            Piece::Repeated { seq } => *seq == record.seq,
+            StoredItem::Record(found) => found == record,
+            StoredItem::Repeated { seq } => *seq == record.seq,
             _ => false,
         });
         assert!(pieces.count() >= there, "record {} is lost", record.seq);
     }
     let believed = found.iter().filter_map(|piece| match piece {
-        Piece::Record(record) => Some(record.seq),
+        StoredItem::Record(record) => Some(record.seq),
         _ => None,
     });
     assert!(believed.is_sorted_by(|a, b| a < b), "numbers rise");

@@ -9,8 +9,8 @@ use std::thread::sleep;
 
 use ttsr::harness::Message;
 use ttsr_agent::handoff::{
-    Arrived, Draft, Handoff, Handoffs, ProjectFiles, Said, StoredSessions, TranscriptFuture,
-    Transcripts,
+    ArrivedMessage, DraftStep, Handoff, HandoffTracker, ProjectFiles, StoredSessions,
+    TranscriptFuture, TranscriptMessage, Transcripts,
 };
 
 use super::screen::TurnScreen;
@@ -115,9 +115,9 @@ pub(super) fn open(
     screen: &mut TurnScreen,
 ) -> Result<RunSession, CommandError> {
     let next = from.next();
-    for step in Draft::steps(handoff) {
+    for step in DraftStep::steps(handoff) {
         match step {
-            Draft::OpenSession => {
+            DraftStep::OpenSession => {
                 if let Some(file) = &next.file {
                     let opened = ttsr_agent::store::Store::open(file.clone());
                     let (store, _) =
@@ -130,8 +130,8 @@ pub(super) fn open(
                     file: next.file.clone(),
                 })?;
             }
-            Draft::Wait(time) => sleep(time),
-            Draft::Append(text) => {
+            DraftStep::Wait(time) => sleep(time),
+            DraftStep::Append(text) => {
                 let file = next.file.as_deref().map(draft_of);
                 if let Some(file) = &file {
                     fs::write(file, &text).map_err(|error| {
@@ -143,7 +143,7 @@ pub(super) fn open(
                 }
                 screen.show(&TurnOutput::Draft { text, file })?;
             }
-            Draft::Toast { text, lasts } => screen.show(&TurnOutput::Toast { text, lasts })?,
+            DraftStep::Toast { text, lasts } => screen.show(&TurnOutput::Toast { text, lasts })?,
             _ => {}
         }
     }
@@ -157,12 +157,12 @@ pub(super) fn attached(
     earlier: &[Message],
     prompt: &Message,
 ) -> Option<Message> {
-    let mut handoffs = Handoffs::default();
+    let mut handoffs = HandoffTracker::default();
     handoffs.take_up(&place.id, earlier);
     let root = options.tools.as_deref().unwrap_or(Path::new("."));
     let files = ProjectFiles::new(root).ok()?;
     let model = options.models.first().map_or("", String::as_str);
-    let arrived = Arrived {
+    let arrived = ArrivedMessage {
         session: &place.id,
         model,
         agent: "",
@@ -176,7 +176,7 @@ pub(super) fn attached(
 #[derive(Debug, Default)]
 pub(super) struct EarlierSessions {
     folder: Option<PathBuf>,
-    in_memory: HashMap<String, Vec<Said>>,
+    in_memory: HashMap<String, Vec<TranscriptMessage>>,
 }
 
 impl EarlierSessions {
@@ -196,7 +196,7 @@ impl EarlierSessions {
     /// Remembers the messages of a session that has no file.
     pub(super) fn remember(&mut self, place: &RunSession, messages: &[Message]) {
         if place.file.is_none() {
-            let said = messages.iter().filter_map(Said::from_message);
+            let said = messages.iter().filter_map(TranscriptMessage::from_message);
             let session = self.in_memory.entry(place.id.clone()).or_default();
             session.extend(said);
         }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use ttsr::harness::{End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack};
-use ttsr_agent::providers::Notice;
+use ttsr_agent::providers::ProviderNotice;
 
 /// One object of the JSON output. docs/run.md documents its members.
 #[derive(Serialize)]
@@ -266,9 +266,9 @@ impl<'a> TurnLine<'a> {
     }
 
     /// Returns the line for a retry or fallback of the model chain.
-    pub(super) fn of_notice(notice: &'a Notice) -> Option<TurnLine<'a>> {
+    pub(super) fn of_notice(notice: &'a ProviderNotice) -> Option<TurnLine<'a>> {
         Some(match notice {
-            Notice::Retrying {
+            ProviderNotice::Retrying {
                 failure,
                 wait,
                 times,
@@ -278,7 +278,7 @@ impl<'a> TurnLine<'a> {
                 times: *times,
                 wait_ms: millis(*wait),
             },
-            Notice::NotRetried {
+            ProviderNotice::NotRetried {
                 failure,
                 asked,
                 longest,
@@ -288,7 +288,7 @@ impl<'a> TurnLine<'a> {
                 asked_ms: millis(*asked),
                 longest_ms: millis(*longest),
             },
-            Notice::FallingBack { failure, from, to } => TurnLine::FallingBack {
+            ProviderNotice::FallingBack { failure, from, to } => TurnLine::FallingBack {
                 kind: failure.kind(),
                 message: failure.message(),
                 from,

@@ -7,8 +7,8 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 use ttsr::harness::{AbortStage, Aborted, End, Message, Observation, Source, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack, PartId};
-use ttsr_agent::handoff::{Said, SaidPart};
-use ttsr_agent::providers::Notice;
+use ttsr_agent::handoff::{TranscriptMessage, TranscriptPart};
+use ttsr_agent::providers::ProviderNotice;
 use ttsr_wire::MALFORMED;
 
 use super::TurnOutput;
@@ -311,13 +311,13 @@ impl TurnScreen {
         self.row(style, &label, &format!("{}{more}", shown.trim_end()))
     }
 
-    fn notice(&mut self, notice: &Notice) -> io::Result<()> {
+    fn notice(&mut self, notice: &ProviderNotice) -> io::Result<()> {
         self.new_line()?;
         match notice {
-            Notice::Retrying { failure, wait, .. } => {
+            ProviderNotice::Retrying { failure, wait, .. } => {
                 self.row(STEER, "retry", &format!("in {wait:?}: {failure}"))
             }
-            Notice::NotRetried {
+            ProviderNotice::NotRetried {
                 failure,
                 asked,
                 longest,
@@ -328,7 +328,7 @@ impl TurnScreen {
                     "the provider asks for a delay of {asked:?}, the limit is {longest:?}: {failure}"
                 ),
             ),
-            Notice::FallingBack { failure, from, to } => self.row(
+            ProviderNotice::FallingBack { failure, from, to } => self.row(
                 STEER,
                 "fallback",
                 &format!("from {from} to {to}: {failure}"),
@@ -410,10 +410,10 @@ impl TurnScreen {
 
 /// Returns the names of the files in a message.
 fn names(message: &Message) -> Vec<String> {
-    let said = Said::from_message(message);
+    let said = TranscriptMessage::from_message(message);
     let parts = said.into_iter().flat_map(|said| said.parts);
     let names = parts.filter_map(|part| match part {
-        SaidPart::Attached(name) => Some(name),
+        TranscriptPart::Attached(name) => Some(name),
         _ => None,
     });
     names.collect()

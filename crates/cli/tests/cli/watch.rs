@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use ttsr_agent::opencode::Journal;
+use ttsr_agent::opencode::ActJournal;
 
 use super::block_on;
 use ttsr_testing::Folder;
@@ -207,7 +207,7 @@ fn e8_a_second_watcher_with_the_same_journal_refuses_to_start() {
             .unwrap()
             .replace(':', "-");
         let path = home.0.join("ttsr/watch").join(format!("{place}.json"));
-        let first = Journal::open(path).unwrap();
+        let first = ActJournal::open(path).unwrap();
         let error = error(&run(&home.0, &imitation, &[], &[]).await);
         assert!(
             error.contains("another `ttsr watch` acts on this server"),
