@@ -768,7 +768,7 @@ impl Run<'_> {
             if let Step::Handoff { handoff, .. } = &step {
                 self.handoff = Some(handoff.clone());
             }
-            if let Some(shown) = shown(&step, &self.processor) {
+            if let Some(shown) = shown(&step) {
                 let is_extra = ["decision", "step-started", "step-finished"].contains(&shown[0].0);
                 if !is_extra || self.also.iter().any(|also| also == shown[0].0) {
                     self.show(shown);

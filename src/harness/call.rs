@@ -5,7 +5,7 @@
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use super::consult::Consultation;
+use super::consultation::Consultation;
 use super::message::Tool;
 use crate::Consult;
 
@@ -237,10 +237,10 @@ impl Tools for NoTools {
     }
 
     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
-        Box::pin(ready(After::error(unknown(&call.tool))))
+        Box::pin(ready(After::error(unknown_tool(&call.tool))))
     }
 }
 
-pub(super) fn unknown(tool: &str) -> String {
+pub(super) fn unknown_tool(tool: &str) -> String {
     format!("there is no tool `{tool}`")
 }

@@ -12,11 +12,11 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use super::aborted::Aborted;
 use super::call::{After, Before, Target, ToolCall};
+use super::cancel::Cancel;
 use super::fallback::SessionEvent;
 use super::message::Message;
-use super::run::Cancel;
-use super::step::Aborted;
 use crate::{Channel, PartId};
 use functions::{OnAborted, OnDelta, OnToolAfter, OnToolBefore};
 use registered::{Place, Registered};
@@ -473,7 +473,7 @@ impl Hooks {
     /// let mut processor = Processor::new(Pack::builder().build()?.session(), hooks, settings);
     /// let gate = processor.before_tool(ToolCall::default(), &mut Vec::new());
     /// assert!(matches!(gate, Gate::Run(_)));
-    /// assert_eq!(processor.tally().hook_timeouts, 1);
+    /// assert_eq!(processor.counters().hook_timeouts, 1);
     /// # drop(never);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -577,10 +577,10 @@ impl Hooks {
     }
 
     /// From now on nobody waits for a hook once that switch is thrown.
-    pub(super) fn heed(&mut self, cancel: &Cancel) {
+    pub(super) fn set_cancel(&mut self, cancel: &Cancel) {
         for one in &mut self.all {
             if let Place::Elsewhere(worker) = &mut one.place {
-                worker.heed(cancel);
+                worker.set_cancel(cancel);
             }
         }
     }
@@ -592,7 +592,7 @@ impl Hooks {
     }
 
     /// Takes back hooks that were lent. One that failed before stays out until the reply is over.
-    pub(super) fn take_back(&mut self, lent: Hooks, failed: &[bool]) {
+    pub(super) fn restore(&mut self, lent: Hooks, failed: &[bool]) {
         *self = lent;
         for (one, failed) in self.all.iter_mut().zip(failed) {
             one.is_out |= failed;

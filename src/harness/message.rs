@@ -141,7 +141,7 @@ impl Message {
 
     /// Returns what a person wrote in the message, the application's own texts left out; `None` if nobody
     /// did.
-    pub(super) fn written(&self) -> Option<String> {
+    pub(super) fn user_text(&self) -> Option<String> {
         let is_user = self.role == Role::User;
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text {

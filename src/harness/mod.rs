@@ -50,15 +50,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod adapt;
+mod aborted;
 mod call;
+mod cancel;
 pub mod consult;
+mod consultation;
+mod continuation;
+pub mod event;
+mod event_tracker;
 pub mod fallback;
 pub mod handoff;
 mod hooks;
 #[cfg(any(feature = "opencode", feature = "providers"))]
 mod http;
-pub mod log;
+mod json_scalars;
 mod message;
 #[cfg(feature = "opencode")]
 pub mod opencode;
@@ -73,24 +78,27 @@ mod run;
 mod scripted;
 mod step;
 pub mod store;
+pub mod stream_adapter;
 #[cfg(all(unix, feature = "tools"))]
 pub mod tools;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
 
+pub use aborted::{
+    AbortStage, Aborted, AbortedBlock, AbortedCall, PromptRef, Reason, Replay, Source,
+};
 pub use call::{After, Before, Gate, NoTools, Target, ToolCall, ToolFuture, Tools};
+pub use cancel::Cancel;
+pub use event_tracker::EventTracker;
 pub use hooks::{Answer, At, Delta, Hook, Hooks, OnHookFault, Point};
 pub use message::{Content, Message, Request, Role, Tool};
 pub use processor::{Prepared, Processor, Settings, Tally};
 pub use provider::{EventStream, Failure, Provider, unfold};
 pub use reply::{PartState, Reply, ReplyPart, TOOL_ABORTED};
-pub use run::{Cancel, Run, run};
+pub use run::{Run, run};
 pub use scripted::{Script, Scripted};
-pub use step::{
-    AbortStage, Aborted, AbortedBlock, AbortedCall, End, Input, Observation, Outcome, PromptRef,
-    Reason, Replay, Source, Step,
-};
+pub use step::{End, Input, Outcome, Step};
 #[cfg(feature = "tracing")]
 pub use trace::{Context, Tracer};
-pub use turn::{Turn, TurnOutcome};
+pub use turn::{Turn, TurnOutcome, TurnRecorder, ask_sub_agent};

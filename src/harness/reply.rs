@@ -1,6 +1,6 @@
 //! A reply as it grows: what was accumulated of each part, after the hooks.
 
-use super::processor::Scalars;
+use super::json_scalars::JsonScalars;
 use crate::{Channel, PartId};
 
 /// What a tool call that was cut off is marked with.
@@ -94,7 +94,7 @@ pub struct ReplyPart {
     /// Stretches that were replaced before they left, in order.
     pub(super) replaced: Vec<Replaced>,
     /// Of tool input: where its scalars stand, as far as they wait.
-    pub(super) scalars: Option<Box<Scalars>>,
+    pub(super) scalars: Option<Box<JsonScalars>>,
 }
 
 /// A stretch that left as something else.

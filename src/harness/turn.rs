@@ -1,25 +1,30 @@
-//! A whole turn: replies, and the tools between them, until the model has nothing left to call.
+//! A turn: replies and the tool calls between them, until the model calls no tool.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use super::aborted::{Reason, Source};
 use super::call::{After, Gate, ToolCall, Tools};
-use super::consult::{Consultation, Consulted, Parent, consult};
-use super::handoff::Handoff;
+use super::cancel::Cancel;
+use super::consult::{Parent, SubAgent};
+use super::consultation::{Consultation, Consulted};
+use super::continuation::Handoff;
+use super::hooks::Hooks;
 use super::message::{Content, Message, Request, Role};
 use super::processor::Processor;
 use super::provider::Provider;
 use super::reply::{PartState, Reply};
-use super::run::{Cancel, Run};
-use super::step::{End, Outcome, Reason, Source, Step};
-use super::store::Recorder;
+use super::run::Run;
+use super::step::{End, Outcome, Step};
 use crate::Session;
 
-/// Replies of one turn, where the host does not say.
+/// The default of [`Turn::max_replies`].
 const MAX_REPLIES: u32 = 50;
 
-/// One turn, from the user's prompt to the answer.
+/// A turn, from the user's prompt to the answer.
 ///
 /// # Example: a tool runs, and the model goes on with what it gave back
 /// ```
@@ -59,7 +64,7 @@ pub struct Turn<'a, P: Provider + ?Sized> {
     tools: &'a mut dyn Tools,
     cancel: Cancel,
     max_replies: u32,
-    recorder: Option<&'a mut Recorder>,
+    recorder: Option<&'a mut dyn TurnRecorder>,
 }
 
 impl<P: Provider + ?Sized> std::fmt::Debug for Turn<'_, P> {
@@ -71,50 +76,50 @@ impl<P: Provider + ?Sized> std::fmt::Debug for Turn<'_, P> {
     }
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnOutcome {
-    /// Answered, or aborted by whom.
+    /// The end of the last reply or of the turn.
     pub end: End,
     /// The answer; empty if there is none.
     pub reply: Reply,
-    /// Every message that belongs to the conversation from now on, the answer included, in order.
+    /// All messages that belong to the conversation from now on, in order, the answer included.
     pub added: Vec<Message>,
-    /// How many replies it took.
+    /// The number of replies.
     pub replies: u32,
-    /// What a rule wants handed over to a new session.
+    /// The handoff to a new session that a rule asked for.
     pub handoff: Option<Handoff>,
 }
 
-/// Sees the steps of a turn. Steps of sub-agents are not among them.
+/// A callback that sees the steps of a turn, except those of sub-agents.
 pub(super) type Watch<'a> = &'a mut (dyn FnMut(&Step) + Send);
 
-/// A turn under way.
+/// The state of a turn in progress.
 struct State {
     request: Request,
-    /// How many of its messages were there before.
+    /// The number of messages in the request at the start.
     known: usize,
     message: String,
     replies: u32,
     reply: Reply,
     handoff: Option<Handoff>,
-    /// Calls of the last reply that have not been decided about.
+    /// The calls of the last reply that were not checked yet.
     calls: VecDeque<ToolCall>,
-    /// When the last reply began.
+    /// The time at which the last reply began.
     began: Instant,
-    /// What sub-agents said, for after the results of the calls.
+    /// The answers of sub-agents, to be added after the results of the calls.
     advice: Vec<Message>,
 }
 
-/// How far a turn came.
+/// The point at which a turn stops to advance.
 enum Went {
     Over(End),
     Ask(ToolCall, Vec<Consultation>),
 }
 
 impl<'a, P: Provider + ?Sized> Turn<'a, P> {
-    /// A turn of that conversation.
+    /// Returns a turn of the processor's conversation.
     pub fn new(
         processor: &'a mut Processor,
         provider: &'a mut P,
@@ -131,7 +136,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// At most so many replies; the turn is aborted where the model wants more. Default 50.
+    /// Sets the most replies of the turn. If the model asks for more, the turn is aborted. Default 50.
     ///
     /// # Example: a model that only calls tools
     /// ```
@@ -158,10 +163,9 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// Writes the turn down: every step before anybody sees it, and every message but those of the request
-    /// that it begins with, which are the host's to write. Where the recorder is to
-    /// [stop](super::store::OnFailure::Stop) and the disk fails, the turn is cancelled, and
-    /// [`Recorder::error`] says why.
+    /// Records the turn: each step before it is published, and each message that is added. The messages of the first
+    /// request are the host's to record. If the recorder asks to [stop](super::store::OnFailure::Stop) because it cannot
+    /// write, the turn is cancelled; [`Recorder::error`](super::store::Recorder::error) has the reason.
     ///
     /// # Example: a turn that is there afterwards
     /// ```
@@ -185,18 +189,17 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// # std::fs::remove_file(path)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn record(self, recorder: &'a mut Recorder) -> Turn<'a, P> {
+    pub fn record(self, recorder: &'a mut dyn TurnRecorder) -> Turn<'a, P> {
         Turn {
             recorder: Some(recorder),
             ..self
         }
     }
 
-    /// Runs it to its end. `message` is the id of its first reply, those after it have a number behind;
-    /// `watch` sees every step, those of sub-agents excepted. Where the request names no tools, those
-    /// that there are.
+    /// Runs the turn to its end. `message` is the id of the first reply; later replies append `-2`, `-3` and so on.
+    /// `watch` sees every step, except those of sub-agents. If the request names no tools, all tools are offered.
     ///
-    /// Dropping the future closes the transport and ends the tool at work; no hook is called after that.
+    /// Dropping the future closes the transport and ends the running tool; no hook is called after that.
     pub async fn run(mut self, request: Request, message: &str, watch: Watch<'_>) -> TurnOutcome {
         let mut state = self.begin(request, message);
         loop {
@@ -207,7 +210,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             let parent = self.parent(&state);
             let mut said = Vec::new();
             for consultation in consultations {
-                let asking = consult(
+                let asking = ask_sub_agent(
                     self.provider,
                     self.tools,
                     self.processor.hooks_mut(),
@@ -225,14 +228,14 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// The turn is over. What sub-agents said is in the conversation also where the turn ends before the model
-    /// hears of it, for the results of the calls promise it.
+    /// Ends the turn. The answers of sub-agents are added to the conversation even if the model has not read them,
+    /// because the results of the calls refer to them.
     fn over(&mut self, mut state: State, end: End) -> TurnOutcome {
         self.advise(&mut state);
         state.over(end)
     }
 
-    /// Runs it without anybody being asked: the turn of a sub-agent.
+    /// Runs the turn of a sub-agent, in which no further sub-agent is asked.
     pub(super) async fn run_alone(
         mut self,
         request: Request,
@@ -280,7 +283,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// Goes on until the turn is over or somebody is to be asked.
+    /// Advances until the turn is over or a sub-agent must be asked.
     async fn advance(&mut self, state: &mut State, watch: Watch<'_>) -> Went {
         loop {
             while let Some(call) = state.calls.pop_front() {
@@ -313,7 +316,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// One reply; its tool calls wait.
+    /// Runs one reply and queues its tool calls.
     async fn reply(&mut self, state: &mut State, watch: Watch<'_>) -> End {
         state.replies += 1;
         state.began = Instant::now();
@@ -348,7 +351,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         state.went_on(*outcome, &self.processor.settings().session)
     }
 
-    /// What came of asking about a call; how the turn ends, if it ends here.
+    /// Reports the answers about a call to the processor. Returns the end of the turn if it ends here.
     async fn answered(
         &mut self,
         state: &mut State,
@@ -360,7 +363,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         let (gate, mut answers) = match self.cancel.is_cancelled() {
             true => {
                 let (unheard, _): (Vec<_>, Vec<_>) = said.into_iter().unzip();
-                self.processor.forget_consultations(&unheard);
+                self.processor.drop_consultations(&unheard);
                 (Gate::Run(call), Vec::new())
             }
             false => self.processor.consulted(call, said, &mut out),
@@ -370,7 +373,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         self.pass(state, gate, watch).await
     }
 
-    /// Runs a call, or not; how the turn ends, if it ends here. The user wins over the tool.
+    /// Runs or blocks a call. Returns the end of the turn if it ends here. A cancel takes precedence over the tool.
     async fn pass(&mut self, state: &mut State, gate: Gate, watch: Watch<'_>) -> Option<End> {
         let call = match gate {
             Gate::Run(call) => call,
@@ -383,7 +386,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         let ended = tokio::select! {
             biased;
             () = self.cancel.cancelled() => None,
-            // Not before it is known that the user did not cancel.
+            // An async block, so that the tool starts only after the cancel was polled.
             after = async { self.tools.call(&call).await } => Some(after),
         };
         let mut out = Vec::new();
@@ -405,7 +408,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
                 None
             }
             Err(end) => {
-                // Each call of a conversation has a result, also those that nobody waits for.
+                // Every call in a conversation needs a result, also a call that was cancelled.
                 state.calls.push_front(call);
                 for call in std::mem::take(&mut state.calls) {
                     let after = self.processor.tool_cancelled(&call, &mut out);
@@ -418,7 +421,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         end
     }
 
-    /// Steps that came outside a reply.
+    /// Records and publishes steps that are made between replies.
     fn tell(&mut self, state: &State, steps: &[Step], watch: Watch<'_>) {
         for step in steps {
             let session = self.processor.session();
@@ -427,13 +430,13 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// What sub-agents said goes into the conversation.
+    /// Adds the answers of sub-agents to the conversation.
     fn advise(&mut self, state: &mut State) {
         for message in state.advice.drain(..) {
             if let Some(recorder) = &mut self.recorder
                 && recorder
-                    .message(&message, self.processor.session())
-                    .is_err()
+                    .record_message(&message, self.processor.session())
+                    .is_break()
             {
                 self.cancel.cancel();
             }
@@ -443,21 +446,23 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
 }
 
 fn write(
-    recorder: &mut Option<&mut Recorder>,
+    recorder: &mut Option<&mut dyn TurnRecorder>,
     state: &State,
     step: &Step,
     session: &Session,
     cancel: &Cancel,
 ) {
     if let Some(recorder) = recorder
-        && recorder.step(state.began.elapsed(), step, session).is_err()
+        && recorder
+            .record_step(state.began.elapsed(), step, session)
+            .is_break()
     {
         cancel.cancel();
     }
 }
 
 impl State {
-    /// A reply is over: what it leaves to the next one, and how it ended.
+    /// Adds the messages of a finished reply to the request and queues its tool calls. Returns the end of the reply.
     fn went_on(&mut self, outcome: Outcome, session: &str) -> End {
         self.request.messages.extend(outcome.added);
         if let Some(model) = outcome.model {
@@ -508,4 +513,73 @@ impl State {
             handoff: self.handoff,
         }
     }
+}
+
+/// Asks a sub-agent in a session of its own, below that of `parent`, over the same provider and with the tools that
+/// the consultation allows. `watch` sees the steps of its turn.
+///
+/// Returns within the consultation's timeout, and at once if the user cancels: then the transport and the running
+/// tool are dropped. If `parent` is a sub-agent itself, nobody is asked and the outcome is [`Consulted::Nested`].
+///
+/// `hooks` are called in the sub-agent's session at every point, so that a hook that blocks a call in the session of
+/// `parent` blocks it here too. They are moved into that session, and moved back when the future is done or dropped.
+///
+/// # Example: a host asks
+/// ```
+/// use ttsr::{Consult, Origin, Pack};
+/// use ttsr::harness::consult::{Consultation, Consulted, Parent};
+/// use ttsr::harness::{Cancel, Hooks, NoTools, Script, Scripted, Settings, ask_sub_agent};
+/// let mut provider = Scripted::new([Script::default().text("Looks fine.").finish("stop")]);
+/// let parent = Parent {
+///     settings: Settings { session: "ses_1".into(), ..Settings::default() },
+///     pack: Pack::builder().build()?,
+///     origin: Origin::default(),
+///     model: "large".into(),
+/// };
+/// let mut question = Consult::new("Is this commit fit to go?");
+/// question.model = Some("small".into());
+/// let question = Consultation::new("review", "call_1", question);
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let (mut tools, mut hooks, cancel) = (NoTools, Hooks::default(), Cancel::default());
+/// let asking =
+///     ask_sub_agent(&mut provider, &mut tools, &mut hooks, &parent, &question, &cancel, |_| {});
+/// assert_eq!(runtime.block_on(asking), Consulted::Answered("Looks fine.".into()));
+/// assert_eq!(provider.requests()[0].model, "small");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub async fn ask_sub_agent<P: Provider + ?Sized>(
+    provider: &mut P,
+    tools: &mut dyn Tools,
+    hooks: &mut Hooks,
+    parent: &Parent,
+    consultation: &Consultation,
+    cancel: &Cancel,
+    mut watch: impl FnMut(&Step) + Send,
+) -> Consulted {
+    let Some(mut sub_agent) = SubAgent::open(tools, hooks, parent, consultation) else {
+        return Consulted::Nested;
+    };
+    let SubAgent {
+        processor, tools, ..
+    } = &mut sub_agent;
+    let turn = Turn::new(processor, provider, tools, cancel.clone());
+    let request = consultation.request(parent);
+    let asking = turn.run_alone(request, &consultation.call, &mut watch);
+    match timeout(consultation.timeout(), asking).await {
+        Err(_elapsed) => Consulted::TimedOut,
+        Ok(outcome) => Consulted::from_turn(outcome.end, &outcome.reply),
+    }
+}
+
+/// Records a turn, for example on disk: see [`store::Recorder`](super::store::Recorder).
+///
+/// Both methods return [`ControlFlow::Break`] if the record could not be written and the turn must not continue
+/// without it. The turn is then cancelled.
+pub trait TurnRecorder: Send {
+    /// Records a step, before it is published. `now` is the time since the reply began, and `session` has the state
+    /// after the step.
+    fn record_step(&mut self, now: Duration, step: &Step, session: &Session) -> ControlFlow<()>;
+
+    /// Records a message that is added to the conversation between two replies.
+    fn record_message(&mut self, message: &Message, session: &Session) -> ControlFlow<()>;
 }

@@ -266,12 +266,12 @@ fn request(asked: &Asked) -> Shown {
 fn shown(seen: &Seen) -> Option<Shown> {
     match seen {
         Seen::Judged(judged) => Some(vec![
-            ("verdict", json!(judged.rule)),
-            ("action", json!(judged.action.name())),
-            ("tool", json!(judged.tool)),
+            ("verdict", json!(judged.decision.rule)),
+            ("action", json!(judged.decision.action.name())),
+            ("tool", json!(judged.decision.part.tool)),
             ("late", json!(judged.is_late)),
             ("beyond", json!(judged.is_beyond)),
-            ("suppressed", json!(judged.suppressed)),
+            ("suppressed", json!(judged.decision.suppressed)),
         ]),
         Seen::Failed { .. } => Some(vec![("undone", json!(true))]),
         _ => None,

@@ -45,7 +45,7 @@ fn a4_the_user_cancels_and_no_hook_brings_the_reply_back() {
     assert_cancelled(&played);
     assert_eq!(played.published(), "abc");
     assert_eq!(played.aborted()[0].partial.text(Channel::Text), "abc");
-    assert_eq!(played.processor.tally().refused_retries, 1);
+    assert_eq!(played.processor.counters().refused_retries, 1);
     assert_eq!(played.provider.cancelled(), [true]);
 }
 
@@ -313,7 +313,7 @@ fn what_belongs_to_a_cut_attempt_is_dropped_and_counted() {
         &mut steps,
     );
     step(&mut processor, Input::End, &mut steps);
-    assert_eq!(processor.tally().stray_inputs, 2);
+    assert_eq!(processor.counters().stray_inputs, 2);
     step(&mut processor, Input::Sent, &mut steps);
     step(&mut processor, Input::Event(delta(0, "new")), &mut steps);
     assert_eq!(processor.reply().text(Channel::Text), "new");
@@ -324,7 +324,7 @@ fn what_belongs_to_a_cut_attempt_is_dropped_and_counted() {
         Input::Failed(Failure::new("late", "")),
         &mut steps,
     );
-    assert_eq!(processor.tally().stray_inputs, 4);
+    assert_eq!(processor.counters().stray_inputs, 4);
     let ends = steps.iter().filter(|step| matches!(step, Step::Finish(_)));
     assert_eq!(ends.count(), 1);
 }

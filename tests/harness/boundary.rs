@@ -1,8 +1,9 @@
 //! Whole texts: requests, tool calls and what tools give back.
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    After, Before, Content, End, Gate, Hook, Hooks, Input, Message, Observation, OnHookFault,
-    Point, Processor, Reason, Request, Settings, Source, Step, Target, ToolCall,
+    After, Before, Content, End, Gate, Hook, Hooks, Input, Message, OnHookFault, Point, Processor,
+    Reason, Request, Settings, Source, Step, Target, ToolCall,
 };
 use ttsr::{Action, Channel, Header, Pack, Pattern, Rule, Severity};
 
@@ -183,7 +184,7 @@ fn c1_rules_read_what_the_user_wrote_once_a_turn() {
     assert_eq!(texts, ["(prepend)\n\nPlease deploy.", "Mind the freeze."]);
     assert_eq!(request.headers, [("x-care".to_owned(), "yes".to_owned())]);
     let decided = |steps: &[Step]| {
-        let is_decision = |step: &&Step| matches!(step, Step::Observe(Observation::Decision(_)));
+        let is_decision = |step: &&Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
         steps.iter().filter(is_decision).count()
     };
     assert_eq!(decided(&steps), 3);
@@ -264,7 +265,7 @@ fn a_guard_that_fell_over_lets_nothing_through_at_the_boundary() {
         assert_eq!(told.unwrap().output == "out", passes);
         assert!(matches!(
             &steps[0],
-            Step::Observe(Observation::HookPanicked { .. })
+            Step::Observe(LoopEvent::HookPanicked { .. })
         ));
         let (request, _) = prepared(&mut begun(), "Go.");
         assert_eq!(request.is_some(), passes);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Cancel, End, Failure, Hooks, Input, Observation, Processor, Reason, Script, Settings, Step,
+    Cancel, End, Failure, Hooks, Input, Processor, Reason, Script, Settings, Step,
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule};
 
@@ -94,7 +95,7 @@ fn a_stream_that_fails_in_the_middle_of_a_match_is_no_clean_end() {
     let script = Script::default().event(delta(0, "this is the end"));
     let script = script.fail(Failure::new("reset", "connection reset by peer"));
     let played = play(Hooks::default(), vec![script]);
-    let is_decision = |step: &Step| matches!(step, Step::Observe(Observation::Decision(_)));
+    let is_decision = |step: &Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
     assert!(!played.steps.iter().any(is_decision));
     let End::Aborted { reason, .. } = played.outcome.end else {
         panic!("{:?}", played.outcome.end);
@@ -126,7 +127,7 @@ fn inputs_before_the_beginning_and_after_the_end_change_nothing() {
         processor.step(Duration::ZERO, input, &mut out);
     }
     assert_eq!(out.len(), said);
-    assert_eq!(processor.tally().stray_inputs, 10);
+    assert_eq!(processor.counters().stray_inputs, 10);
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn e69_a_hook_that_panics_leaves_other_streams_alone() {
     };
     assert_eq!((aborts(&steps[0]), forwarded(&steps[0])), (1, 0));
     assert_eq!((aborts(&steps[1]), forwarded(&steps[1])), (0, 2));
-    let panics = processors.map(|processor| processor.tally().hook_panics);
+    let panics = processors.map(|processor| processor.counters().hook_panics);
     assert_eq!(panics, [1, 0]);
 }
 
@@ -274,7 +275,7 @@ fn e72_a_hook_may_read_with_the_rules_it_is_called_under() {
     let played = play(hooks, vec![text("good, x: any"), text("good")]);
     assert_eq!(played.outcome.reply.text(Channel::Text), "good");
     assert_eq!(seen.load(Ordering::Relaxed), 1);
-    assert_eq!(played.processor.tally().hook_panics, 0);
+    assert_eq!(played.processor.counters().hook_panics, 0);
 }
 
 #[test]
@@ -346,7 +347,7 @@ fn e75_behind_each_kind_of_end_nothing_ends_again() {
         let is_end = |step: &&Step| matches!(step, Step::Finish(_));
         assert_eq!(out.iter().filter(is_end).count(), 1, "{name}");
         assert!(processor.is_idle(), "{name}");
-        let (said, strays) = (out.len(), processor.tally().stray_inputs);
+        let (said, strays) = (out.len(), processor.counters().stray_inputs);
         let late = [
             failed(),
             finish(),
@@ -360,6 +361,6 @@ fn e75_behind_each_kind_of_end_nothing_ends_again() {
             processor.step(Duration::ZERO, input, &mut out);
         }
         assert_eq!(out.len(), said, "{name}: {:?}", &out[said..]);
-        assert!(processor.tally().stray_inputs > strays, "{name}");
+        assert!(processor.counters().stray_inputs > strays, "{name}");
     }
 }

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::fallback::{Chains, Foreground, MAX_SESSIONS, SessionEvent};
-use ttsr::harness::{
-    After, Hooks, Input, Message, Observation, Processor, Request, Settings, Step,
-};
+use ttsr::harness::{After, Hooks, Input, Message, Processor, Request, Settings, Step};
 use ttsr::{Origin, Pack};
 
 use super::boundary::call;
@@ -43,7 +42,7 @@ fn sent(processor: &mut Processor, messages: Vec<Message>) -> (Request, usize) {
     let mut out = Vec::new();
     processor.begin("msg", &mut out);
     let request = again(processor, messages, &mut out);
-    let is_decision = |step: &&Step| matches!(step, Step::Observe(Observation::Decision(_)));
+    let is_decision = |step: &&Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
     (request, out.iter().filter(is_decision).count())
 }
 
@@ -148,14 +147,14 @@ fn c4_a_message_is_checked_once_a_turn_and_the_memory_of_it_is_bounded() {
         out.clear();
         let request = again(&mut processor, message(number), &mut out);
         assert_eq!(initiator(&request), Some("agent"));
-        let is_decision = |step: &Step| matches!(step, Step::Observe(Observation::Decision(_)));
+        let is_decision = |step: &Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
         assert_eq!(out.iter().any(is_decision), number > 0, "message {number}");
     }
     // A thousand others came since: the first one is forgotten, and checked anew.
     processor.proceed("msg", &mut out);
     out.clear();
     again(&mut processor, message(0), &mut out);
-    assert!(matches!(out[0], Step::Observe(Observation::Decision(_))));
+    assert!(matches!(out[0], Step::Observe(LoopEvent::Decision(_))));
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Aborted, Answer, At, Cancel, Delta, End, Hook, Hooks, Message, Observation, OnHookFault, Point,
-    Processor, Reason, Script, Settings, Source, Step,
+    Aborted, Answer, At, Cancel, Delta, End, Hook, Hooks, Message, OnHookFault, Point, Processor,
+    Reason, Script, Settings, Source, Step,
 };
 use ttsr::{Channel, Event, PartId};
 
@@ -111,7 +112,7 @@ fn a2_the_tool_input_hook_fires_only_while_the_call_is_pending() {
     let played = play(hooks, vec![script]);
     assert_eq!(lines(&calls), ["{}"]);
     assert_eq!(played.published(), "{}");
-    assert_eq!(played.processor.tally().late_bytes, 9);
+    assert_eq!(played.processor.counters().late_bytes, 9);
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn a6_nothing_registered_nothing_called() {
     assert!(hooks.is_empty(Point::Delta) && !hooks.is_empty(Point::Aborted));
     let played = play(hooks, vec![text("x")]);
     assert_eq!(played.published(), "x");
-    assert_eq!(played.processor.tally().hook_panics, 0);
+    assert_eq!(played.processor.counters().hook_panics, 0);
 }
 
 fn guarded(answer: impl FnMut(&Aborted, &mut Answer) + Send + 'static) -> Hooks {
@@ -226,7 +227,7 @@ fn a5_retries_of_hooks_are_bounded() {
         let played = play_with(processor, vec![text("!")], &Cancel::default(), |_| {});
         assert_eq!(played.provider.requests().len(), expected);
         assert_eq!(played.aborted().len(), expected, "once per attempt");
-        assert_eq!(played.processor.tally().refused_retries, 1);
+        assert_eq!(played.processor.counters().refused_retries, 1);
         assert!(matches!(played.outcome.end, End::Aborted { .. }));
     }
 }
@@ -237,7 +238,7 @@ fn a5_a_message_without_a_retry_is_ignored() {
     let played = play(hooks, vec![text("!")]);
     assert_eq!(played.provider.requests().len(), 1);
     assert_eq!(played.outcome.added, []);
-    assert_eq!(played.processor.tally().ignored_messages, 1);
+    assert_eq!(played.processor.counters().ignored_messages, 1);
 }
 
 #[test]
@@ -270,7 +271,7 @@ fn a_hook_can_bring_back_what_a_rule_aborted_unless_the_rule_is_critical() {
         let played = play(hooks, vec![text(reply), text("good")]);
         assert_eq!(played.outcome.attempts, attempts, "{reply}");
         assert_eq!(
-            played.processor.tally().refused_retries,
+            played.processor.counters().refused_retries,
             u64::from(attempts == 1)
         );
     }
@@ -320,7 +321,7 @@ fn a_hook_that_panics_closes_its_stream() {
     assert_eq!(aborted.reason, Reason::Error);
     assert_eq!(aborted.source, Source::Hook("broken".into()));
     assert_eq!(played.published(), "");
-    assert_eq!(played.processor.tally().hook_panics, 1);
+    assert_eq!(played.processor.counters().hook_panics, 1);
     let again = play_with(
         played.processor,
         vec![text("x")],
@@ -328,7 +329,7 @@ fn a_hook_that_panics_closes_its_stream() {
         |_| {},
     );
     assert_eq!(
-        again.processor.tally().hook_panics,
+        again.processor.counters().hook_panics,
         2,
         "called again in the next turn"
     );
@@ -339,8 +340,12 @@ fn a_hook_that_panics_can_be_passed_over() {
     let (played, seen) = panicking(OnHookFault::Continue);
     assert_eq!(played.published(), "abc");
     assert_eq!(seen, ["a", "b", "c"]);
-    assert_eq!(played.processor.tally().hook_panics, 1, "not called again");
-    let noted = Step::Observe(Observation::HookPanicked {
+    assert_eq!(
+        played.processor.counters().hook_panics,
+        1,
+        "not called again"
+    );
+    let noted = Step::Observe(LoopEvent::HookPanicked {
         hook: "broken".into(),
     });
     assert!(played.steps.contains(&noted));
@@ -353,7 +358,7 @@ fn a_panic_inside_aborted_is_counted_and_the_others_are_asked() {
     let played = play(hooks, vec![text("!"), text("good")]);
     assert_eq!(played.outcome.reply.text(Channel::Text), "good");
     assert_eq!(played.aborted().len(), 1);
-    assert_eq!(played.processor.tally().hook_panics, 1);
+    assert_eq!(played.processor.counters().hook_panics, 1);
 }
 
 #[test]
@@ -433,7 +438,7 @@ fn a_hook_sees_the_name_of_a_tool_that_came_late() {
         |_| {},
     );
     assert_eq!(lines(&log), ["None", "Some(\"read\")"]);
-    assert_eq!(played.processor.tally().abandoned_replies, 1);
+    assert_eq!(played.processor.counters().abandoned_replies, 1);
 }
 
 /// A hook that does not return from the delta with an `s` in it until it is let go.
@@ -486,7 +491,7 @@ fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
         assert_eq!(aborted.partial.text(Channel::Text), "ab");
         assert_eq!(played.published(), "ab", "nothing behind the cancel");
         assert_eq!(
-            played.processor.tally().hook_timeouts,
+            played.processor.counters().hook_timeouts,
             0,
             "it is not to blame"
         );
@@ -549,7 +554,7 @@ fn a_hook_that_hangs_is_cut_and_named() {
     assert_eq!(aborted.source, Source::Hook("stuck".into()));
     assert_eq!(aborted.detail, "the hook did not return in time");
     assert_eq!(aborted.partial.text(Channel::Text), "ab");
-    assert_eq!(played.processor.tally().hook_timeouts, 1);
+    assert_eq!(played.processor.counters().hook_timeouts, 1);
 }
 
 #[test]
@@ -557,7 +562,7 @@ fn a_hook_that_hangs_can_be_passed_over() {
     let (played, seen, _let_go) = stuck(OnHookFault::Continue);
     assert_eq!(seen, ["+a", "a+b", "ab+s"]);
     assert_eq!(played.published(), "abscd");
-    assert_eq!(played.processor.tally().hook_timeouts, 1);
+    assert_eq!(played.processor.counters().hook_timeouts, 1);
 }
 
 #[test]
@@ -567,12 +572,12 @@ fn a_hook_that_returned_too_late_is_asked_again_in_the_next_reply() {
     let mut processor = played.processor;
     // It is busy until it has returned, whenever the system lets it: a busy one may take its time.
     let is_asked_again = (0..20_000).any(|_| {
-        let before = processor.tally().hook_timeouts;
+        let before = processor.counters().hook_timeouts;
         let own = std::mem::replace(&mut processor, super::processor(Hooks::default()));
         let again = play_with(own, vec![text("xy")], &Cancel::default(), |_| {});
         processor = again.processor;
         std::thread::sleep(std::time::Duration::from_millis(1));
-        processor.tally().hook_timeouts == before
+        processor.counters().hook_timeouts == before
     });
     assert!(is_asked_again);
 }

@@ -357,7 +357,7 @@ fn a_reply_whose_guard_fell_over_is_not_taken_again_unguarded() {
     let played = play(hooks, vec![text("odd"), text("a secret")]);
     assert_eq!(played.published(), "");
     assert_eq!(played.provider.requests().len(), 1);
-    assert_eq!(played.processor.tally().refused_retries, 1);
+    assert_eq!(played.processor.counters().refused_retries, 1);
     assert_eq!(OnHookFault::default(), OnHookFault::Abort);
 }
 
@@ -376,7 +376,7 @@ fn calls_of_an_aborted_reply_are_no_part_of_a_doom_loop() {
     let looped = |step: &Step| {
         matches!(
             step,
-            Step::Observe(ttsr::harness::Observation::DoomLoop { .. })
+            Step::Observe(ttsr::harness::event::LoopEvent::DoomLoop { .. })
         )
     };
     assert!(!out.iter().any(looped));
@@ -410,7 +410,7 @@ fn a_question_that_the_user_cancelled_may_be_asked_again() {
     let request = Request::new("model", vec![Message::user("Go.")]);
     let mut said = Vec::new();
     let mut watch = |step: &Step| {
-        if let Step::Observe(ttsr::harness::Observation::Consulted { consulted, .. }) = step {
+        if let Step::Observe(ttsr::harness::event::LoopEvent::Consulted { consulted, .. }) = step {
             said.push(consulted.clone());
         }
     };

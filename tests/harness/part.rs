@@ -1,16 +1,16 @@
 //! Parts: what is accumulated and published, and what is only counted.
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    AbortedCall, End, Hooks, Observation, PartState, Processor, Script, Settings, Source, Step,
-    TOOL_ABORTED,
+    AbortedCall, End, Hooks, PartState, Processor, Script, Settings, Source, Step, TOOL_ABORTED,
 };
 use ttsr::{Channel, Event, PartId};
 
 use super::{Played, delta, pack, play, play_with, text};
 
-fn observed(played: &Played) -> Vec<&Observation> {
+fn observed(played: &Played) -> Vec<&LoopEvent> {
     let observed = played.steps.iter().filter_map(|step| match step {
-        Step::Observe(observation) => Some(observation),
+        Step::Observe(event) => Some(event),
         _ => None,
     });
     observed.collect()
@@ -58,7 +58,13 @@ fn a3_tool_input_grows_visibly_and_its_end_is_an_event() {
             replaced: None
         }
     );
-    assert_eq!(shown[5], Step::Observe(Observation::ToolCall { part }));
+    let Step::Observe(LoopEvent::ToolCall(called)) = &shown[5] else {
+        panic!("{:?}", shown[5])
+    };
+    assert_eq!(
+        (called.id, called.tool.as_deref()),
+        (Some(part), Some("write"))
+    );
     let call = played.outcome.reply.tool_calls().next().unwrap();
     assert_eq!(
         (call.text().as_str(), call.state),
@@ -83,7 +89,7 @@ fn a10_three_identical_calls_in_a_row_are_a_doom_loop() {
     ] {
         let played = play(Hooks::default(), vec![script.finish("stop")]);
         let loops = observed(&played).into_iter();
-        let loops = loops.filter(|seen| matches!(seen, Observation::DoomLoop { .. }));
+        let loops = loops.filter(|seen| matches!(seen, LoopEvent::DoomLoop { .. }));
         assert_eq!(loops.count(), expected, "{name}");
     }
 }
@@ -98,7 +104,7 @@ fn a_call_of_an_attempt_that_was_taken_again_was_not_made() {
     };
     let played = play(Hooks::default(), vec![bad()]);
     assert_eq!(played.outcome.attempts, 3);
-    let looped = |seen: &&Observation| matches!(seen, Observation::DoomLoop { .. });
+    let looped = |seen: &&LoopEvent| matches!(seen, LoopEvent::DoomLoop { .. });
     assert!(!observed(&played).iter().any(looped));
 }
 
@@ -192,7 +198,7 @@ fn a_snapshot_brings_what_was_not_delivered() {
         all.push(Event::PartEnd { part: PartId(0) });
         let played = play(Hooks::default(), vec![Script::from(all).finish("stop")]);
         assert_eq!(played.published(), published, "{name}");
-        assert_eq!(played.processor.tally().mismatches, mismatches, "{name}");
+        assert_eq!(played.processor.counters().mismatches, mismatches, "{name}");
     }
 }
 
@@ -254,21 +260,21 @@ fn usage_and_what_nobody_can_read_are_passed_on_also_after_the_end() {
     assert_eq!(
         observed(&played),
         [
-            &Observation::StepStarted,
-            &Observation::Unscanned {
+            &LoopEvent::StepStarted,
+            &LoopEvent::Unscanned {
                 bytes: 5,
                 kind: "odd".into()
             },
-            &Observation::StepFinished {
+            &LoopEvent::StepFinished {
                 reason: "stop".into()
             },
-            &Observation::Usage {
+            &LoopEvent::Usage {
                 input: 3,
                 output: 4
             },
         ]
     );
-    assert_eq!(played.processor.tally().unscanned_bytes, 5);
+    assert_eq!(played.processor.counters().unscanned_bytes, 5);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Turns as data: `turns.toml`.
 
 use serde::Deserialize;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Aborted, Cancel, End, Failure, Hooks, Observation, Reason, Request, Role, Run, Script,
-    Scripted, Source, Step,
+    Aborted, Cancel, End, Failure, Hooks, Reason, Request, Role, Run, Script, Scripted, Source,
+    Step,
 };
 use ttsr::{Channel, Event, PartId};
 
@@ -96,7 +97,7 @@ fn describe(aborted: &Aborted) -> String {
 /// What was decided, with the offsets: everything but how it was cut into deltas.
 fn decisions(played: &Played) -> Vec<String> {
     let decisions = played.steps.iter().filter_map(|step| match step {
-        Step::Observe(Observation::Decision(decision)) => Some(format!("{decision:?}")),
+        Step::Observe(LoopEvent::Decision(decision)) => Some(format!("{decision:?}")),
         _ => None,
     });
     decisions.collect()

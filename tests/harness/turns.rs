@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ttsr::harness::consult::Consulted;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::fallback::Chains;
-use ttsr::harness::log::{Journal, LogEvent};
 use ttsr::harness::{
-    After, Cancel, Content, End, Failure, Gate, Hook, Hooks, Message, Observation, Point,
+    After, Cancel, Content, End, EventTracker, Failure, Gate, Hook, Hooks, Message, Point,
     Processor, Reason, Request, Role, Script, Scripted, Settings, Source, Step, TOOL_ABORTED,
     Target, Tool, ToolCall, ToolFuture, Tools, Turn, TurnOutcome,
 };
@@ -93,7 +93,7 @@ impl Ran {
 
     fn consulted(&self) -> Vec<&Consulted> {
         let consulted = self.steps.iter().filter_map(|step| match step {
-            Step::Observe(Observation::Consulted { consulted, .. }) => Some(consulted),
+            Step::Observe(LoopEvent::Consulted { consulted, .. }) => Some(consulted),
             _ => None,
         });
         consulted.collect()
@@ -256,17 +256,16 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
         "the sub-agent has a session of its own, below that of the agent"
     );
     let opened = ran.steps.iter().filter_map(|step| match step {
-        Step::Observe(Observation::Consulting {
+        Step::Observe(LoopEvent::SubAgent {
             session, parent, ..
         }) => Some((&**session, &**parent)),
         _ => None,
     });
     assert_eq!(opened.collect::<Vec<_>>(), [("ses_1/c1", "ses_1")]);
-    let mut journal = Journal::default();
-    let pack = Pack::builder().rule(commit()).build().unwrap();
+    let mut tracker = EventTracker::default();
     let logged = ran.steps.iter();
-    let logged = logged.flat_map(|step| journal.note(Duration::ZERO, step, &pack));
-    let expected = LogEvent::SubAgent {
+    let logged = logged.filter_map(|step| tracker.track(Duration::ZERO, step));
+    let expected = LoopEvent::SubAgent {
         session: "ses_1/c1".into(),
         parent: "ses_1".into(),
         call: "c1".into(),
@@ -789,7 +788,7 @@ fn c6_tried_models_are_remembered_so_a_session_cannot_loop() {
             ..
         }
     ));
-    let is_spent = |step: &Step| matches!(step, Step::Observe(Observation::NoFallback));
+    let is_spent = |step: &Step| matches!(step, Step::Observe(LoopEvent::NoFallback));
     assert!(first.steps.iter().any(is_spent));
     let second = ran(&mut processor, vec![limited()]);
     assert_eq!(

@@ -96,7 +96,7 @@ fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
         );
         assert_eq!(prompt["agent"], "build");
         let turns = seen.iter().filter_map(|seen| match seen {
-            Seen::Judged(judged) => Some(judged.turn),
+            Seen::Judged(judged) => Some(judged.decision.turn),
             _ => None,
         });
         let turns: Vec<u32> = turns.collect();
@@ -132,7 +132,7 @@ fn e8_the_second_interface_stops_a_tool_before_it_runs() {
         });
         let judged = judged.unwrap();
         assert_eq!(
-            (judged.tool.as_deref(), judged.is_late),
+            (judged.decision.part.tool.as_deref(), judged.is_late),
             (Some("write"), false)
         );
     });
@@ -153,7 +153,7 @@ fn e8_a_dry_run_only_tells() {
         let suppressed: Vec<_> = seen
             .iter()
             .filter_map(|seen| match seen {
-                Seen::Judged(judged) => judged.suppressed,
+                Seen::Judged(judged) => judged.decision.suppressed.as_deref(),
                 _ => None,
             })
             .collect();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ttsr::Pack;
-use ttsr::harness::log::LogEvent;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::store::{
     Entry, OnFailure, Options, Piece, Reader, Recorder, Store, StoreErrorKind,
 };
@@ -96,7 +96,7 @@ fn text(text: &str) -> Script {
     Script::default().text(text).finish("stop").cut(4)
 }
 
-fn events(disk: &FaultyDisk) -> Vec<LogEvent> {
+fn events(disk: &FaultyDisk) -> Vec<LoopEvent> {
     let bytes = disk.bytes(&file());
     let entries = Reader::new(&*bytes)
         .unwrap()
@@ -156,11 +156,11 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
     let names: Vec<&str> = events
         .iter()
         .map(|event| match event {
-            LogEvent::Send { .. } => "send",
-            LogEvent::FirstToken { .. } => "first",
-            LogEvent::Decision(_) => "decision",
-            LogEvent::Aborted { .. } => "aborted",
-            LogEvent::Finish(_) => "finish",
+            LoopEvent::Send { .. } => "send",
+            LoopEvent::FirstToken { .. } => "first",
+            LoopEvent::Decision(_) => "decision",
+            LoopEvent::Aborted { .. } => "aborted",
+            LoopEvent::Finish(_) => "finish",
             _ => "other",
         })
         .collect();
@@ -170,12 +170,12 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
             "send", "first", "decision", "aborted", "send", "first", "finish"
         ]
     );
-    let LogEvent::Decision(judged) = &events[2] else {
+    let LoopEvent::Decision(judged) = &events[2] else {
         unreachable!("it was looked at")
     };
     assert_eq!(judged.rule.as_deref(), Some("t/any"));
     assert_eq!((judged.end, judged.decided), (Some(10), 10));
-    let LogEvent::Finish(finished) = &events[6] else {
+    let LoopEvent::Finish(finished) = &events[6] else {
         unreachable!("it was looked at")
     };
     // The first attempt was cut after 8 of what would have been 14 bytes, had it been as long.

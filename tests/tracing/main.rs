@@ -116,7 +116,7 @@ fn told() -> Vec<Told> {
             let mut now = Duration::ZERO;
             while let Some(step) = run.next().await {
                 now += Duration::from_secs(1);
-                tracer.step(now, &step, run.session().pack());
+                tracer.step(now, &step);
             }
         });
     });

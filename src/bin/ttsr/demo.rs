@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    self, Aborted, Cancel, End, Hooks, Message, Observation, Outcome as Answer, Processor, Request,
-    Script, Scripted, Settings, Source, Step,
+    self, Aborted, Cancel, End, Hooks, Message, Outcome as Answer, Processor, Request, Script,
+    Scripted, Settings, Source, Step,
 };
 use ttsr::{Channel, Decision, Event, Pack, PartId};
 
@@ -196,11 +197,12 @@ impl Screen {
                 &message.text(),
             ),
             Step::Notify { decision, text } => self.remark(STEER, "for the user", decision, text),
-            Step::Observe(Observation::Decision(decision))
-                if decision.action == ttsr::Action::Observe =>
-            {
-                self.remark(FAINT, "noted", decision, "")
-            }
+            Step::Observe(LoopEvent::Decision(record)) => match &record.decision {
+                Some(decision) if decision.action == ttsr::Action::Observe => {
+                    self.remark(FAINT, "noted", decision, "")
+                }
+                _ => Ok(()),
+            },
             Step::Aborted(aborted) => self.aborted(aborted),
             _ => Ok(()),
         }

@@ -1,8 +1,8 @@
 //! Functions as hooks.
 
 use super::{Answer, At, Delta, Hook, Point};
+use crate::harness::aborted::Aborted;
 use crate::harness::call::{After, Before, ToolCall};
-use crate::harness::step::Aborted;
 
 pub(super) struct OnDelta<F>(pub(super) F);
 

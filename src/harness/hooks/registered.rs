@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::timed::Worker;
 use super::{Answer, At, Delta, Fault, Faults, Hook};
-use crate::harness::step::Aborted;
+use crate::harness::aborted::Aborted;
 
 /// A hook under its name.
 pub(super) struct Registered {

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{At, Fault, Hook};
-use crate::harness::Cancel;
+use crate::harness::cancel::Cancel;
 use crate::{Channel, PartId};
 
 /// The thread of a hook. It ends when this is dropped and the hook has returned.
@@ -148,7 +148,7 @@ impl Worker {
     }
 
     /// From now on nobody waits any longer once that switch is thrown.
-    pub(super) fn heed(&mut self, cancel: &Cancel) {
+    pub(super) fn set_cancel(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
     }
 
@@ -202,7 +202,7 @@ impl Worker {
             // Nobody listens after the deadline.
             let _late = answer.send(Some(result));
         })?;
-        let _alarm = self.cancel.alarm(move || {
+        let _alarm = self.cancel.on_cancel(move || {
             let _answered = say.try_send(None);
         });
         match said.recv_timeout(self.deadline) {

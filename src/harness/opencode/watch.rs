@@ -8,6 +8,7 @@ use std::mem;
 use std::time::Duration;
 
 use super::server::{Api, Prompt};
+use crate::harness::event::DecisionRecord;
 use crate::harness::fallback::{Foreground, SessionEvent, error_text};
 use crate::harness::handoff::{Handoff, Injection};
 use crate::wire::MALFORMED;
@@ -112,26 +113,8 @@ pub struct Judged {
     pub session: String,
     /// The message.
     pub message: String,
-    /// The part, as the server calls it.
-    pub part: String,
-    /// What kind of part it is.
-    pub channel: Option<Channel>,
-    /// The tool's name.
-    pub tool: Option<String>,
-    /// The full id of the rule, if one was broken.
-    pub rule: Option<String>,
-    /// The limit that was reached, if none was.
-    pub limit: Option<String>,
-    /// What the rule wants.
-    pub action: Action,
-    /// The end of the match, in bytes of the part.
-    pub end: Option<u64>,
-    /// Bytes of the part that had come.
-    pub decided: u64,
-    /// The turn, from 1.
-    pub turn: u32,
-    /// Why the policy keeps it silent, if it does.
-    pub suppressed: Option<&'static str>,
+    /// The decision, with the server's name for its part.
+    pub decision: DecisionRecord,
     /// The rule's message.
     pub text: String,
     /// The tool runs already: stopping what follows is all that can be done.
@@ -529,7 +512,7 @@ impl Watch {
     /// };
     /// assert!(seen("another").is_empty());
     /// let seen = seen("s");
-    /// assert!(seen.iter().any(|it| matches!(it, Seen::Judged(it) if it.suppressed == Some("shadow"))));
+    /// assert!(seen.iter().any(|it| matches!(it, Seen::Judged(it) if it.decision.suppressed.as_deref() == Some("shadow"))));
     /// assert!(!seen.iter().any(|it| matches!(it, Seen::Act(_))));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
@@ -986,7 +969,7 @@ impl Watched {
         let has_call = reply.has_call;
         for decision in &decisions {
             let judged = self.judge(id, api, reply, decision);
-            let is_silent = judged.suppressed.is_some() || judged.is_beyond;
+            let is_silent = judged.decision.is_suppressed() || judged.is_beyond;
             out.push(Seen::Judged(judged));
             match (is_silent, decision.action) {
                 (true, _) => {}
@@ -1085,25 +1068,12 @@ impl Watched {
         let stream = &reply.stream;
         let part = decision.part();
         let channel = stream.channel(part);
-        let limit = match decision.source {
-            crate::Source::Limit { name, .. } => Some(name.to_owned()),
-            crate::Source::Rule(_) => None,
-        };
         let mut calls = reply.calls.iter();
         let is_waiting = calls.any(|(of, call)| *of == part && self.waiting(call).is_some());
         Judged {
             session: id.to_owned(),
             message: reply.message.clone(),
-            part: reply.name(part),
-            channel,
-            tool: stream.tool_name(part).map(str::to_owned),
-            rule: stream.rule(decision).map(|rule| rule.id.clone()),
-            limit,
-            action: decision.action,
-            end: decision.hit().map(|hit| hit.end),
-            decided: decision.decided(),
-            turn: decision.turn,
-            suppressed: decision.suppression.map(|why| why.name()),
+            decision: DecisionRecord::new(decision, stream, reply.name(part)),
             text: stream.message(decision),
             is_late: api == Api::Classic && channel == Some(Channel::ToolInput) && !is_waiting,
             is_beyond: !can_act(decision.action, api),

@@ -1,67 +1,69 @@
-//! What ends an attempt before its end, and what follows: another attempt, or no answer.
+//! The early end of an attempt, and what follows: another attempt, or a reply without an answer.
 
 use std::mem;
 
 use super::{Processor, State, retract};
-use crate::harness::consult::Consultation;
+use crate::harness::aborted::{
+    AbortStage, Aborted, AbortedBlock, AbortedCall, Reason, Replay, Source,
+};
+use crate::harness::consultation::Consultation;
+use crate::harness::event::LoopEvent;
 use crate::harness::fallback::error_text;
 use crate::harness::hooks::{Answered, Fault};
 use crate::harness::message::{Content, Message, Role};
 use crate::harness::provider::Failure;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
-use crate::harness::step::{
-    AbortStage, Aborted, AbortedBlock, AbortedCall, End, Observation, Reason, Replay, Source, Step,
-};
+use crate::harness::step::{End, Step};
 use crate::{Action, Channel, Decision, Hit, PartId, Partial, Rule, Severity, Stream};
 
-/// Why an attempt ends.
+/// The cause of an abort, and the conditions of a retry.
 #[derive(Debug)]
 pub(super) struct Cause {
     reason: Reason,
     source: Source,
     detail: String,
     part: Option<PartId>,
-    /// Whether the reply is taken again.
+    /// The condition for a retry.
     again: Again,
-    /// Whether the transport is still there.
+    /// True if the transport is open and must be closed.
     is_connected: bool,
-    /// What of the reply stays in the context if it is taken again.
+    /// The text that stays in the context if the reply is retried.
     stays: Stays,
     model: Option<String>,
     temperature: Option<u32>,
-    /// What is said to the model where a rule retries.
+    /// The rule's message to the model for a retry.
     steering: Option<String>,
     /// The rule's decision to retry.
     decision: Option<Decision>,
-    /// The failure of the provider, which rules have not read yet.
+    /// True if the provider failed and rules on `error` have not read the failure.
     is_failure: bool,
     stage: AbortStage,
 }
 
-/// What the next attempt begins with.
+/// The properties of the next attempt.
 #[derive(Debug, Default)]
 pub(super) struct Retake {
-    /// The decision that brings it about, to be delivered once it is on its way.
+    /// The decision to retry, which is delivered once the request is sent.
     pub(super) decision: Option<Decision>,
-    /// What stays of the one before.
+    /// The text kept of the previous attempt.
     pub(super) kept: Option<Message>,
     pub(super) steering: Vec<Message>,
     pub(super) model: Option<String>,
     pub(super) temperature: Option<u32>,
 }
 
-/// What of a reply that was cut stays in the context. Tool input never does.
+/// The text of a reply that stays in the context after a cut. Tool input never stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stays {
     Nothing,
-    /// All of it, up to the cut.
+    /// All text up to the cut.
     All,
-    /// What came before that part, and so many bytes of it.
+    /// The parts before this part, and this number of bytes of it.
     Before(PartId, usize),
 }
 
 impl Stays {
-    /// What the rule that retries says. Where a match begins nobody knows, nothing of its part stays.
+    /// Returns the text that a retrying rule keeps. If the start of the match is unknown, nothing of its part stays.
     fn of(rule: &Rule, stream: &Stream, hit: &Hit) -> Stays {
         match rule.partial {
             Partial::Keep => Stays::All,
@@ -73,8 +75,8 @@ impl Stays {
         }
     }
 
-    /// How many bytes stay of each part of the reply, in order. Reasoning does not where it is signed: a
-    /// piece of it has no signature.
+    /// Returns the number of bytes that stay of each part of the reply, in order. Signed reasoning never stays, because
+    /// the signature covers the whole text.
     fn bytes(self, reply: &Reply, signs_reasoning: bool) -> Vec<usize> {
         let parts = reply.parts().iter();
         let cut = match self {
@@ -94,7 +96,7 @@ impl Stays {
     }
 }
 
-/// What stays of the reply, as the model's message.
+/// Returns the text that stays, as a message of the model.
 fn kept(reply: &Reply, stays: &[usize]) -> Option<Message> {
     let parts = reply.parts().iter().zip(stays);
     let content = parts.filter(|(_, bytes)| **bytes > 0).map(|(part, bytes)| {
@@ -114,11 +116,11 @@ fn kept(reply: &Reply, stays: &[usize]) -> Option<Message> {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Again {
-    /// A rule retries, and says this to the model; nothing to say if it is empty.
+    /// A rule retries.
     Rule,
-    /// If a hook asks for it.
+    /// The reply is retried if a hook asks for it.
     IfAsked,
-    /// In no case.
+    /// The reply is not retried.
     Never,
 }
 
@@ -141,7 +143,7 @@ impl Cause {
         }
     }
 
-    /// The cause of the end of a turn; `None` for an end that is no abort.
+    /// Returns the cause of the end of a turn; `None` if the end is not an abort.
     fn of_end(end: &End) -> Option<Cause> {
         let End::Aborted {
             reason,
@@ -159,7 +161,7 @@ impl Cause {
         })
     }
 
-    /// The same, of a request that is not sent. Another attempt would have the same request.
+    /// Changes the cause to that of a request that is not sent. A retry would send the same request, so there is none.
     fn before_sending(self) -> Cause {
         Cause {
             again: Again::Never,
@@ -169,7 +171,7 @@ impl Cause {
         }
     }
 
-    /// As the end of a reply.
+    /// Returns the end of the reply with this cause.
     pub(super) fn end(self) -> End {
         End::Aborted {
             reason: self.reason,
@@ -178,7 +180,7 @@ impl Cause {
         }
     }
 
-    /// What it says, or else who it is.
+    /// Returns the detail or, if it is empty, the id of the rule.
     pub(super) fn why(&self) -> String {
         match (&*self.detail, &self.source) {
             ("", Source::Rule { id, .. }) => id.clone(),
@@ -186,7 +188,7 @@ impl Cause {
         }
     }
 
-    /// The same, of no part of the reply.
+    /// Removes the part from the cause.
     pub(super) fn without_part(self) -> Cause {
         Cause { part: None, ..self }
     }
@@ -198,7 +200,7 @@ impl Cause {
         }
     }
 
-    /// The bound `reply` leaves no time for another attempt.
+    /// The cause of a bound of time. The bound `reply` leaves no time for a retry.
     pub(super) fn timeout(bound: &'static str) -> Cause {
         let again = match bound {
             "reply" => Again::Never,
@@ -210,7 +212,7 @@ impl Cause {
         }
     }
 
-    /// The transport is gone.
+    /// The cause of a failed request or stream, whose transport is closed.
     pub(super) fn failed(failure: &Failure) -> Cause {
         Cause {
             is_connected: false,
@@ -223,7 +225,7 @@ impl Cause {
         }
     }
 
-    /// The provider reported an error in the stream.
+    /// The cause of an error event in the stream.
     pub(super) fn reported(kind: &str, message: &str) -> Cause {
         let failure = Failure::new(kind, message);
         Cause {
@@ -232,7 +234,7 @@ impl Cause {
         }
     }
 
-    /// The stream ended, the reply did not.
+    /// The cause of a stream that ended before the reply.
     pub(super) fn cut_off() -> Cause {
         let failure = Failure::new("cut-off", "the stream ended before the reply did");
         Cause::failed(&failure)
@@ -252,7 +254,7 @@ impl Cause {
         let detail = format!("the hook {}", fault.what());
         Cause {
             part,
-            // It is not called again in this reply: another attempt would go unguarded.
+            // The hook is not called again in this reply, so a retry would be unguarded.
             again: Again::Never,
             ..Cause::new(fault.reason(), Source::Hook(name), detail)
         }
@@ -267,7 +269,7 @@ impl Cause {
 }
 
 impl Cause {
-    /// The cause of a decision that cuts. Where a critical rule aborts, no hook brings the reply back.
+    /// Returns the cause of a decision that cuts. If a critical rule aborts, no hook can retry the reply.
     pub(super) fn of(stream: &Stream, decision: &Decision, message: String) -> Cause {
         let hit = match decision.source {
             crate::Source::Rule(hit) => hit,
@@ -303,16 +305,16 @@ impl Cause {
 }
 
 impl Processor {
-    /// Ends the attempt: the hooks hear of it, once, and then it is taken again or that was it.
+    /// Ends the attempt: notifies the hooks once, then retries or finishes the reply.
     pub(super) fn cut(&mut self, cause: Cause, out: &mut Vec<Step>) {
         let mut cause = cause;
         if cause.is_connected {
             out.push(Step::CancelUpstream);
         }
-        // From here on nothing belongs to this reply any more, whatever the hooks do.
+        // From here on no input belongs to this attempt, whatever the hooks do.
         self.state = State::Asking;
-        self.forget_attempt();
-        self.calls = self.calls_before.clone();
+        self.drop_attempt();
+        self.turn.calls = self.attempt.calls_before.clone();
         self.publish_aborted_calls(out);
         if cause.is_failure {
             self.read_failure(&mut cause, out);
@@ -326,7 +328,7 @@ impl Processor {
             .collect();
         let wants_retry = self.tell_hooks(&aborted, &cause.again, &mut steering, out);
         if wants_retry && cause.again == Again::IfAsked {
-            self.hook_retries += 1;
+            self.turn.hook_retries += 1;
         }
         if !wants_retry && cause.again != Again::Rule {
             out.push(Step::Aborted(Box::new(aborted)));
@@ -350,14 +352,14 @@ impl Processor {
         self.ask(retake, out);
     }
 
-    /// Ends a reply whose request must not be sent: the hooks hear of it, and there is no retry. Where it would
-    /// have been a retry that the user or the clock calls off, they heard of the abort that it follows, and
-    /// nothing was aborted since. Does nothing unless a request was asked for and is not on its way.
+    /// Ends a reply whose request must not be sent, without a retry. The hooks are notified, except if the request is a
+    /// retry that the user or a bound of time calls off: then the abort that led to the retry was the last one. Does
+    /// nothing unless a request was asked for and is not sent yet.
     pub(super) fn refuse(&mut self, cause: Cause, out: &mut Vec<Step>) {
         if self.state != State::Asking {
             return;
         }
-        self.take_back();
+        self.unsend();
         let is_retry = self.progress.attempts > 1;
         if is_retry && matches!(cause.source, Source::User | Source::Limit(_)) {
             self.give_up(cause, out);
@@ -366,10 +368,9 @@ impl Processor {
         }
     }
 
-    /// Ends a turn between two replies: while its tools run, or because it had its last reply. Tells the hooks
-    /// at `stream.aborted`, which cannot retry it, and forgets what waited for its calls.
-    /// [`Turn`](crate::harness::Turn) says so by itself. Does nothing for an `end` that is no abort, and
-    /// while a reply is under way.
+    /// Ends a turn between two replies: while its tools run, or because it reached its last reply. Notifies the hooks
+    /// at `stream.aborted`, which cannot retry it, and drops the questions and handoffs of the reply.
+    /// [`Turn`](crate::harness::Turn) calls this itself. Does nothing if `end` is not an abort or a reply is in progress.
     ///
     /// # Example: the user cancels a tool
     /// ```
@@ -393,13 +394,13 @@ impl Processor {
         let Some(cause) = cause else {
             return;
         };
-        self.forget_attempt();
+        self.drop_attempt();
         let aborted = self.aborted(&cause);
         self.tell_hooks(&aborted, &cause.again, &mut Vec::new(), out);
         out.push(Step::Aborted(Box::new(aborted)));
     }
 
-    /// Tells the hooks of an abort. Returns whether one of them gets its retry.
+    /// Notifies the hooks of an abort. Returns true if one of them is granted a retry.
     fn tell_hooks(
         &mut self,
         aborted: &Aborted,
@@ -415,34 +416,38 @@ impl Processor {
         wants_retry
     }
 
-    /// Releases what the attempt wanted done once it is complete: it never will be.
-    pub(super) fn forget_attempt(&mut self) {
-        let consultations = mem::take(&mut self.consultations).into_iter();
+    /// Drops the questions and handoffs of the attempt, which take effect only if the attempt completes.
+    pub(super) fn drop_attempt(&mut self) {
+        let consultations = mem::take(&mut self.attempt.consultations).into_iter();
         let consultations = consultations.filter_map(|consultation| consultation.decision);
         let handoffs = self
+            .turn
             .handoffs
             .extract_if(.., |handoff| handoff.is_of_attempt);
         let decisions = consultations.chain(handoffs.map(|handoff| handoff.decision));
         decisions.for_each(|decision| self.session.dropped(&decision));
     }
 
-    /// Releases what was wanted of calls that will not run, for they were never completed.
-    pub(super) fn forget_aborted_calls(&mut self) {
-        let aborted = self.reply.tool_calls();
+    /// Drops the questions about tool calls that do not run because they were not completed.
+    pub(super) fn drop_aborted_calls(&mut self) {
+        let aborted = self.attempt.reply.tool_calls();
         let aborted = aborted.filter(|part| part.state == PartState::Aborted);
         let aborted: Vec<PartId> = aborted.map(|part| part.part).collect();
         let is_about_one = |wanted: &mut Consultation| {
             let part = wanted.decision.map(|decision| decision.part());
             part.is_some_and(|part| aborted.contains(&part))
         };
-        let forgotten: Vec<Consultation> =
-            self.consultations.extract_if(.., is_about_one).collect();
-        self.forget_consultations(&forgotten);
+        let forgotten: Vec<Consultation> = self
+            .attempt
+            .consultations
+            .extract_if(.., is_about_one)
+            .collect();
+        self.drop_consultations(&forgotten);
     }
 
-    /// Marks the calls that were published and will not run.
+    /// Publishes the abort of the calls that were published.
     fn publish_aborted_calls(&self, out: &mut Vec<Step>) {
-        let calls = self.reply.tool_calls();
+        let calls = self.attempt.reply.tool_calls();
         let calls = calls.filter(|part| part.is_published && part.state != PartState::Aborted);
         out.extend(calls.map(|part| Step::ToolAborted {
             part: part.part,
@@ -450,7 +455,7 @@ impl Processor {
         }));
     }
 
-    /// Lets rules read how the provider failed: they may take another model, or ask it again.
+    /// Lets rules on `error` read the provider's failure. They may choose another model, retry or abort.
     fn read_failure(&mut self, cause: &mut Cause, out: &mut Vec<Step>) {
         let (detail, verdicts) = self.check_error(&cause.detail, out);
         cause.detail = detail;
@@ -471,7 +476,7 @@ impl Processor {
                 return;
             }
             self.session.dropped(&decision);
-            out.push(Step::Observe(Observation::NoFallback));
+            out.push(Step::Observe(LoopEvent::NoFallback));
         }
         if let Some(retry) = verdicts.retry {
             cause.again = Again::Rule;
@@ -482,7 +487,7 @@ impl Processor {
         }
     }
 
-    /// The next model of the chain that was not tried in this session.
+    /// Returns the next model of the chain that was not tried in this session, and records it as tried.
     fn next_model(&mut self) -> Option<String> {
         let origin = self.session.origin();
         if let Some(model) = self.progress.model.take().or(origin.model.clone())
@@ -498,19 +503,19 @@ impl Processor {
 
     /// Ends the reply without an answer.
     pub(super) fn give_up(&mut self, cause: Cause, out: &mut Vec<Step>) {
-        self.reply = Reply::default();
+        self.attempt.reply = Reply::default();
         self.finish_with(cause.end(), out);
     }
 
     fn may_retry(&self, again: &Again) -> bool {
         match again {
             Again::Rule => true,
-            Again::IfAsked => self.hook_retries < self.settings.hook_retries,
+            Again::IfAsked => self.turn.hook_retries < self.settings.hook_retries,
             Again::Never => false,
         }
     }
 
-    /// Takes the answer of one hook; whether it gets its retry.
+    /// Applies the answer of one hook. Returns true if the hook is granted a retry.
     fn heed(
         &mut self,
         answered: Answered,
@@ -531,11 +536,11 @@ impl Processor {
             return true;
         }
         if answer.retry {
-            self.tally.refused_retries += 1;
-            out.push(Step::Observe(Observation::RetryRefused { hook }));
+            self.counters.refused_retries += 1;
+            out.push(Step::Observe(LoopEvent::RetryRefused { hook }));
         } else if answer.inject_message.is_some() {
-            self.tally.ignored_messages += 1;
-            out.push(Step::Observe(Observation::MessageIgnored { hook }));
+            self.counters.ignored_messages += 1;
+            out.push(Step::Observe(LoopEvent::MessageIgnored { hook }));
         }
         false
     }
@@ -551,9 +556,9 @@ impl Processor {
         model.cloned()
     }
 
-    /// Says what was aborted. Takes the reply: no call of it runs.
+    /// Returns the record of the abort. Moves the reply out, so that no call of it runs.
     fn aborted(&mut self, cause: &Cause) -> Aborted {
-        let mut partial = mem::take(&mut self.reply);
+        let mut partial = mem::take(&mut self.attempt.reply);
         let calls = partial.tool_calls().map(|part| AbortedCall {
             part: part.part,
             tool: part.tool.clone(),
@@ -571,9 +576,9 @@ impl Processor {
             parent: self.settings.parent.clone(),
             message: self.progress.message.clone(),
             model: self.model(),
-            prompt: self.prompt,
+            prompt: self.turn.prompt,
             stage: cause.stage,
-            attempt: self.stream.attempt(),
+            attempt: self.attempt.stream.attempt(),
             reason: cause.reason,
             source: cause.source.clone(),
             detail: cause.detail.clone(),
@@ -582,12 +587,12 @@ impl Processor {
             partial,
             blocks,
             retry: cause.again == Again::Rule,
-            counters: self.stream.counters(),
+            counters: self.attempt.stream.counters(),
         }
     }
 }
 
-/// What of a part that was aborted may be sent again.
+/// Returns the bytes of an aborted part that may be sent again.
 fn block(part: &ReplyPart, signs_reasoning: bool) -> AbortedBlock {
     let whole = part.characters(part.raw.len()) as u64;
     let replay = match part.channel {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 
 use crate::Snapshot;
-use crate::harness::log::LogEvent;
+use crate::harness::event::LoopEvent;
 use crate::harness::message::Message;
 
 /// The first line of every file: what it is, and the version of what follows.
@@ -57,7 +57,7 @@ pub enum Entry {
     /// Something that happened.
     Event {
         /// What it was.
-        event: LogEvent,
+        event: LoopEvent,
     },
     /// Events that could not be written when they happened.
     Lost {

@@ -1,12 +1,14 @@
 //! From what a processor says to records: what is written when, and what happens if it cannot be.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::{Entry, Store, StoreError};
 use crate::Session;
-use crate::harness::log::Journal;
+use crate::harness::event::LoopEvent;
 use crate::harness::message::{Content, Message, Role};
-use crate::harness::step::{End, Observation, Step};
+use crate::harness::step::{End, Step};
+use crate::harness::{EventTracker, TurnRecorder};
 
 /// What becomes of a conversation whose records cannot be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -69,7 +71,7 @@ pub enum OnFailure {
 pub struct Recorder {
     store: Store,
     on_failure: OnFailure,
-    journal: Journal,
+    tracker: EventTracker,
     /// What could not be written and is needed to go on.
     backlog: Vec<Entry>,
     /// Events that could not be written since the last record.
@@ -89,7 +91,7 @@ impl Recorder {
         Recorder {
             store,
             on_failure,
-            journal: Journal::default(),
+            tracker: EventTracker::default(),
             backlog: Vec::new(),
             lost: 0,
             lost_in_all: 0,
@@ -140,16 +142,16 @@ impl Recorder {
     ) -> Result<(), StoreError> {
         self.is_sending = match step {
             Step::Send { .. } => true,
-            Step::Observe(Observation::StepStarted) | Step::Aborted(_) | Step::Finish(_) => false,
+            Step::Observe(LoopEvent::StepStarted) | Step::Aborted(_) | Step::Finish(_) => false,
             _ => self.is_sending,
         };
         let mut entries = self.entries(step);
-        let events = self.journal.note(now, step, session.pack());
-        let is_decided = !events.is_empty() && !matches!(step, Step::Forward { .. });
+        let event = self.tracker.track(now, step);
+        let is_decided = event.is_some() && !matches!(step, Step::Forward { .. });
         if is_decided || !entries.is_empty() {
             entries.push(snapshot(session));
         }
-        entries.extend(events.into_iter().map(|event| Entry::Event { event }));
+        entries.extend(event.map(|event| Entry::Event { event }));
         match entries.is_empty() {
             true => Ok(()),
             false => self.write(entries),
@@ -287,6 +289,24 @@ impl Recorder {
             }
             _ => Vec::new(),
         }
+    }
+}
+
+impl TurnRecorder for Recorder {
+    fn record_step(&mut self, now: Duration, step: &Step, session: &Session) -> ControlFlow<()> {
+        continue_if_ok(&self.step(now, step, session))
+    }
+
+    fn record_message(&mut self, message: &Message, session: &Session) -> ControlFlow<()> {
+        continue_if_ok(&self.message(message, session))
+    }
+}
+
+/// [`Recorder::error`] keeps the error.
+fn continue_if_ok(written: &Result<(), StoreError>) -> ControlFlow<()> {
+    match written {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
     }
 }
 

@@ -11,7 +11,7 @@ use async_openai::types::chat::{
     ChatCompletionRequestSystemMessage, ChatCompletionRequestUserMessage,
     CreateChatCompletionRequest, CreateChatCompletionStreamResponse, FinishReason,
 };
-use ttsr::harness::adapt::{self, Parts};
+use ttsr::harness::stream_adapter::{self, Parts};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
 /// OpenAI's Chat Completions through async-openai.
@@ -26,7 +26,7 @@ impl Provider for AsyncOpenAi {
             ..CreateChatCompletionRequest::default()
         };
         let opening = async move { client.chat().create_stream(request).await.map_err(failure) };
-        adapt::chunks(opening, |chunk, parts| read(chunk.map_err(failure)?, parts))
+        stream_adapter::chunks(opening, |chunk, parts| read(chunk.map_err(failure)?, parts))
     }
 }
 

@@ -7,7 +7,7 @@ use genai::adapter::AdapterKind;
 use genai::chat::{ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, StreamEnd, ToolCall};
 use genai::resolver::{AuthData, Endpoint, Error as ResolveError, ServiceTargetResolver};
 use genai::{Client, ModelIden, ServiceTarget};
-use ttsr::harness::adapt::{self, Parts};
+use ttsr::harness::stream_adapter::{self, Parts};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
 /// Any of genai's providers.
@@ -27,7 +27,7 @@ impl Provider for GenAi {
                 .await;
             response.map(|response| response.stream).map_err(failure)
         };
-        adapt::chunks(opening, |event, parts| {
+        stream_adapter::chunks(opening, |event, parts| {
             read(event.map_err(failure)?, parts);
             Ok(())
         })

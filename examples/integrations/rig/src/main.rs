@@ -14,7 +14,7 @@ use rig_core::message::{AssistantContent, Message as RigMessage};
 use rig_core::operation::Completion;
 use rig_core::providers::openai::OpenAIConfig;
 use rig_core::streaming::{Item, StreamEvent, Streamed};
-use ttsr::harness::adapt::{self, Parts};
+use ttsr::harness::stream_adapter::{self, Parts};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
 /// Any of rig's models.
@@ -32,7 +32,7 @@ impl Provider for Rig {
             let streamed = model.stream(asked).map_err(failure)?;
             Ok(WithEnd(Some(streamed)))
         };
-        adapt::chunks(opening, |seen, parts| match seen {
+        stream_adapter::chunks(opening, |seen, parts| match seen {
             Seen::Item(item) => {
                 read(item.map_err(failure)?, parts);
                 Ok(())

@@ -7,8 +7,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::providers::Notice;
-use ttsr::harness::{End, Message, Observation, Source, Step, TurnOutcome};
+use ttsr::harness::{End, Message, Source, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack};
 
 /// One object of the JSON form. Its members are documented in docs/run.md.
@@ -195,14 +196,14 @@ impl<'a> Line<'a> {
     fn of_decision(step: &'a Step, pack: &'a Pack) -> Option<Line<'a>> {
         let rule = |decision: &Decision| Some(pack.rule(decision.rule()?).id.as_str());
         Some(match step {
-            Step::Observe(Observation::Decision(decision)) => Line::Verdict {
-                rule: rule(decision),
-                part: decision.part().0,
-                action: decision.action,
-                end: decision.hit().map(|hit| hit.end),
-                decided: decision.decided(),
-                attempt: decision.attempt,
-                suppressed: decision.is_suppressed(),
+            Step::Observe(LoopEvent::Decision(record)) => Line::Verdict {
+                rule: record.rule.as_deref(),
+                part: record.part.id?.0,
+                action: record.action,
+                end: record.end,
+                decided: record.decided,
+                attempt: record.attempt,
+                suppressed: record.is_suppressed(),
             },
             Step::Inject { decision, message } => Line::Inject {
                 rule: rule(decision),
@@ -251,13 +252,11 @@ impl<'a> Line<'a> {
                 output,
                 is_error: *is_error,
             },
-            Step::Observe(Observation::Unscanned { kind, bytes }) if *bytes > 0 => {
-                Line::Unscanned {
-                    kind,
-                    bytes: *bytes,
-                }
-            }
-            Step::Observe(Observation::Usage { input, output }) => Line::Usage {
+            Step::Observe(LoopEvent::Unscanned { kind, bytes }) if *bytes > 0 => Line::Unscanned {
+                kind,
+                bytes: *bytes,
+            },
+            Step::Observe(LoopEvent::Usage { input, output }) => Line::Usage {
                 input: *input,
                 output: *output,
             },

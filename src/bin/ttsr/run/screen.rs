@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::handoff::{Said, SaidPart};
 use ttsr::harness::providers::Notice;
-use ttsr::harness::{AbortStage, Aborted, End, Message, Observation, Source, Step, TurnOutcome};
+use ttsr::harness::{AbortStage, Aborted, End, Message, Source, Step, TurnOutcome};
 use ttsr::wire::MALFORMED;
 use ttsr::{Action, Channel, Decision, Pack, PartId};
 
@@ -100,10 +101,10 @@ impl Screen {
     pub(super) fn show(&mut self, what: &Shown) -> io::Result<()> {
         match what {
             Shown::Step(Step::Send { .. }) => self.requests += 1,
-            Shown::Step(Step::Observe(Observation::Decision(decision))) => {
+            Shown::Step(Step::Observe(LoopEvent::Decision(decision))) => {
                 self.verdicts += u64::from(!decision.is_suppressed());
             }
-            Shown::Step(Step::Observe(Observation::Unscanned { kind, .. })) => {
+            Shown::Step(Step::Observe(LoopEvent::Unscanned { kind, .. })) => {
                 self.malformed += u64::from(MALFORMED.contains(&kind.as_str()));
             }
             _ => {}
@@ -194,12 +195,13 @@ impl Screen {
                 self.remark(decision, "waits for the next request", &message.text())
             }
             Step::Notify { decision, text } => self.remark(decision, "for the user", text),
-            Step::Observe(Observation::Decision(decision))
-                if decision.action == Action::Observe =>
-            {
-                self.remark(decision, "noted", "")
-            }
-            Step::Observe(Observation::DoomLoop { times, .. }) => {
+            Step::Observe(LoopEvent::Decision(record)) => match &record.decision {
+                Some(decision) if decision.action == Action::Observe => {
+                    self.remark(decision, "noted", "")
+                }
+                _ => Ok(()),
+            },
+            Step::Observe(LoopEvent::DoomLoop { times, .. }) => {
                 self.new_line()?;
                 self.row(
                     STEER,
@@ -207,7 +209,7 @@ impl Screen {
                     &format!("the same call {times} times in a row"),
                 )
             }
-            Step::Observe(Observation::Unscanned { kind, bytes })
+            Step::Observe(LoopEvent::Unscanned { kind, bytes })
                 if MALFORMED.contains(&kind.as_str()) =>
             {
                 self.new_line()?;

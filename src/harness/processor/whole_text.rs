@@ -1,48 +1,51 @@
-//! Whole texts at the boundary: requests before they are sent, tool calls before they run, and what
-//! tools and providers give back. Hooks first, then rules, then whoever is meant to have them.
+//! Checks of whole texts: requests before they are sent, tool calls before they run, and the outputs of tools and
+//! errors of providers. Each text passes the hooks, then the rules.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::abort::Cause;
 use super::part::{Stretch, canonical};
-use super::redact::{Replacing, Scalars};
+use super::redact::Replacing;
 use super::{Advice, Advised, Guidance, Processor, WantedHandoff};
+use crate::harness::aborted::{PromptRef, Reason};
 use crate::harness::call::{After, Before, Gate, Target, ToolCall};
-use crate::harness::consult::{Consultation, Consulted, PAUSED, advice, blocked};
+use crate::harness::consultation::{Consultation, Consulted, PAUSED};
+use crate::harness::event::{DecisionRecord, LoopEvent};
 use crate::harness::fallback::SessionEvent;
 use crate::harness::hooks::{Fault, Faults, OnHookFault, Point};
+use crate::harness::json_scalars::JsonScalars;
 use crate::harness::message::{Content, Message, Request, Role};
-use crate::harness::step::{End, Observation, PromptRef, Reason, Step};
+use crate::harness::step::{End, Step};
 use crate::{Action, Channel, Checked, Decision, Header};
 
-/// Most messages of the user of which the processor remembers what rules said.
+/// The most user messages for which the edits of rules are remembered.
 pub(super) const CHECKED_MESSAGES: usize = 1000;
 
-/// What stands in a message with which the system itself starts a request. Rules read such a message in place of the
-/// user's last words, also where all of it is synthetic; what steers the model stays unread.
+/// The marker of a message with which the agent itself starts a request. Rules on `user-input` read such a message
+/// instead of the user's last message, also if all of it is synthetic. They never read steering messages.
 pub(super) const INTERNAL_INITIATOR: &str = "<!-- SLIM_INTERNAL_INITIATOR -->";
 
-/// Headers that packages set themselves, by the package's name: no rule sets them there.
+/// Headers that a package sets itself, by the name of the package. Rules do not set them.
 const OWN_HEADERS: [(&str, &str); 1] = [("@ai-sdk/github-copilot", "x-initiator")];
 
-/// A request as it is to be sent.
+/// A request that is ready to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
-    /// What is sent.
+    /// The request to send.
     pub request: Request,
-    /// Messages that it has and that belong to the conversation from now on.
+    /// The messages in `request` that rules added. They belong to the conversation from now on.
     pub added: Vec<Message>,
 }
 
-/// What the rules said of messages of the user, so that one that is sent with every request is judged
-/// once a turn.
+/// The edits that rules made to the user's messages. A message is sent with every request of a turn, and rules read it
+/// once per turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CheckedMessages {
     known: VecDeque<(u64, Whole)>,
 }
 
-/// What is to be done to a whole text.
+/// The edits that rules make to a whole text.
 #[derive(Clone, Debug, Default)]
 struct Whole {
     before: Vec<String>,
@@ -51,7 +54,7 @@ struct Whole {
     headers: Vec<Header>,
 }
 
-/// What else rules decided about it.
+/// The decisions about a whole text that do not edit it.
 #[derive(Debug, Default)]
 pub(super) struct Verdicts {
     pub(super) injected: Vec<Guidance>,
@@ -65,12 +68,12 @@ impl Whole {
         self.apply_with(text, None)
     }
 
-    /// The same for the input of a tool, which stays JSON.
+    /// Applies the edits to the input of a tool, which stays valid JSON.
     fn apply_to_call(&self, input: &str) -> String {
-        self.apply_with(input, Some(&Scalars::of(input.as_bytes())))
+        self.apply_with(input, Some(&JsonScalars::of(input.as_bytes())))
     }
 
-    fn apply_with(&self, text: &str, scalars: Option<&Scalars>) -> String {
+    fn apply_with(&self, text: &str, scalars: Option<&JsonScalars>) -> String {
         let stretches = self.stretches.iter().cloned();
         let replacing = Replacing {
             from: 0,
@@ -107,11 +110,10 @@ impl CheckedMessages {
 }
 
 impl Processor {
-    /// Makes the request of the last [`Step::Send`] ready to be sent: hooks see its messages, rules read
-    /// what the user wrote last, and headers are set. What changes in its messages changes for this
-    /// request only, but for what is [`added`](Prepared::added).
+    /// Prepares the request of the last [`Step::Send`]: hooks edit its messages, rules read the user's last message, and
+    /// headers are set. Edits of messages apply to this request only, except for those in [`added`](Prepared::added).
     ///
-    /// None if it must not be sent: then the reply is over, and `out` says why.
+    /// Returns `None` if the request must not be sent: the reply is over, and the steps in `out` give the reason.
     ///
     /// # Example: a rule that adds a header
     /// ```
@@ -135,7 +137,7 @@ impl Processor {
             request: request.clone(),
             added: Vec::new(),
         };
-        self.prompt = PromptRef::new(self.session.turn(), &request.messages);
+        self.turn.prompt = PromptRef::new(self.session.turn(), &request.messages);
         self.progress.asked = Some(request.model.clone()).filter(|model| !model.is_empty());
         let target = self.target(&request.model);
         if !self.hooks.is_empty(Point::Messages) {
@@ -150,8 +152,8 @@ impl Processor {
         Some(prepared)
     }
 
-    /// A tool call of the last reply is about to run: hooks, then rules where a hook changed its input,
-    /// then whoever wants it asked about.
+    /// Checks a tool call of the last reply before it runs: hooks, then rules if a hook changed its input, then the
+    /// questions of rules and hooks to sub-agents.
     ///
     /// # Example: a call that nobody minds
     /// ```
@@ -166,11 +168,18 @@ impl Processor {
     pub fn before_tool(&mut self, call: ToolCall, out: &mut Vec<Step>) -> Gate {
         let mut call = call;
         let of_call = |wanted: &Consultation| wanted.call == call.call;
-        let came = self.at_gate.iter().filter(|wanted| of_call(wanted));
+        let came = self
+            .progress
+            .at_gate
+            .iter()
+            .filter(|wanted| of_call(wanted));
         let mut wanted: Vec<Consultation> = came.cloned().collect();
-        let new = self.consultations.extract_if(.., |wanted| of_call(wanted));
+        let new = self
+            .attempt
+            .consultations
+            .extract_if(.., |wanted| of_call(wanted));
         let new: Vec<Consultation> = new.collect();
-        self.at_gate.extend_from_slice(&new);
+        self.progress.at_gate.extend_from_slice(&new);
         wanted.extend(new);
         if !self.hooks.is_empty(Point::ToolBefore)
             && let Err(why) = self.ask_before(&mut call, &mut wanted, out)
@@ -182,7 +191,7 @@ impl Processor {
             None => {}
             Some(advice) => {
                 let advice = advice.clone();
-                self.forget_consultations(&wanted);
+                self.drop_consultations(&wanted);
                 return match advice {
                     Advice::Asked | Advice::Waits => self.block(call, PAUSED.to_owned(), out),
                     Advice::Blocked(why) => self.block(call, why, out),
@@ -193,9 +202,9 @@ impl Processor {
         if self.settings.depth == 0 {
             self.advise(&call, Advice::Asked);
             for wanted in &mut wanted {
-                let session = wanted.open_below(&self.settings.session, &self.children);
-                self.children.push(session.clone());
-                out.push(Step::Observe(Observation::Consulting {
+                let session = wanted.assign_session(&self.settings.session, &self.turn.children);
+                self.turn.children.push(session.clone());
+                out.push(Step::Observe(LoopEvent::SubAgent {
                     call: call.call.clone(),
                     by: wanted.by.clone(),
                     session,
@@ -204,7 +213,7 @@ impl Processor {
             }
             return Gate::Ask(call, wanted);
         }
-        let refused = Observation::ConsultRefused {
+        let refused = LoopEvent::ConsultRefused {
             call: call.call.clone(),
         };
         out.push(Step::Observe(refused));
@@ -213,10 +222,10 @@ impl Processor {
         gate
     }
 
-    /// What came of asking about a call. Where somebody answered, the call does not run now: the model
-    /// has the answers, as messages for after the results of its calls, and decides; the same call in a later
-    /// reply runs. Where nobody did, it runs or is blocked as the one who wanted to know says. Equal calls of
-    /// the same reply go the way of this one, and nobody is asked about them.
+    /// Reports the outcomes of the questions about a call. If somebody answered, the call does not run: the answers are
+    /// messages to add after the results of the reply's calls, and an equal call of a later reply runs. If nobody
+    /// answered, the call runs or is blocked, as the rule or hook that asked specifies. Equal calls of the same reply are
+    /// treated like this one without further questions.
     ///
     /// # Example: the answer goes to the model
     /// ```
@@ -254,13 +263,13 @@ impl Processor {
                 self.session.delivered(decision);
             }
             match &consulted {
-                Consulted::Answered(text) => answers.push(advice(&consultation, text)),
+                Consulted::Answered(text) => answers.push(consultation.answer_message(text)),
                 _ if consultation.consult.blocks_on_failure => {
-                    why.get_or_insert_with(|| blocked(&consultation, &consulted));
+                    why.get_or_insert_with(|| consultation.blocked_output(&consulted));
                 }
                 _ => {}
             }
-            out.push(Step::Observe(Observation::Consulted {
+            out.push(Step::Observe(LoopEvent::Consulted {
                 call: call.call.clone(),
                 by: consultation.by,
                 consulted,
@@ -278,41 +287,42 @@ impl Processor {
         (self.block(call, PAUSED.to_owned(), out), answers)
     }
 
-    /// Releases the decisions behind questions that are not asked.
-    pub(in crate::harness) fn forget_consultations(&mut self, wanted: &[Consultation]) {
+    /// Drops the decisions of questions that are not asked.
+    pub(in crate::harness) fn drop_consultations(&mut self, wanted: &[Consultation]) {
         let unused = wanted.iter().filter_map(|wanted| wanted.decision);
         unused.for_each(|decision| self.session.dropped(&decision));
     }
 
-    /// Returns what becomes of a call, if somebody was asked about an equal one. An answer that the model has
-    /// heard counts as taken from then on.
+    /// Returns the treatment of a call, if a sub-agent was asked about an equal one. A call whose answer the model has
+    /// read counts as run from now on.
     fn advice(&mut self, call: &ToolCall) -> Option<&Advice> {
         let input = canonical(call.input.as_bytes());
         let equal = |known: &&mut Advised| known.tool == call.tool && known.input == input;
-        let known = self.advised.iter_mut().find(equal)?;
+        let known = self.turn.advised.iter_mut().find(equal)?;
         if known.state == Advice::Heard {
             known.state = Advice::Taken;
         }
         Some(&known.state)
     }
 
-    /// Sets what becomes of calls that equal this one.
+    /// Sets the treatment of calls that equal this one.
     fn advise(&mut self, call: &ToolCall, state: Advice) {
         let input = canonical(call.input.as_bytes());
-        self.advised
+        self.turn
+            .advised
             .retain(|known| known.tool != call.tool || known.input != input);
-        self.advised.push(Advised {
+        self.turn.advised.push(Advised {
             tool: call.tool.clone(),
             input,
             state,
         });
     }
 
-    /// A tool has given something back: hooks, then rules. Gives what the model is told.
+    /// Checks the output of a tool: hooks, then rules. Returns the output for the model.
     ///
     /// # Errors
-    /// If a rule ends the turn here. The tool has run; what it gave back is for nobody: then
-    /// [`tool_cancelled`](Self::tool_cancelled). The hooks have heard of it, as at
+    /// Returns the end of the turn if a rule aborts it. The tool has run, and its output must be dropped: call
+    /// [`tool_cancelled`](Self::tool_cancelled) for its result. The hooks were notified as by
     /// [`end_turn`](Self::end_turn).
     ///
     /// # Example: a word behind an output
@@ -376,7 +386,7 @@ impl Processor {
         Ok(after)
     }
 
-    /// The call was given up, or its turn ended with it. Gives what the model would be told.
+    /// Returns the output for the model of a call that was cancelled or whose turn ended.
     ///
     /// # Example: what the model is told
     /// ```
@@ -396,11 +406,11 @@ impl Processor {
         after
     }
 
-    /// Something happened to a session: tells the hooks.
+    /// Notifies the hooks of an event of a session.
     ///
-    /// The loop calls it itself for its own session: when a reply is over (`message.updated`), when it was aborted by an
-    /// error or a timeout (`session.error`), and when nothing is left to do (`session.idle`): after an abort, and after
-    /// an answer that calls no tool. What happens elsewhere, on a server or to other sessions, is the host's to tell.
+    /// The loop calls this for its own session: at the end of a reply (`message.updated`), after an abort by an error or
+    /// a timeout (`session.error`), and after an abort or an answer without tool calls (`session.idle`). The host calls it
+    /// for events of a server and of other sessions.
     ///
     /// # Example: a hook that hears of it
     /// ```
@@ -434,8 +444,8 @@ impl Processor {
         }
     }
 
-    /// Tells the hooks how a reply of this session ended.
-    pub(super) fn tell_end(&mut self, end: &End, out: &mut Vec<Step>) {
+    /// Notifies the hooks of the end of a reply.
+    pub(super) fn report_end(&mut self, end: &End, out: &mut Vec<Step>) {
         if self.hooks.is_empty(Point::Event) {
             return;
         }
@@ -450,7 +460,7 @@ impl Processor {
         };
         let is_idle = match end {
             End::Complete { .. } | End::Truncated { .. } => {
-                self.reply.tool_calls().next().is_none()
+                self.attempt.reply.tool_calls().next().is_none()
             }
             End::Aborted { .. } => true,
         };
@@ -470,14 +480,14 @@ impl Processor {
         }
     }
 
-    /// Reads an error; says what rules decided. What they put before or behind it is in the text.
+    /// Lets rules read an error. Returns the edited text and the other decisions.
     pub(super) fn check_error(&mut self, text: &str, out: &mut Vec<Step>) -> (String, Verdicts) {
         let (whole, verdicts) = self.check_whole(Channel::Error, None, text, out);
         (whole.apply(text), verdicts)
     }
 
-    /// Counts what failed; the first of it, if the host wants the stream to end with it. Where the user has
-    /// cancelled, that ends it whatever the host wants.
+    /// Counts hook failures. Returns the failure that ends the stream: a cancel always ends it, and the first failure ends
+    /// it if [`Settings::on_hook_fault`](crate::harness::Settings::on_hook_fault) says so.
     pub(super) fn note_faults(
         &mut self,
         faults: Faults,
@@ -505,7 +515,7 @@ impl Processor {
         }
     }
 
-    /// Asks the hooks about a call; why it is blocked, if it is.
+    /// Calls the hooks before a tool call. Returns the reason as an error if the call is blocked.
     fn ask_before(
         &mut self,
         call: &mut ToolCall,
@@ -546,7 +556,7 @@ impl Processor {
         Gate::Blocked(call, after)
     }
 
-    /// Notes what failed; ends the reply if the host wants that.
+    /// Counts hook failures, and ends the reply with an error if one of them ends the stream.
     fn faults_or_refuse(&mut self, faults: Faults, out: &mut Vec<Step>) -> Result<(), ()> {
         match self.note_faults(faults, out) {
             None => Ok(()),
@@ -557,7 +567,7 @@ impl Processor {
         }
     }
 
-    /// Lets rules read what the user wrote last.
+    /// Lets rules read the user's last message.
     fn check_prompt(
         &mut self,
         target: &Target,
@@ -593,7 +603,7 @@ impl Processor {
                         decision: guidance.decision,
                         message: guidance.message.clone(),
                     });
-                    self.sending.push_back(guidance);
+                    self.progress.sending.push_back(guidance);
                 }
                 self.checked.keep(key, whole.clone());
                 whole
@@ -610,7 +620,7 @@ impl Processor {
         Ok(())
     }
 
-    /// Lets rules read a whole text: what is to be done to it, and what else they decided.
+    /// Lets rules read a whole text. Returns their edits and their other decisions.
     fn check_whole(
         &mut self,
         channel: Channel,
@@ -622,7 +632,8 @@ impl Processor {
         let mut whole = Whole::default();
         let mut verdicts = Verdicts::default();
         for decision in checked.decisions() {
-            out.push(Step::Observe(Observation::Decision(*decision)));
+            let record = DecisionRecord::new(decision, checked.stream(), String::new());
+            out.push(Step::Observe(LoopEvent::Decision(Box::new(record))));
             if !decision.is_suppressed() {
                 self.take(&checked, *decision, &mut whole, &mut verdicts, out);
             }
@@ -651,7 +662,7 @@ impl Processor {
             Action::Redact => whole.stretches.extend(Stretch::of(stream, &decision)),
             Action::Warn => out.push(Step::Notify { decision, text }),
             Action::Handoff => {
-                self.handoffs.push(WantedHandoff {
+                self.turn.handoffs.push(WantedHandoff {
                     decision,
                     text,
                     is_of_attempt: false,
@@ -676,7 +687,7 @@ impl Processor {
                 let cause = Cause::of(stream, &decision, text);
                 verdicts.abort = Some(cause.without_part());
             }
-            // The call is being changed by a hook: who wants it asked about has said so by now.
+            // A hook has changed the call, and rules have asked their questions about its first input already.
             Action::Consult | Action::Observe => {}
         }
         self.session.delivered(&decision);
@@ -684,7 +695,7 @@ impl Processor {
 }
 
 impl Whole {
-    /// Puts words before the first and behind the last text that a person wrote.
+    /// Prepends to the first and appends to the last text that a person wrote.
     fn apply_to(&self, message: &mut Message) {
         let texts = message
             .content
@@ -709,7 +720,7 @@ impl Whole {
     }
 }
 
-/// Whether a person wrote it, or some of it.
+/// Returns true if a person wrote at least part of the message.
 fn is_written(message: &Message) -> bool {
     let mut content = message.content.iter();
     let is_own = |content: &Content| {
@@ -724,7 +735,7 @@ fn is_written(message: &Message) -> bool {
     message.role == Role::User && content.any(is_own)
 }
 
-/// Whether the system itself has written it to start a request, and says so.
+/// Returns true if the agent itself wrote the message to start a request.
 fn is_initiated(message: &Message) -> bool {
     message.role == Role::User && message.text().contains(INTERNAL_INITIATOR)
 }
@@ -751,7 +762,7 @@ fn result(call: &ToolCall, after: &After) -> Step {
 }
 
 impl Fault {
-    /// What is said of the hook.
+    /// Returns the end of a sentence about the hook.
     pub(super) fn what(self) -> &'static str {
         match self {
             Fault::Panicked => "panicked",

@@ -19,7 +19,7 @@ use crate::{Channel, Event, PartId};
 /// ```
 /// use std::future::poll_fn;
 /// use ttsr::Event;
-/// use ttsr::harness::{Failure, Provider, Request, adapt};
+/// use ttsr::harness::{Failure, Provider, Request, stream_adapter};
 /// # use std::{pin::Pin, task::{Context, Poll}};
 /// # struct Words(std::vec::IntoIter<&'static str>);
 /// # impl futures_core::Stream for Words {
@@ -29,9 +29,9 @@ use crate::{Channel, Event, PartId};
 /// #     }
 /// # }
 /// // `Words` is whatever a client gives: a `Stream` of its chunks.
-/// let mut provider = adapt::from_fn(|_: &Request| {
+/// let mut provider = stream_adapter::from_fn(|_: &Request| {
 ///     let opening = async { Ok(Words(vec!["Hello", " you."].into_iter())) };
-///     adapt::chunks(opening, |word, parts| {
+///     stream_adapter::chunks(opening, |word, parts| {
 ///         parts.text("0", word);
 ///         if word.ends_with('.') {
 ///             parts.finish("stop");
@@ -80,7 +80,7 @@ where
 /// # Example: a client that gives words
 /// ```
 /// use std::{future::poll_fn, pin::Pin, task::{Context, Poll}};
-/// use ttsr::harness::{Failure, adapt};
+/// use ttsr::harness::{Failure, stream_adapter};
 /// struct Words(std::vec::IntoIter<&'static str>);
 /// impl futures_core::Stream for Words {
 ///     type Item = &'static str;
@@ -89,7 +89,7 @@ where
 ///     }
 /// }
 /// let opening = async { Ok(Words(vec!["Hello", " you", "EOF"].into_iter())) };
-/// let mut events = adapt::chunks(opening, |word, parts| {
+/// let mut events = stream_adapter::chunks(opening, |word, parts| {
 ///     match word {
 ///         "EOF" => parts.finish("stop"),
 ///         word => parts.text("0", word),
@@ -129,7 +129,7 @@ where
 /// # Example: chunks of three kinds
 /// ```
 /// use std::{future::poll_fn, pin::Pin, task::{Context, Poll}};
-/// use ttsr::harness::{Failure, adapt};
+/// use ttsr::harness::{Failure, stream_adapter};
 /// use ttsr::{Channel, Event};
 /// # struct Chunks(std::vec::IntoIter<&'static str>);
 /// # impl futures_core::Stream for Chunks {
@@ -139,7 +139,7 @@ where
 /// #     }
 /// # }
 /// let chunks = Chunks(vec!["thinks", "calls", "counts", "ends"].into_iter());
-/// let mut events = adapt::chunks(async { Ok(chunks) }, |chunk, parts| {
+/// let mut events = stream_adapter::chunks(async { Ok(chunks) }, |chunk, parts| {
 ///     match chunk {
 ///         "thinks" => parts.reasoning("r", "What time is it?"),
 ///         "calls" => {
@@ -183,7 +183,7 @@ impl Parts {
     /// # Example: two parts at once
     /// ```
     /// use std::future::poll_fn;
-    /// use ttsr::harness::{Failure, adapt};
+    /// use ttsr::harness::{Failure, stream_adapter};
     /// use ttsr::{Event, PartId};
     /// # use std::{pin::Pin, task::{Context, Poll}};
     /// # struct Chunks(std::vec::IntoIter<(&'static str, &'static str)>);
@@ -194,7 +194,7 @@ impl Parts {
     /// #     }
     /// # }
     /// let chunks = Chunks(vec![("a", "On"), ("b", "Two"), ("a", "e"), ("b", "")].into_iter());
-    /// let mut events = adapt::chunks(async { Ok(chunks) }, |(key, text), parts| {
+    /// let mut events = stream_adapter::chunks(async { Ok(chunks) }, |(key, text), parts| {
     ///     parts.text(key, text);
     ///     Ok::<(), Failure>(())
     /// });
