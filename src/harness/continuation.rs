@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// The words at the start of every continuation prompt, by which a session recognizes one.
 pub const MARKER: &str = "Continuing work from session";
 
-/// What one session hands over to the next.
+/// The content that one session hands over to the next.
 ///
 /// # Example: a rule's message becomes the draft of the next session
 /// ```
@@ -36,7 +36,7 @@ struct HandoffInput {
 }
 
 impl Handoff {
-    /// A handoff of that session, whose next one begins with that text.
+    /// Returns a handoff of a session, with the text that the next session begins with.
     pub fn new(session: impl Into<String>, text: impl Into<String>) -> Handoff {
         Handoff {
             session: session.into(),
@@ -45,7 +45,7 @@ impl Handoff {
         }
     }
 
-    /// The files that the next session is to have, each once. An `@` in front is left out.
+    /// Adds files for the next session, each once. A leading `@` is removed.
     #[must_use]
     pub fn files<F: AsRef<str>>(mut self, files: impl IntoIterator<Item = F>) -> Handoff {
         let mut seen: HashSet<String> = self.files.iter().cloned().collect();
@@ -59,16 +59,16 @@ impl Handoff {
         self
     }
 
-    /// What a call of the tool `handoff_session` asks for.
+    /// Returns the handoff that a call of the tool `handoff_session` asks for.
     ///
     /// # Errors
-    /// If the input is not an object with a `prompt` and, if any, a list of `files`.
+    /// Returns an error if the input is not an object with a string `prompt` and, if present, a list of strings `files`.
     pub fn from_tool_input(session: &str, input: &str) -> Result<Handoff, serde_json::Error> {
         let input: HandoffInput = serde_json::from_str(input)?;
         Ok(Handoff::new(session, input.prompt).files(input.files))
     }
 
-    /// The continuation prompt.
+    /// Returns the continuation prompt.
     #[must_use]
     pub fn prompt(&self) -> String {
         let mut prompt = format!(
@@ -81,7 +81,7 @@ impl Handoff {
         prompt + &self.text
     }
 
-    /// What the host does, in this order, to show the prompt for editing.
+    /// Returns the steps that show the prompt for editing, in order.
     ///
     /// # Example: what the model asked for, as the user sees it
     /// ```
@@ -97,7 +97,7 @@ impl Handoff {
     pub fn draft(&self) -> [Draft; 4] {
         [
             Draft::OpenSession,
-            // The input field of a new session is not there at once.
+            // A client creates the input field of a new session with a delay.
             Draft::Wait(Duration::from_millis(150)),
             Draft::Append(self.prompt()),
             Draft::Toast {
@@ -108,21 +108,21 @@ impl Handoff {
     }
 }
 
-/// One step of showing a continuation prompt.
+/// A step of showing a continuation prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Draft {
     /// Open a new session.
     OpenSession,
-    /// Wait that long.
+    /// Wait for this time.
     Wait(Duration),
-    /// Append this to the prompt that is being written.
+    /// Append this text to the prompt that is being edited.
     Append(String),
-    /// Show this for that long.
+    /// Show a notification.
     Toast {
         /// The text.
         text: &'static str,
-        /// How long it is shown.
+        /// The time for which it is shown.
         lasts: Duration,
     },
 }

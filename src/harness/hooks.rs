@@ -1,7 +1,7 @@
-//! Hooks: code of the host that sees a stream before the rules do, and whole texts at the boundary.
+//! Hooks: code of the host that sees a stream before the rules do, and whole texts before and after rules.
 //!
-//! Which hooks are called where is decided when they are registered, so a point nobody registered for
-//! costs one look at an empty list. Hooks get data, never the processor: they cannot call back into it.
+//! The points at which a hook is called are fixed when it is registered, so a point without hooks costs one look at an
+//! empty list. Hooks receive data and never the processor, so they cannot call back into it.
 
 mod functions;
 mod registered;
@@ -22,7 +22,7 @@ use functions::{OnAborted, OnDelta, OnToolAfter, OnToolBefore};
 use registered::{Place, Registered};
 use timed::Worker;
 
-/// Where a hook can be called.
+/// A point of the loop at which hooks are called.
 ///
 /// # Example: a name from a configuration
 /// ```
@@ -34,27 +34,27 @@ use timed::Worker;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Point {
-    /// `stream.delta`: every non-empty delta, before the rules see it.
+    /// `stream.delta`: a non-empty delta arrived, and the rules have not seen it.
     Delta,
-    /// `stream.aborted`: once after every abort, also of a request that is not sent and of a turn whose tools
-    /// run: [`Aborted::stage`] says which.
+    /// `stream.aborted`: an attempt or a turn was aborted. Called once per abort, also for a request that is not sent and
+    /// for a turn whose tools run: see [`Aborted::stage`].
     Aborted,
     /// `text.complete`: a text part is complete.
     TextComplete,
-    /// `tool.execute.before`: a tool call is complete and about to run.
+    /// `tool.execute.before`: a complete tool call is about to run.
     ToolBefore,
-    /// `tool.execute.after`: a tool has given something back.
+    /// `tool.execute.after`: a tool returned its output.
     ToolAfter,
     /// `messages.transform`: a request is about to be sent.
     Messages,
-    /// `chat.headers`: the same, once its messages are settled.
+    /// `chat.headers`: a request is about to be sent, and its messages are final.
     Headers,
-    /// `event`: something happened to a session.
+    /// `event`: an event of a session.
     Event,
 }
 
 impl Point {
-    /// Every point, in the order of their declaration.
+    /// All points, in the order of their declaration.
     pub const ALL: [Point; 8] = [
         Point::Delta,
         Point::Aborted,
@@ -66,7 +66,7 @@ impl Point {
         Point::Event,
     ];
 
-    /// The name that plugins know it by, such as `stream.delta`.
+    /// Returns the name used by plugins, such as `stream.delta`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -82,14 +82,13 @@ impl Point {
     }
 }
 
-/// Code of the host that takes part in a stream. All methods are called in the order of registration.
+/// Code of the host that takes part in a stream. Hooks are called in the order of their registration.
 ///
-/// They are plain functions. One registered with [`Hooks::register`] runs where the loop runs, so one that
-/// blocks blocks its stream (no lock of this crate is held); one registered with
-/// [`Hooks::register_within`] runs on a thread of its own, and is given up when its deadline is over or the
-/// user cancels. What happens to the stream of a hook that panicked or was given up is for
-/// [`Settings::on_hook_fault`](super::Settings::on_hook_fault) to say. (A panic during the unwinding of
-/// another one ends the process; that is Rust's rule.)
+/// The methods are plain functions. A hook registered with [`Hooks::register`] runs in the loop: while it blocks, its
+/// stream is blocked (no lock of this crate is held). A hook registered with [`Hooks::register_within`] runs on a thread
+/// of its own; the loop stops waiting for it when its deadline is over or the user cancels.
+/// [`Settings::on_hook_fault`](super::Settings::on_hook_fault) decides what happens to the stream of a hook that
+/// panicked or did not return in time. (A panic while another panic unwinds ends the process, as always in Rust.)
 ///
 /// # Example: a hook at two points
 /// ```
@@ -130,17 +129,17 @@ impl Point {
 /// ```
 #[expect(unused_variables, reason = "by default a hook does nothing")]
 pub trait Hook: Send {
-    /// The points at which it is called; asked for once, when it is registered.
+    /// Returns the points at which the hook is called. Called once, at registration.
     fn points(&self) -> &[Point];
 
-    /// Sees a delta before anyone else; may rewrite it, and may abort the reply.
+    /// Receives a delta before the rules. May rewrite the delta or abort the reply.
     fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {}
 
-    /// Learns that the reply was aborted; may ask for it to be taken again.
+    /// Receives an abort. May ask for a retry.
     fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {}
 
-    /// Sees a text part that is complete; may replace what is kept of it. It was published already,
-    /// and the rules do not see what it is replaced with.
+    /// Receives a complete text part. May replace the text that is kept. The original was published, and the rules do not
+    /// see the replacement.
     ///
     /// # Example: no white space at the end
     /// ```
@@ -170,8 +169,7 @@ pub trait Hook: Send {
     /// ```
     fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {}
 
-    /// Sees a tool call before it runs; may change its input, keep it from running, or have a sub-agent
-    /// asked first.
+    /// Receives a tool call before it runs. May change its input, block it, or have a sub-agent asked first.
     ///
     /// # Example: another input
     /// ```
@@ -201,7 +199,7 @@ pub trait Hook: Send {
     /// ```
     fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {}
 
-    /// Sees what a tool gave back before the rules and the model do; may change it.
+    /// Receives the output of a tool before the rules and the model. May change it.
     ///
     /// # Example: a secret stays here
     /// ```
@@ -227,10 +225,10 @@ pub trait Hook: Send {
     /// ```
     fn tool_after(&mut self, call: &ToolCall, after: &mut After) {}
 
-    /// Sees the messages of a request before the rules do; may change them, for this request only.
+    /// Receives the messages of a request before the rules. May change them for this request.
     fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) {}
 
-    /// Sees the headers of a request after the rules; may change them.
+    /// Receives the headers of a request after the rules. May change them.
     ///
     /// # Example: whose request it is
     /// ```
@@ -258,37 +256,37 @@ pub trait Hook: Send {
     /// ```
     fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {}
 
-    /// Learns what happened to a session.
+    /// Receives an event of a session.
     fn event(&mut self, event: &SessionEvent) {}
 }
 
-/// Where in which stream a hook is called.
+/// The position in a stream at which a hook is called.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct At<'a> {
     /// The session's id, from [`Settings::session`](super::Settings::session).
     pub session: &'a str,
-    /// The message's id: the same for every attempt at it.
+    /// The id of the reply, which all its attempts share.
     pub message: &'a str,
     /// The number of the attempt in its turn, from 1.
     pub attempt: u32,
-    /// Time since the reply began.
+    /// The time since the reply began.
     pub time: Duration,
-    /// The part's number in the stream.
+    /// The part's id in the stream.
     pub part: PartId,
-    /// What the provider calls the part.
+    /// The provider's name for the part.
     pub part_name: &'a str,
-    /// What kind of part it is.
+    /// The part's channel.
     pub channel: Channel,
-    /// The tool's name, once it is known. Only tool input has one.
+    /// The tool's name, once it is known. Always `None` for channels other than tool input.
     pub tool: Option<&'a str>,
     /// The id of the tool call, once it is known.
     pub call: Option<&'a str>,
-    /// What the part held before this delta.
+    /// The text that the part accumulated before this delta.
     pub so_far: &'a [u8],
 }
 
-/// A delta on its way. May be cut anywhere, inside a character too.
+/// A delta that hooks may change. It may begin and end inside a character.
 ///
 /// # Example: other bytes in their place
 /// ```
@@ -325,25 +323,24 @@ impl<'a> Delta<'a> {
         }
     }
 
-    /// The bytes, as the hooks before left them.
+    /// Returns the bytes after the previous hooks.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes as text. Invalid UTF-8 is shown as U+FFFD.
+    /// Returns the bytes as text, with invalid UTF-8 replaced by U+FFFD.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 
-    /// Puts other bytes in their place; none, to keep the delta from everyone.
+    /// Replaces the bytes. Empty bytes suppress the delta: no later hook and no rule sees it.
     pub fn rewrite(&mut self, bytes: impl Into<Vec<u8>>) {
         self.bytes = Cow::Owned(bytes.into());
     }
 
-    /// Aborts the reply. No hook after this one sees the delta, and neither do the rules; it is neither
-    /// accumulated nor published.
+    /// Aborts the reply. Neither later hooks nor the rules see the delta, and it is neither accumulated nor published.
     ///
     /// # Example: a list ends the reply
     /// ```
@@ -374,40 +371,39 @@ impl<'a> Delta<'a> {
     }
 }
 
-/// What a hook wants after an abort.
+/// The answer of a hook to an abort.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Take the reply again, from scratch. Bounded by
-    /// [`Settings::hook_retries`](super::Settings::hook_retries).
+    /// True to retry the reply from its start. Bounded by [`Settings::hook_retries`](super::Settings::hook_retries).
     pub retry: bool,
-    /// Said to the model in the user's name before the retry; ignored without `retry`.
+    /// A steering message for the model, sent with the retry. Ignored without `retry`.
     pub inject_message: Option<String>,
 }
 
-/// What to do with the stream of a hook that panicked, or did not return in time. Either way it is
+/// The consequence for the stream of a hook that panicked or did not return in time. In both cases the fault is
 /// counted, and the hook is not called again in this reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnHookFault {
-    /// Abort: a guard that fell over guards nothing. A tool call is blocked, what a tool gave back is
-    /// withheld, a request is not sent. No other hook brings the reply back, which would go unguarded.
+    /// Abort the stream, because a guard that failed guards nothing. A tool call is blocked, the output of a tool is
+    /// withheld, a request is not sent. No other hook can retry the reply, which would be unguarded.
     #[default]
     Abort,
-    /// Go on as if the hook had not been there.
+    /// Continue as if the hook were not registered.
     Continue,
 }
 
-/// What went wrong with a hook.
+/// The reason why a hook returned nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Panicked,
     TimedOut,
-    /// None of its own: the user cancelled, and it was not waited for.
+    /// The user cancelled, and the hook was not waited for. Not a failure of the hook.
     Cancelled,
 }
 
 impl Fault {
-    /// Whether the hook is not called again in this reply.
+    /// Returns true if the hook failed and is not called again in this reply.
     fn is_its_own(self) -> bool {
         self != Fault::Cancelled
     }
@@ -430,27 +426,26 @@ impl Fault {
 #[derive(Default)]
 pub struct Hooks {
     all: Vec<Registered>,
-    /// For each point the places in `all` of those that are called there.
+    /// For each point, the indexes in `all` of the hooks that are called there.
     at: [Vec<usize>; Point::ALL.len()],
 }
 
 impl Hooks {
-    /// Registers a hook behind those that are there.
+    /// Registers a hook after those registered before.
     pub fn register(&mut self, name: impl Into<String>, hook: impl Hook + 'static) {
         let points = hook.points().to_vec();
         self.add(name.into(), &points, Place::Here(Box::new(hook)));
     }
 
-    /// Registers a hook that runs on a thread of its own and is given up if it does not return within
-    /// `deadline`. The loop waits meanwhile, and for no longer than until the user cancels: the reply ends
-    /// at once, and the hook is told of it (`stream.aborted`) when it has returned, without being waited for.
-    /// Whoever cancels must run elsewhere than the loop: on another thread, or another one of the runtime's.
+    /// Registers a hook that runs on a thread of its own, with a deadline. The loop waits for the hook until it returns,
+    /// the deadline is over or the user cancels. A cancel ends the reply at once; the hook is notified of the abort
+    /// (`stream.aborted`) when it has returned, and is not waited for. The cancel must come from another thread, or
+    /// another worker of the runtime, than the one that runs the loop.
     ///
-    /// Nothing can end a function that hangs: its thread stays until it returns, and until then the hook
-    /// is not called.
+    /// A function that hangs cannot be ended: its thread stays until it returns, and until then the hook is not called.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// Returns the error of the system if it cannot create the thread.
     ///
     /// # Example: a hook that does not return
     /// ```
@@ -569,14 +564,14 @@ impl Hooks {
         self.register(name, OnToolAfter(hook));
     }
 
-    /// Whether no hook is called at that point.
+    /// Returns true if no hook is called at this point.
     #[must_use]
     #[inline]
     pub fn is_empty(&self, point: Point) -> bool {
         self.at[point as usize].is_empty()
     }
 
-    /// From now on nobody waits for a hook once that switch is thrown.
+    /// Sets the switch that ends the wait for hooks with a deadline.
     pub(super) fn set_cancel(&mut self, cancel: &Cancel) {
         for one in &mut self.all {
             if let Place::Elsewhere(worker) = &mut one.place {
@@ -585,13 +580,13 @@ impl Hooks {
         }
     }
 
-    /// Moves the hooks out, for a sub-agent's session. What [`take_back`](Self::take_back) gets must be these.
+    /// Moves the hooks out, for a sub-agent's session. [`restore`](Self::restore) must be given the same hooks.
     pub(super) fn lend(&mut self) -> (Hooks, Vec<bool>) {
         let failed = self.all.iter().map(|one| one.is_out).collect();
         (std::mem::take(self), failed)
     }
 
-    /// Takes back hooks that were lent. One that failed before stays out until the reply is over.
+    /// Puts lent hooks back. A hook that had failed before stays disabled until the end of the reply.
     pub(super) fn restore(&mut self, lent: Hooks, failed: &[bool]) {
         *self = lent;
         for (one, failed) in self.all.iter_mut().zip(failed) {
@@ -599,7 +594,7 @@ impl Hooks {
         }
     }
 
-    /// Every hook is called again, also those that failed; those that hang are not.
+    /// Enables the hooks that failed in the last reply. Hooks that hang are still not called.
     pub(super) fn begin_reply(&mut self) {
         self.all.iter_mut().for_each(|one| one.is_out = false);
     }
@@ -673,7 +668,7 @@ impl Hooks {
         passed
     }
 
-    /// Runs `tool.execute.before`. The first that keeps the call from running is the last that is asked.
+    /// Runs `tool.execute.before`. No hook is called after one that blocks the call.
     pub(super) fn tool_before(&mut self, call: &ToolCall) -> (Before, Faults) {
         let mut before = Before::new(call.input.clone());
         let mut faults = Faults::new();
@@ -764,10 +759,10 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// Hooks that failed, by name.
+/// The hooks that failed, each with its name.
 pub(super) type Faults = Vec<(String, Fault)>;
 
-/// What the hooks left of some bytes.
+/// The bytes after all hooks.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     pub(super) bytes: Vec<u8>,
@@ -776,7 +771,7 @@ pub(super) struct Passed {
     pub(super) faults: Faults,
 }
 
-/// What one hook said to an abort.
+/// The answer of one hook to an abort.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) hook: String,

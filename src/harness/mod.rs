@@ -1,14 +1,17 @@
-//! The reference loop: how rules, hooks and a provider work together on a reply.
+//! The reference loop: hooks, rules and a provider work together on a reply.
 //!
-//! [`Processor`] is the loop without I/O: a host with a transport and a runtime of its own tells it what
-//! arrives and does what it says. [`run`](run()) is one reply over any [`Provider`], on tokio; [`Turn`] is
-//! all of a turn, with the tools.
-//! [`Hooks`] are the host's own code in it, [`Scripted`] is a provider for tests. How providers write
-//! their replies on the wire is not known here.
+//! [`Processor`] is the loop without I/O: a host with its own transport and runtime passes inputs in and carries out the
+//! steps that follow. [`run`](run()) runs one reply over any [`Provider`], on tokio; [`Turn`] runs a whole turn with its
+//! tools. [`Hooks`] are code of the host that takes part, [`Scripted`] is a provider for tests, and
+//! [`LoopEvent`](event::LoopEvent) is the type that logs are written from. The loop knows no provider's wire format.
 //!
-//! For every delta the order is: hooks, in the order of their registration; rules, which see what the
-//! hooks left; and only then is it accumulated and published. The delta that brings about a cut is neither.
-//! A reply that was cut is discarded: it is not in the next request, and it is never the answer.
+//! Each delta passes the hooks, in the order of their registration, then the rules, which see the output of the hooks.
+//! Only then is it accumulated and published; the delta that causes a cut is neither. A reply that was cut is
+//! discarded: it is not in the next request, and it is never the answer.
+//!
+//! The modules are layered; a test checks that no module imports one above it. From the bottom: plain data (`cancel`,
+//! `reply`, `message`, `aborted`, `consultation`, `continuation`, `event`, `call`, `step`), `provider`, `fallback` and
+//! `hooks`, `processor`, then `run`, `consult` and `turn`, which do I/O.
 //!
 //! # Example: a rule is broken, the reply is taken again
 //! ```

@@ -1,4 +1,4 @@
-//! A provider that plays recorded replies and remembers what it was asked.
+//! A provider for tests, which plays recorded replies and remembers its requests.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use super::message::Request;
 use super::provider::{EventStream, Failure, Provider};
 use crate::{Channel, Event, PartId};
 
-/// One recorded reply: events, how fast they come, and how it ends.
+/// A recorded reply: its events, their pace and its end.
 ///
 /// # Example: half a text, then the connection breaks
 /// ```
@@ -57,15 +57,15 @@ enum ScriptEnd {
     Hang,
 }
 
-/// How fast events come.
+/// The pace of events.
 #[derive(Clone, Copy, Debug, Default)]
 enum Pace {
-    /// All at once.
+    /// All events at once.
     #[default]
     AtOnce,
-    /// Each at a poll of its own.
+    /// One event per poll.
     Yielding,
-    /// Each after a pause.
+    /// A pause before each event.
     Every(Duration),
 }
 
@@ -84,12 +84,12 @@ impl From<Vec<Event>> for Script {
 }
 
 impl Script {
-    /// Adds a part of text.
+    /// Adds a text part.
     pub fn text(self, text: impl AsRef<[u8]>) -> Script {
         self.part(Channel::Text, None, text.as_ref())
     }
 
-    /// Adds a part of reasoning.
+    /// Adds a reasoning part.
     pub fn reasoning(self, text: impl AsRef<[u8]>) -> Script {
         self.part(Channel::Reasoning, None, text.as_ref())
     }
@@ -99,20 +99,20 @@ impl Script {
         self.part(Channel::ToolInput, Some((tool, call)), input.as_ref())
     }
 
-    /// Adds any event.
+    /// Adds an event.
     pub fn event(mut self, event: Event) -> Script {
         self.events.push(event);
         self
     }
 
-    /// Adds the end of the reply.
+    /// Adds the end of the reply, with the provider's reason to stop.
     pub fn finish(self, reason: &str) -> Script {
         self.event(Event::Finish {
             reason: reason.to_owned(),
         })
     }
 
-    /// Cuts every delta into pieces of that many bytes (at least 1), inside characters too.
+    /// Splits every delta into pieces of `bytes` bytes (at least 1), also inside characters.
     pub fn cut(mut self, bytes: usize) -> Script {
         let events = self.events.into_iter();
         self.events = events
@@ -121,31 +121,31 @@ impl Script {
         self
     }
 
-    /// Fails after the last event.
+    /// Ends the stream with a failure after the last event.
     pub fn fail(mut self, failure: Failure) -> Script {
         self.end = ScriptEnd::Fail(failure);
         self
     }
 
-    /// Stays silent after the last event, for ever.
+    /// Keeps the stream open and silent after the last event.
     pub fn hang(mut self) -> Script {
         self.end = ScriptEnd::Hang;
         self
     }
 
-    /// Gives each event at a poll of its own.
+    /// Yields one event per poll.
     pub fn yielding(mut self) -> Script {
         self.pace = Pace::Yielding;
         self
     }
 
-    /// Waits that long before each event.
+    /// Waits for `pause` before each event.
     pub fn every(mut self, pause: Duration) -> Script {
         self.pace = Pace::Every(pause);
         self
     }
 
-    /// Its events.
+    /// Returns the events.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
@@ -180,9 +180,9 @@ fn pieces(event: Event, size: usize) -> Vec<Event> {
     pieces.collect()
 }
 
-/// A [`Provider`] that plays one script per request, the last one again and again.
+/// A [`Provider`] that plays one script per request, and the last script for every further request.
 ///
-/// Clones share what they play and what they remember, so a test keeps one and hands out the other.
+/// Clones share their scripts and requests, so that a test can keep one and pass another on.
 ///
 /// # Example: what was asked
 /// ```
@@ -208,12 +208,12 @@ pub struct Scripted {
 struct Played {
     scripts: VecDeque<Script>,
     requests: Vec<Request>,
-    /// For each request whether its stream was dropped before it ended.
+    /// For each request, true if its stream was dropped before its end.
     cancelled: Vec<bool>,
 }
 
 impl Scripted {
-    /// Plays these scripts; none at all is a reply that ends at once.
+    /// Returns a provider that plays these scripts. Without a script, every reply ends at once.
     pub fn new(scripts: impl IntoIterator<Item = Script>) -> Scripted {
         Scripted {
             played: Arc::new(Mutex::new(Played {
@@ -224,13 +224,13 @@ impl Scripted {
         }
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.lock().requests.clone()
     }
 
-    /// For each request whether its stream was dropped before it had ended.
+    /// Returns, for each request, true if its stream was dropped before its end.
     #[must_use]
     pub fn cancelled(&self) -> Vec<bool> {
         self.lock().cancelled.clone()
@@ -266,10 +266,10 @@ impl Provider for Scripted {
 struct Playing {
     number: usize,
     events: VecDeque<Event>,
-    /// Taken when the stream ends.
+    /// `None` after the end of the stream.
     end: Option<ScriptEnd>,
     pace: Pace,
-    /// The next event was announced and may be given.
+    /// True if the task was woken for the next event.
     is_due: bool,
     pause: Option<Pin<Box<Sleep>>>,
     played: Arc<Mutex<Played>>,

@@ -1,7 +1,7 @@
-//! Any client's stream of chunks as the events of a reply.
+//! Adapts the chunk stream of any client to the events of a reply.
 //!
-//! It knows no client: whoever adapts one says what a chunk holds, and [`Parts`] makes well-formed events
-//! of it.
+//! The module knows no client. The adapter of a client describes the contents of each chunk, and [`Parts`] makes
+//! well-formed events of the description.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use super::message::Request;
 use super::provider::{EventStream, Failure, Provider};
 use crate::{Channel, Event, PartId};
 
-/// A [`Provider`] from a function that answers a request with a stream of events.
+/// Returns a [`Provider`] made from a function that answers a request with a stream of events.
 ///
 /// # Example: any stream of events
 /// ```
@@ -70,12 +70,11 @@ where
     }
 }
 
-/// The events of a client's stream: `opening` is the client's own call, which nobody awaits before the
-/// reply is asked for; `read` tells what each chunk holds, or why the reply failed.
+/// Returns the events of a client's stream. `opening` is the client's call, which is awaited when the stream is first
+/// polled; `read` describes the contents of each chunk, or returns the failure of the reply.
 ///
-/// Dropping the result drops the call or the stream, and with it the client's transport. The end of the
-/// client's stream is the end of the reply's; whether it was complete is for `read` to say with
-/// [`Parts::finish`].
+/// Dropping the result drops the call or the stream, and with it the client's transport. The end of the client's
+/// stream ends the reply; the reply is complete only if `read` called [`Parts::finish`].
 ///
 /// # Example: a client that gives words
 /// ```
@@ -122,9 +121,9 @@ where
 
 /// The parts of a reply while it is adapted: chunks in, well-formed events out.
 ///
-/// A part is known by a key of the adapter's choice (an index, an id); it opens with its first mention, which
-/// says of what kind it is, and ends with the reply or with [`end`](Self::end). Parts of two kinds need two
-/// keys. Empty pieces make no event.
+/// A part is identified by a key that the adapter chooses, such as an index or an id. The first mention of a key opens
+/// the part on the mentioned channel; the part ends with the reply or with [`end`](Self::end). Parts of two channels
+/// need two keys. Empty texts make no event.
 ///
 /// # Example: chunks of three kinds
 /// ```
@@ -178,7 +177,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// More text of the part with that key: what came since, not all there is so far.
+    /// Appends text to a part: the text since the last call, not the whole text.
     ///
     /// # Example: two parts at once
     /// ```
@@ -213,12 +212,12 @@ impl Parts {
         self.delta(key, Channel::Text, text);
     }
 
-    /// More reasoning, in the same way.
+    /// Appends reasoning to a part.
     pub fn reasoning(&mut self, key: &str, text: &str) {
         self.delta(key, Channel::Reasoning, text);
     }
 
-    /// A tool call is known by its name, and by its id where it has one. Its input may come before.
+    /// Names the tool of a tool call, and its id if it has one. Input may precede it.
     pub fn tool(&mut self, key: &str, tool: &str, call: Option<&str>) {
         let part = self.part(key, Channel::ToolInput);
         self.ready.push_back(Event::Tool {
@@ -228,31 +227,30 @@ impl Parts {
         });
     }
 
-    /// More of a tool call's input, as the model writes it.
+    /// Appends to the input of a tool call, as the model writes it.
     pub fn input(&mut self, key: &str, input: &str) {
         self.delta(key, Channel::ToolInput, input);
     }
 
-    /// A part is complete. Without a part of that key that is open nothing happens; its next mention opens
-    /// another one.
+    /// Ends a part. Does nothing if no part with this key is open; the next mention of the key opens another part.
     pub fn end(&mut self, key: &str) {
         if let Some(part) = self.open.remove(key) {
             self.ready.push_back(Event::PartEnd { part });
         }
     }
 
-    /// The tokens that the provider counted.
+    /// Reports the tokens that the provider counted.
     pub fn usage(&mut self, input: u64, output: u64) {
         self.ready.push_back(Event::Usage { input, output });
     }
 
-    /// Any other event.
+    /// Adds any other event.
     pub fn event(&mut self, event: Event) {
         self.ready.push_back(event);
     }
 
-    /// The reply is complete: all of its parts end, in the order in which they opened. What a client tells
-    /// after that is of no reply; usage is to be mentioned before.
+    /// Ends the reply with all its parts, in the order in which they opened. Later events belong to no reply, so usage must
+    /// be reported before.
     pub fn finish(&mut self, reason: &str) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
@@ -301,7 +299,7 @@ struct Adapted<S, R> {
     source: Source<S>,
     read: R,
     parts: Parts,
-    /// Told after the events that came before it.
+    /// The failure, which is returned after the events that precede it.
     failure: Option<Failure>,
 }
 
@@ -338,7 +336,7 @@ where
             };
             match polled {
                 Some(Ok(())) => {}
-                // The transport goes before anyone is told.
+                // The transport is closed before the failure is returned.
                 Some(Err(failure)) => {
                     this.source = Source::Over;
                     this.failure = Some(failure);
@@ -355,7 +353,7 @@ mod tests {
     use std::sync::Arc;
     use std::task::Waker;
 
-    /// Chunks that are all there; `alive` tells whether the stream is.
+    /// A stream of given chunks; `alive` shows whether the stream was dropped.
     struct Ready<T> {
         chunks: VecDeque<T>,
         alive: Arc<()>,

@@ -1,4 +1,4 @@
-//! Functions as hooks.
+//! Hooks made of functions.
 
 use super::{Answer, At, Delta, Hook, Point};
 use crate::harness::aborted::Aborted;

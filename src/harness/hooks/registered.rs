@@ -1,4 +1,4 @@
-//! A hook that is registered: calls it where it runs, and says how that went.
+//! A registered hook: calls the hook in the loop or on its thread, and reports failures.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,15 +7,15 @@ use super::timed::Worker;
 use super::{Answer, At, Delta, Fault, Faults, Hook};
 use crate::harness::aborted::Aborted;
 
-/// A hook under its name.
+/// A hook with its name.
 pub(super) struct Registered {
     pub(super) name: String,
     pub(super) place: Place,
-    /// Not called again in this reply.
+    /// True if the hook failed and is not called again in this reply.
     pub(super) is_out: bool,
 }
 
-/// Where a hook runs.
+/// The thread that a hook runs on.
 pub(super) enum Place {
     Here(Box<dyn Hook>),
     Elsewhere(Worker),
@@ -75,7 +75,7 @@ impl Registered {
             Place::Elsewhere(worker) => {
                 let aborted = aborted.clone();
                 if worker.is_cancelled() {
-                    // It cannot bring the reply back, so nobody waits for what it says.
+                    // After a cancel no hook can retry the reply, so its answer is not awaited.
                     worker.tell(move |hook| drop(answer(hook, &aborted)));
                     return Ok(Answer::default());
                 }
@@ -86,7 +86,7 @@ impl Registered {
         said
     }
 
-    /// Asks the hook with data of its own; nothing if it is out already.
+    /// Calls the hook with owned data. Returns `None` if the hook is disabled.
     pub(super) fn ask<T: Send + 'static>(
         &mut self,
         ask: impl FnOnce(&mut dyn Hook) -> T + Send + 'static,
@@ -102,7 +102,7 @@ impl Registered {
         Some(said)
     }
 
-    /// Puts what it said in the place of what there was.
+    /// Stores the answer in `there`, or the fault in `faults`.
     pub(super) fn take<T>(
         &self,
         said: Option<Result<T, Fault>>,
@@ -117,7 +117,7 @@ impl Registered {
     }
 }
 
-/// What a hook did to a delta.
+/// The answer of a hook to a delta.
 pub(super) struct Seen {
     pub(super) rewritten: Option<Vec<u8>>,
     pub(super) is_abort: bool,
@@ -139,8 +139,8 @@ fn is_out<T>(said: &Result<T, Fault>) -> bool {
     said.as_ref().is_err_and(|fault| fault.is_its_own())
 }
 
-/// What the hook holds may be broken after a panic, which is why it is not called again; nothing of ours
-/// is, for it was given copies or data that is dropped.
+/// Calls a hook and catches its panic. The hook's own state may be inconsistent after a panic, which is why the hook is
+/// disabled. The loop's state is not, because the hook received copies or data that is dropped.
 fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|_| Fault::Panicked)
 }
