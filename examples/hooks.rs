@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ttsr::harness::{Aborted, Answer, At, Delta, Hook, Hooks, Point, Reason, Source};
+use ttsr::harness::{
+    AbortReason, AbortSource, Aborted, Delta, Hook, HookAnswer, HookContext, HookPoint, Hooks,
+};
 use ttsr::{Channel, PartId};
 
 /// What hooks and the host share.
@@ -110,11 +112,11 @@ pub(crate) fn abort_counts(hooks: &mut Hooks) -> Shared<AbortCounts> {
         let cause = AbortCause {
             reason: aborted.reason.name(),
             source: match &aborted.source {
-                Source::Rule { id, .. } => id.clone(),
-                Source::Hook(name) => name.clone(),
-                Source::Limit(name) => (*name).to_owned(),
-                Source::Provider => "provider".to_owned(),
-                Source::User => "user".to_owned(),
+                AbortSource::Rule { id, .. } => id.clone(),
+                AbortSource::Hook(name) => name.clone(),
+                AbortSource::Limit(name) => (*name).to_owned(),
+                AbortSource::Provider => "provider".to_owned(),
+                AbortSource::User => "user".to_owned(),
                 other => format!("{other:?}"),
             },
             model: aborted.model.clone().unwrap_or_default(),
@@ -137,14 +139,14 @@ pub(crate) fn concise_on_timeout(hooks: &mut Hooks) {
 struct Concise;
 
 impl Hook for Concise {
-    fn points(&self) -> &[Point] {
-        &[Point::Aborted]
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Aborted]
     }
 
-    fn delta(&mut self, _: &At<'_>, _: &mut Delta<'_>) {}
+    fn delta(&mut self, _: &HookContext<'_>, _: &mut Delta<'_>) {}
 
-    fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {
-        if aborted.reason == Reason::Timeout {
+    fn aborted(&mut self, aborted: &Aborted, answer: &mut HookAnswer) {
+        if aborted.reason == AbortReason::Timeout {
             answer.retry = true;
             answer.inject_message = Some("Please be more concise.".into());
         }
@@ -187,7 +189,9 @@ fn path_of(input: &str) -> Option<String> {
 #[allow(dead_code, reason = "the tests take the hooks and leave this")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use ttsr::Pack;
-    use ttsr::harness::{Cancel, Message, Processor, Request, Script, Scripted, Settings, run};
+    use ttsr::harness::{
+        Cancel, Message, Processor, Request, Scripted, ScriptedReply, Settings, run,
+    };
     let mut hooks = Hooks::default();
     token_budget(&mut hooks, 1_000);
     let inputs = tool_inputs(&mut hooks);
@@ -196,7 +200,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     concise_on_timeout(&mut hooks);
     read_before_edit(&mut hooks);
 
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .text("Let me look at it.")
         .tool("read", "call_1", r#"{"path":"src/lib.rs"}"#)
         .cut(4)

@@ -34,16 +34,16 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use ttsr::harness::consult::{Consultation, Consulted};
+use ttsr::harness::consult::{ConsultOutcome, Consultation};
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::handoff::{
-    Arrived, Draft, Files, Handoff, Handoffs, ReadSession, command, read_part, references,
+    Arrived, DraftStep, Files, Handoff, Handoffs, ReadSession, command, read_part, references,
     summary_prompt,
 };
 use ttsr::harness::progress::{Do, Prompting, RouterSettings};
 use ttsr::harness::{
-    Aborted, After, Answer, At, Before, Content, Delta, Gate, Hook, Hooks, Input, Message, Point,
-    Processor, Request, Settings, Step, ToolCall,
+    Aborted, Content, Delta, Gate, Hook, HookAnswer, HookContext, HookPoint, Hooks, Input, Message,
+    PendingCall, Processor, Request, Settings, Step, ToolCall, ToolOutput,
 };
 use ttsr::{Consult, Origin, Pack};
 
@@ -331,7 +331,7 @@ type Calls = Arc<Mutex<Vec<Shown>>>;
 /// A hook of a case.
 struct Listed {
     hook: CaseHook,
-    points: [Point; 1],
+    points: [HookPoint; 1],
     calls: Calls,
 }
 
@@ -346,7 +346,7 @@ impl Listed {
 }
 
 impl Hook for Listed {
-    fn points(&self) -> &[Point] {
+    fn points(&self) -> &[HookPoint] {
         let registered = vec![
             ("registered", json!(self.hook.name)),
             ("at", json!(self.hook.at)),
@@ -355,7 +355,7 @@ impl Hook for Listed {
         &self.points
     }
 
-    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {
+    fn delta(&mut self, at: &HookContext<'_>, delta: &mut Delta<'_>) {
         self.called();
         let so_far = String::from_utf8_lossy(at.so_far).into_owned() + &delta.text();
         if so_far.contains(&self.hook.when) {
@@ -368,13 +368,13 @@ impl Hook for Listed {
         }
     }
 
-    fn aborted(&mut self, _: &Aborted, answer: &mut Answer) {
+    fn aborted(&mut self, _: &Aborted, answer: &mut HookAnswer) {
         self.called();
         answer.retry = self.hook.retry;
         answer.inject_message = self.hook.inject.clone();
     }
 
-    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
+    fn tool_before(&mut self, call: &ToolCall, before: &mut PendingCall) {
         self.called();
         if call.input.contains(&self.hook.when) {
             if let Some(input) = &self.hook.rewrite {
@@ -389,7 +389,7 @@ impl Hook for Listed {
         }
     }
 
-    fn tool_after(&mut self, _: &ToolCall, after: &mut After) {
+    fn tool_after(&mut self, _: &ToolCall, after: &mut ToolOutput) {
         self.called();
         if let Some(text) = &self.hook.rewrite
             && after.output.contains(&self.hook.when)
@@ -400,11 +400,11 @@ impl Hook for Listed {
 }
 
 fn hooks(case: &Case, calls: &Calls) -> Hooks {
-    const KNOWN: [Point; 4] = [
-        Point::Delta,
-        Point::Aborted,
-        Point::ToolBefore,
-        Point::ToolAfter,
+    const KNOWN: [HookPoint; 4] = [
+        HookPoint::Delta,
+        HookPoint::Aborted,
+        HookPoint::ToolBefore,
+        HookPoint::ToolAfter,
     ];
     let mut hooks = Hooks::default();
     for hook in case.hooks.iter().cloned() {
@@ -571,10 +571,10 @@ impl Run<'_> {
             return self.gate(gate);
         } else if input.has("consulted") {
             let consulted = match (input.text("answer"), &*input.words("failed")) {
-                (Some(answer), _) => Consulted::Answered(answer),
-                (None, "timeout") => Consulted::TimedOut,
-                (None, "cancelled") => Consulted::Cancelled,
-                (None, reason) => Consulted::Refused {
+                (Some(answer), _) => ConsultOutcome::Answered(answer),
+                (None, "timeout") => ConsultOutcome::TimedOut,
+                (None, "cancelled") => ConsultOutcome::Cancelled,
+                (None, reason) => ConsultOutcome::Refused {
                     reason: reason.to_owned(),
                 },
             };
@@ -588,7 +588,7 @@ impl Run<'_> {
             }
             return;
         } else if input.has("after") {
-            let mut after = After::output(input.words("output"));
+            let mut after = ToolOutput::output(input.words("output"));
             after.is_error = input.has("is-error");
             let told = processor.after_tool(&input.call("after"), after, &mut out);
             self.steps(out);
@@ -674,10 +674,10 @@ impl Run<'_> {
     fn draft(&mut self, handoff: &Handoff) {
         for draft in handoff.draft() {
             self.show(match draft {
-                Draft::OpenSession => vec![("open-session", json!(true))],
-                Draft::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
-                Draft::Append(text) => vec![("append", json!(text))],
-                Draft::Toast { text, lasts } => vec![
+                DraftStep::OpenSession => vec![("open-session", json!(true))],
+                DraftStep::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
+                DraftStep::Append(text) => vec![("append", json!(text))],
+                DraftStep::Toast { text, lasts } => vec![
                     ("toast", json!(text)),
                     ("lasts-ms", json!(lasts.as_millis() as u64)),
                 ],

@@ -17,8 +17,8 @@ use futures_core::Stream;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use ttsr::harness::{
-    Cancel, End, EventStream, Failure, Hooks, Processor, Provider, Reason, Request, Run, Settings,
-    Step,
+    AbortReason, Cancel, End, EventStream, Failure, Hooks, Processor, Provider, Request, Run,
+    Settings, Step,
 };
 use ttsr::{Channel, Event, Pack, PartId};
 
@@ -243,7 +243,7 @@ fn a_cancel_and_the_end_of_a_reply_have_one_winner() {
                 "complete"
             }
             End::Aborted { reason, .. } => {
-                assert_eq!((reason, told.aborts), (Reason::User, 1));
+                assert_eq!((reason, told.aborts), (AbortReason::User, 1));
                 "user"
             }
             end => panic!("{end:?}"),

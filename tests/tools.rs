@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use ttsr::harness::tools::Containment;
 use ttsr::harness::tools::{Bounds, Folder};
 use ttsr::harness::{
-    After, Cancel, Content, End, Hooks, Message, Processor, Request, Script, Scripted, Settings,
-    Step, Tools, Turn,
+    Cancel, Content, End, Hooks, Message, Processor, Request, Scripted, ScriptedReply, Settings,
+    Step, ToolOutput, Tools, Turn,
 };
 use ttsr::{Channel, Pack};
 
@@ -50,7 +50,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-fn call(folder: &Folder, tool: &str, input: Value) -> After {
+fn call(folder: &Folder, tool: &str, input: Value) -> ToolOutput {
     runtime().block_on(folder.run(tool, &input.to_string()))
 }
 
@@ -619,7 +619,7 @@ fn a_turn_runs_from_the_prompt_to_the_answer() {
     let scratch = Scratch::new();
     fs::write(scratch.path.join("sum.sh"), "echo $(( $1 - $2 ))\n").unwrap();
     let script = |tool: &str, call: &str, input: Value| {
-        Script::default()
+        ScriptedReply::default()
             .tool(tool, call, input.to_string())
             .finish("tool_use")
             .cut(7)
@@ -633,7 +633,9 @@ fn a_turn_runs_from_the_prompt_to_the_answer() {
             json!({"path": "sum.sh", "old_string": "-", "new_string": "+"}),
         ),
         script("bash", "c4", json!({"command": "bash sum.sh 2 3"})),
-        Script::default().text("It adds now.").finish("end_turn"),
+        ScriptedReply::default()
+            .text("It adds now.")
+            .finish("end_turn"),
     ]);
     let pack = Pack::from_toml(
         r#"

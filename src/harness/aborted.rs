@@ -17,10 +17,10 @@ use crate::{Channel, Counters, PartId, RuleId};
 /// ```
 /// use ttsr::Pack;
 /// use ttsr::harness::{
-///     Cancel, End, Failure, Hooks, Processor, Request, Script, Scripted, Settings, run,
+///     Cancel, End, Failure, Hooks, Processor, Request, ScriptedReply, Scripted, Settings, run,
 /// };
 /// let failure = Failure::new("overloaded_error", "try again");
-/// let mut provider = Scripted::new([Script::default().text("It is").fail(failure)]);
+/// let mut provider = Scripted::new([ScriptedReply::default().text("It is").fail(failure)]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
 /// let request = Request::new("a-model", Vec::new());
@@ -33,7 +33,7 @@ use crate::{Channel, Counters, PartId, RuleId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Reason {
+pub enum AbortReason {
     /// The user cancelled.
     User,
     /// A rule or a hook cut the reply.
@@ -44,15 +44,15 @@ pub enum Reason {
     Timeout,
 }
 
-impl Reason {
+impl AbortReason {
     /// Returns the name used in every output: `user`, `plugin`, `error` or `timeout`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Reason::User => "user",
-            Reason::Plugin => "plugin",
-            Reason::Error => "error",
-            Reason::Timeout => "timeout",
+            AbortReason::User => "user",
+            AbortReason::Plugin => "plugin",
+            AbortReason::Error => "error",
+            AbortReason::Timeout => "timeout",
         }
     }
 }
@@ -60,7 +60,7 @@ impl Reason {
 /// The rule, hook, bound or party that caused an abort.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Source {
+pub enum AbortSource {
     /// A rule of the pack.
     Rule {
         /// The rule.
@@ -78,16 +78,16 @@ pub enum Source {
     User,
 }
 
-impl Source {
+impl AbortSource {
     /// Returns the name of the kind: `rule`, `hook`, `limit`, `provider` or `user`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Source::Rule { .. } => "rule",
-            Source::Hook(_) => "hook",
-            Source::Limit(_) => "limit",
-            Source::Provider => "provider",
-            Source::User => "user",
+            AbortSource::Rule { .. } => "rule",
+            AbortSource::Hook(_) => "hook",
+            AbortSource::Limit(_) => "limit",
+            AbortSource::Provider => "provider",
+            AbortSource::User => "user",
         }
     }
 
@@ -95,10 +95,10 @@ impl Source {
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         match self {
-            Source::Rule { id, .. } => Some(id),
-            Source::Hook(name) => Some(name),
-            Source::Limit(name) => Some(name),
-            Source::Provider | Source::User => None,
+            AbortSource::Rule { id, .. } => Some(id),
+            AbortSource::Hook(name) => Some(name),
+            AbortSource::Limit(name) => Some(name),
+            AbortSource::Provider | AbortSource::User => None,
         }
     }
 }
@@ -192,9 +192,9 @@ pub struct Aborted {
     /// The number of the attempt in its turn, from 1.
     pub attempt: u32,
     /// The kind of reason.
-    pub reason: Reason,
+    pub reason: AbortReason,
     /// The rule, hook, bound or party that caused the abort.
-    pub source: Source,
+    pub source: AbortSource,
     /// The rule's message or the provider's error; may be empty.
     pub detail: String,
     /// The part that caused the abort; `None` if no part did.
@@ -221,13 +221,13 @@ pub struct AbortedBlock {
     /// The part's channel.
     pub channel: Channel,
     /// The bytes that may be sent again.
-    pub replay: Replay,
+    pub replay: BlockReplay,
 }
 
 /// The bytes of an aborted part that may be sent to the provider again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Replay {
+pub enum BlockReplay {
     /// Text: this number of bytes from the start of the part, up to the last complete character.
     UpTo(u64),
     /// Reasoning without a signature: this number of bytes from the start of the part. Used only if the provider

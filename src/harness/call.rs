@@ -22,7 +22,7 @@ pub struct ToolCall {
 
 /// The changes of hooks to a tool call before it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Before {
+pub struct PendingCall {
     /// The input of the tool. If a hook changes it, the rules read it again.
     pub input: String,
     block: Option<String>,
@@ -31,11 +31,11 @@ pub struct Before {
     pub(super) consult: Vec<(String, Consult)>,
 }
 
-impl Before {
-    pub(super) fn new(input: String) -> Before {
-        Before {
+impl PendingCall {
+    pub(super) fn new(input: String) -> PendingCall {
+        PendingCall {
             input,
-            ..Before::default()
+            ..PendingCall::default()
         }
     }
 
@@ -100,34 +100,34 @@ impl Before {
 ///
 /// # Example: a tool that doubles
 /// ```
-/// use ttsr::harness::After;
+/// use ttsr::harness::ToolOutput;
 /// let run = |input: &str| match input.parse::<u32>() {
-///     Ok(number) => After::output((number * 2).to_string()),
-///     Err(error) => After::error(format!("`{input}`: {error}")),
+///     Ok(number) => ToolOutput::output((number * 2).to_string()),
+///     Err(error) => ToolOutput::error(format!("`{input}`: {error}")),
 /// };
-/// assert_eq!(run("21"), After { output: "42".into(), is_error: false });
+/// assert_eq!(run("21"), ToolOutput { output: "42".into(), is_error: false });
 /// assert!(run("many").is_error);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct After {
+pub struct ToolOutput {
     /// The output, or the error message.
     pub output: String,
     /// True if the tool failed.
     pub is_error: bool,
 }
 
-impl After {
+impl ToolOutput {
     /// Returns the output of a tool that succeeded.
-    pub fn output(output: impl Into<String>) -> After {
-        After {
+    pub fn output(output: impl Into<String>) -> ToolOutput {
+        ToolOutput {
             output: output.into(),
             is_error: false,
         }
     }
 
     /// Returns the error message of a tool that failed.
-    pub fn error(output: impl Into<String>) -> After {
-        After {
+    pub fn error(output: impl Into<String>) -> ToolOutput {
+        ToolOutput {
             output: output.into(),
             is_error: true,
         }
@@ -141,7 +141,7 @@ pub enum Gate {
     /// The call runs, with this input.
     Run(ToolCall),
     /// The call does not run; the model receives this output.
-    Blocked(ToolCall, After),
+    Blocked(ToolCall, ToolOutput),
     /// These questions are asked first, one after the other; then call
     /// [`Processor::consulted`](super::Processor::consulted).
     Ask(ToolCall, Vec<Consultation>),
@@ -150,7 +150,7 @@ pub enum Gate {
 /// The addressee of a request, for hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Target {
+pub struct RequestTarget {
     /// The session's id.
     pub session: String,
     /// The id of the session that opened this one; `None` for a session of the host.
@@ -166,14 +166,14 @@ pub struct Target {
 }
 
 /// A running tool call. Resolves to the output for the model.
-pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = After> + Send + 'a>>;
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
 /// The tools of a host.
 ///
 /// # Example: a tool that has no input
 /// ```
 /// use std::future::ready;
-/// use ttsr::harness::{After, Tool, ToolCall, ToolFuture, Tools};
+/// use ttsr::harness::{ToolOutput, Tool, ToolCall, ToolFuture, Tools};
 /// struct Clock;
 /// impl Tools for Clock {
 ///     fn tools(&self) -> Vec<Tool> {
@@ -182,8 +182,8 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = After> + Send + 'a>>;
 ///     }
 ///     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
 ///         Box::pin(ready(match call.tool.as_str() {
-///             "clock" => After::output("12:00"),
-///             other => After::error(format!("there is no tool `{other}`")),
+///             "clock" => ToolOutput::output("12:00"),
+///             other => ToolOutput::error(format!("there is no tool `{other}`")),
 ///         }))
 ///     }
 /// }
@@ -235,7 +235,7 @@ impl Tools for NoTools {
     }
 
     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
-        Box::pin(ready(After::error(unknown_tool(&call.tool))))
+        Box::pin(ready(ToolOutput::error(unknown_tool(&call.tool))))
     }
 }
 

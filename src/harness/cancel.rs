@@ -80,8 +80,8 @@ impl Cancel {
     /// # Example: the user has enough
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Cancel, End, Hooks, Processor, Reason, Request, Script, Scripted, Settings, run};
-    /// let mut provider = Scripted::new([Script::default().text("And then").hang()]);
+    /// use ttsr::harness::{Cancel, End, Hooks, Processor, AbortReason, Request, ScriptedReply, Scripted, Settings, run};
+    /// let mut provider = Scripted::new([ScriptedReply::default().text("And then").hang()]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
     /// let cancel = Cancel::default();
@@ -94,7 +94,7 @@ impl Cancel {
     /// });
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// let outcome = runtime.block_on(running);
-    /// assert!(matches!(outcome.end, End::Aborted { reason: Reason::User, .. }));
+    /// assert!(matches!(outcome.end, End::Aborted { reason: AbortReason::User, .. }));
     /// assert!(switch.is_cancelled());
     /// assert_eq!(provider.cancelled(), [true], "the connection is closed");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,15 +1,15 @@
 //! The session of a sub-agent that is asked about a tool call before the call runs.
 //!
-//! Rules ask with the action `consult`, hooks with [`Before::consult`](super::Before::consult), and a host with
+//! Rules ask with the action `consult`, hooks with [`PendingCall::consult`](super::PendingCall::consult), and a host with
 //! [`ask_sub_agent`](super::ask_sub_agent). The question and its outcome are plain data; the turn of the sub-agent is
 //! run by [`Turn`](super::Turn).
 
 use std::future::ready;
 
-pub use super::consultation::{Consultation, Consulted};
+pub use super::consultation::{ConsultOutcome, Consultation};
 
-use super::aborted::Reason;
-use super::call::{After, ToolCall, ToolFuture, Tools, unknown_tool};
+use super::aborted::AbortReason;
+use super::call::{ToolCall, ToolFuture, ToolOutput, Tools, unknown_tool};
 use super::fallback::Chains;
 use super::hooks::Hooks;
 use super::message::{Message, Request, Tool};
@@ -21,7 +21,7 @@ use crate::{Channel, Origin, Pack};
 
 /// The properties of the session that asks, which the sub-agent's session inherits.
 #[derive(Clone, Debug)]
-pub struct Parent {
+pub struct ParentSession {
     /// The settings of the session. The sub-agent has the same, except for its own id and depth, its parent's id, and
     /// fallback chains, which are empty.
     pub settings: Settings,
@@ -48,7 +48,7 @@ impl<'a> SubAgent<'a> {
     pub(super) fn open(
         tools: &'a mut dyn Tools,
         hooks: &'a mut Hooks,
-        parent: &Parent,
+        parent: &ParentSession,
         consultation: &Consultation,
     ) -> Option<SubAgent<'a>> {
         if parent.settings.depth > 0 {
@@ -87,27 +87,27 @@ impl Drop for SubAgent<'_> {
 
 impl Consultation {
     /// Returns the request that asks the question, to the model of the consultation or to that of `parent`.
-    pub(super) fn request(&self, parent: &Parent) -> Request {
+    pub(super) fn request(&self, parent: &ParentSession) -> Request {
         let model = self.consult.model.as_ref().unwrap_or(&parent.model);
         Request::new(model, vec![Message::user(&self.consult.prompt)])
     }
 }
 
-impl Consulted {
+impl ConsultOutcome {
     /// Returns the outcome of a sub-agent's turn.
-    pub(super) fn from_turn(end: End, reply: &Reply) -> Consulted {
+    pub(super) fn from_turn(end: End, reply: &Reply) -> ConsultOutcome {
         match end {
             End::Complete { reason } => match last_text(reply) {
-                Some(text) if !is_refusal(&reason) => Consulted::Answered(text),
-                _ => Consulted::Refused { reason },
+                Some(text) if !is_refusal(&reason) => ConsultOutcome::Answered(text),
+                _ => ConsultOutcome::Refused { reason },
             },
             // The first half of an answer may mean the opposite of the whole.
-            End::Truncated { reason } => Consulted::Refused { reason },
+            End::Truncated { reason } => ConsultOutcome::Refused { reason },
             End::Aborted {
-                reason: Reason::User,
+                reason: AbortReason::User,
                 ..
-            } => Consulted::Cancelled,
-            End::Aborted { reason, detail, .. } => Consulted::Failed { reason, detail },
+            } => ConsultOutcome::Cancelled,
+            End::Aborted { reason, detail, .. } => ConsultOutcome::Failed { reason, detail },
         }
     }
 }
@@ -162,7 +162,7 @@ impl Tools for AllowedTools<'_> {
         if self.allows(&call.tool) {
             return self.tools.call(call);
         }
-        Box::pin(ready(After::error(unknown_tool(&call.tool))))
+        Box::pin(ready(ToolOutput::error(unknown_tool(&call.tool))))
     }
 }
 

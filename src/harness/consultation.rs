@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::aborted::Reason;
+use super::aborted::AbortReason;
 use super::message::Message;
 use crate::{Consult, Decision};
 
@@ -77,7 +77,7 @@ impl Consultation {
     }
 
     /// Returns the output of a call that is blocked because nobody answered.
-    pub(super) fn blocked_output(&self, outcome: &Consulted) -> String {
+    pub(super) fn blocked_output(&self, outcome: &ConsultOutcome) -> String {
         format!(
             "The call was blocked: {} wants it checked, and {outcome}.",
             self.by
@@ -94,15 +94,15 @@ pub(super) const PAUSED: &str = "The call has not run yet: somebody was asked ab
 ///
 /// # Example: as text
 /// ```
-/// use ttsr::harness::consult::Consulted;
-/// assert_eq!(Consulted::TimedOut.to_string(), "the sub-agent took too long");
-/// let answered = Consulted::Answered("Looks fine.".into());
+/// use ttsr::harness::consult::ConsultOutcome;
+/// assert_eq!(ConsultOutcome::TimedOut.to_string(), "the sub-agent took too long");
+/// let answered = ConsultOutcome::Answered("Looks fine.".into());
 /// assert_eq!(answered.to_string(), "the sub-agent answered", "the answer is for the model only");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Consulted {
+pub enum ConsultOutcome {
     /// The sub-agent answered with this text, the last of its reply.
     Answered(#[serde(skip)] String),
     /// The timeout of the consultation passed.
@@ -110,7 +110,7 @@ pub enum Consulted {
     /// The provider failed, or a rule or hook aborted the sub-agent.
     Failed {
         /// The kind of reason.
-        reason: Reason,
+        reason: AbortReason,
         /// The provider's error or the rule's message; may be empty.
         #[serde(skip)]
         detail: String,
@@ -126,33 +126,35 @@ pub enum Consulted {
     Nested,
 }
 
-impl Consulted {
+impl ConsultOutcome {
     /// Returns the name used in every output: `answered`, `timed-out`, `failed`, `refused`, `cancelled` or `nested`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Consulted::Answered(_) => "answered",
-            Consulted::TimedOut => "timed-out",
-            Consulted::Failed { .. } => "failed",
-            Consulted::Refused { .. } => "refused",
-            Consulted::Cancelled => "cancelled",
-            Consulted::Nested => "nested",
+            ConsultOutcome::Answered(_) => "answered",
+            ConsultOutcome::TimedOut => "timed-out",
+            ConsultOutcome::Failed { .. } => "failed",
+            ConsultOutcome::Refused { .. } => "refused",
+            ConsultOutcome::Cancelled => "cancelled",
+            ConsultOutcome::Nested => "nested",
         }
     }
 }
 
-impl fmt::Display for Consulted {
+impl fmt::Display for ConsultOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Consulted::Answered(_) => f.write_str("the sub-agent answered"),
-            Consulted::TimedOut => f.write_str("the sub-agent took too long"),
-            Consulted::Failed { reason, detail } if detail.is_empty() => {
+            ConsultOutcome::Answered(_) => f.write_str("the sub-agent answered"),
+            ConsultOutcome::TimedOut => f.write_str("the sub-agent took too long"),
+            ConsultOutcome::Failed { reason, detail } if detail.is_empty() => {
                 write!(f, "the sub-agent failed: {}", reason.name())
             }
-            Consulted::Failed { detail, .. } => write!(f, "the sub-agent failed: {detail}"),
-            Consulted::Refused { reason } => write!(f, "the sub-agent gave no answer: {reason}"),
-            Consulted::Cancelled => f.write_str("the user cancelled"),
-            Consulted::Nested => f.write_str("a sub-agent asks nobody"),
+            ConsultOutcome::Failed { detail, .. } => write!(f, "the sub-agent failed: {detail}"),
+            ConsultOutcome::Refused { reason } => {
+                write!(f, "the sub-agent gave no answer: {reason}")
+            }
+            ConsultOutcome::Cancelled => f.write_str("the user cancelled"),
+            ConsultOutcome::Nested => f.write_str("a sub-agent asks nobody"),
         }
     }
 }

@@ -85,22 +85,22 @@ impl Handoff {
     ///
     /// # Example: what the model asked for, as the user sees it
     /// ```
-    /// use ttsr::harness::handoff::{Draft, Handoff};
+    /// use ttsr::harness::handoff::{DraftStep, Handoff};
     /// let input = r#"{"prompt": "Finish the parser.", "files": ["@src/parse.rs"]}"#;
     /// let handoff = Handoff::from_tool_input("ses_1", input)?;
     /// let draft = handoff.draft();
-    /// assert_eq!(draft[0], Draft::OpenSession);
-    /// assert_eq!(draft[2], Draft::Append(handoff.prompt()));
+    /// assert_eq!(draft[0], DraftStep::OpenSession);
+    /// assert_eq!(draft[2], DraftStep::Append(handoff.prompt()));
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     #[must_use]
-    pub fn draft(&self) -> [Draft; 4] {
+    pub fn draft(&self) -> [DraftStep; 4] {
         [
-            Draft::OpenSession,
+            DraftStep::OpenSession,
             // A client creates the input field of a new session with a delay.
-            Draft::Wait(Duration::from_millis(150)),
-            Draft::Append(self.prompt()),
-            Draft::Toast {
+            DraftStep::Wait(Duration::from_millis(150)),
+            DraftStep::Append(self.prompt()),
+            DraftStep::Toast {
                 text: "Handoff Ready — Review and edit the draft, then send",
                 lasts: Duration::from_secs(4),
             },
@@ -111,7 +111,7 @@ impl Handoff {
 /// A step of showing a continuation prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Draft {
+pub enum DraftStep {
     /// Open a new session.
     OpenSession,
     /// Wait for this time.

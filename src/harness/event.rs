@@ -6,9 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::aborted::{AbortStage, Reason};
-use super::consultation::Consulted;
-use crate::{Action, Channel, Decision, PartId, Source, Stream};
+use super::aborted::{AbortReason, AbortStage};
+use super::consultation::ConsultOutcome;
+use crate::{Action, Channel, Decision, PartId, Stream};
 
 /// An event of a conversation. Serialized with its [`name`](Self::name) as the tag `event`.
 ///
@@ -118,7 +118,7 @@ pub enum LoopEvent {
         /// The full id of the rule that asked, or the name of the hook.
         by: String,
         /// The outcome.
-        consulted: Consulted,
+        consulted: ConsultOutcome,
     },
     /// A rule or a hook asked for a sub-agent in the session of a sub-agent, which has none.
     ConsultRefused {
@@ -285,8 +285,8 @@ impl DecisionRecord {
         part_name: impl Into<String>,
     ) -> DecisionRecord {
         let limit = match decision.source {
-            Source::Limit { name, .. } => Some(name.to_owned()),
-            Source::Rule(_) => None,
+            crate::Source::Limit { name, .. } => Some(name.to_owned()),
+            crate::Source::Rule(_) => None,
         };
         DecisionRecord {
             decision: Some(*decision),
@@ -321,10 +321,10 @@ impl DecisionRecord {
 #[non_exhaustive]
 pub struct AbortRecord {
     /// The kind of reason.
-    pub reason: Reason,
-    /// The [name](super::Source::name) of the kind of source: `rule`, `hook`, `limit`, `provider` or `user`.
+    pub reason: AbortReason,
+    /// The [name](super::AbortSource::name) of the kind of source: `rule`, `hook`, `limit`, `provider` or `user`.
     pub source: String,
-    /// The [id](super::Source::id) of the rule, hook or limit.
+    /// The [id](super::AbortSource::id) of the rule, hook or limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The number of the attempt in its turn, from 1.
@@ -355,7 +355,7 @@ pub struct AbortRecord {
 pub struct FinishRecord {
     /// True if the model completed an answer.
     pub complete: bool,
-    /// The provider's reason to stop; for an abort the [name](Reason::name) of its reason.
+    /// The provider's reason to stop; for an abort the [name](AbortReason::name) of its reason.
     pub reason: String,
     /// The number of attempts.
     pub attempts: u32,
@@ -402,7 +402,7 @@ mod tests {
             suppressed: Some("shadow".to_owned()),
         };
         let aborted = AbortRecord {
-            reason: Reason::Plugin,
+            reason: AbortReason::Plugin,
             source: "rule".to_owned(),
             by: Some("a/b".to_owned()),
             attempt: 1,
@@ -425,8 +425,8 @@ mod tests {
             saved: 5,
             unscanned: 6,
         };
-        let consulted = Consulted::Failed {
-            reason: Reason::Error,
+        let consulted = ConsultOutcome::Failed {
+            reason: AbortReason::Error,
             detail: String::new(),
         };
         let events = [
@@ -493,17 +493,17 @@ mod tests {
     #[test]
     fn an_answer_and_a_failures_detail_are_not_serialized() {
         let consulted = [
-            Consulted::Answered("the answer".to_owned()),
-            Consulted::TimedOut,
-            Consulted::Failed {
-                reason: Reason::Error,
+            ConsultOutcome::Answered("the answer".to_owned()),
+            ConsultOutcome::TimedOut,
+            ConsultOutcome::Failed {
+                reason: AbortReason::Error,
                 detail: "the detail".to_owned(),
             },
-            Consulted::Refused {
+            ConsultOutcome::Refused {
                 reason: "length".to_owned(),
             },
-            Consulted::Cancelled,
-            Consulted::Nested,
+            ConsultOutcome::Cancelled,
+            ConsultOutcome::Nested,
         ];
         for consulted in consulted {
             let name = consulted.name();

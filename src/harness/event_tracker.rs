@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::aborted::{AbortStage, Aborted};
 use super::event::{AbortRecord, FinishRecord, LoopEvent};
-use super::step::{End, Outcome, Step};
+use super::step::{End, ReplyOutcome, Step};
 
 /// Returns the [`LoopEvent`] of each step, and measures times and lengths for it.
 ///
@@ -126,7 +126,7 @@ impl EventTracker {
         }
     }
 
-    fn finish(&mut self, now: Duration, outcome: &Outcome) -> FinishRecord {
+    fn finish(&mut self, now: Duration, outcome: &ReplyOutcome) -> FinishRecord {
         let (complete, reason) = match &outcome.end {
             End::Complete { reason } => (true, reason.clone()),
             End::Truncated { reason } => (false, reason.clone()),

@@ -183,7 +183,7 @@ impl SessionEvent {
 /// The reaction to a refusal: abort the session's prompt, then send its last user message again to another model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Switch {
+pub struct ModelSwitch {
     /// The session.
     pub session: String,
     /// The model to use from now on.
@@ -214,12 +214,12 @@ pub struct Switch {
 pub struct Foreground {
     rules: Session,
     chains: Chains,
-    sessions: HashMap<String, Known>,
+    sessions: HashMap<String, TrackedSession>,
 }
 
 /// The state of a session.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct TrackedSession {
     agent: Option<String>,
     model: Option<String>,
     tried: Vec<String>,
@@ -241,12 +241,12 @@ impl Foreground {
 
     /// Processes an event. Returns the switch to make if the event is a refusal and a model is left. `now` is the time of a
     /// clock that does not go back.
-    pub fn see(&mut self, now: Duration, event: &SessionEvent) -> Option<Switch> {
+    pub fn see(&mut self, now: Duration, event: &SessionEvent) -> Option<ModelSwitch> {
         if let SessionEvent::Deleted { session } = event {
             self.sessions.remove(session);
             return None;
         }
-        self.note(now, event);
+        self.update(now, event);
         let is_refusal = event.trouble().is_some_and(|text| self.is_refusal(text));
         let known = self.sessions.get_mut(event.session())?;
         let is_same = |at: Duration| now.saturating_sub(at) < SAME_TRIGGER;
@@ -259,7 +259,7 @@ impl Foreground {
         }
         let model = self.chains.next(known.agent.as_deref(), &known.tried)?;
         known.tried.push(model.to_owned());
-        Some(Switch {
+        Some(ModelSwitch {
             session: event.session().to_owned(),
             model: model.to_owned(),
         })
@@ -277,7 +277,7 @@ impl Foreground {
         self.sessions.is_empty()
     }
 
-    fn note(&mut self, now: Duration, event: &SessionEvent) {
+    fn update(&mut self, now: Duration, event: &SessionEvent) {
         let is_new = !self.sessions.contains_key(event.session());
         if is_new && self.sessions.len() >= MAX_SESSIONS {
             let quiet = self.sessions.iter().min_by_key(|(_, known)| known.heard);

@@ -2,7 +2,7 @@
 //!
 //! Owns the prompt of a continuation, the draft it is shown as, the template for the model's own summary, the tools
 //! `handoff_session` and `read_session`, and the memory of which sessions had their files injected. It opens no
-//! session and sends nothing: the host does what a [`Draft`] or an [`Injection`] says. `ttsr run` is such a host.
+//! session and sends nothing: the host does what a [`DraftStep`] or an [`Injection`] says. `ttsr run` is such a host.
 
 mod file;
 mod reference;
@@ -11,7 +11,7 @@ mod transcript;
 
 use std::collections::{HashSet, VecDeque};
 
-pub use super::continuation::{Draft, Handoff, MARKER};
+pub use super::continuation::{DraftStep, Handoff, MARKER};
 use super::message::{Content, Message, Role};
 
 pub use file::{Files, MAX_LINE_CHARS, MAX_LINES, ProjectFiles, is_binary, read_part};

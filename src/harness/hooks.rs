@@ -13,27 +13,27 @@ use std::io;
 use std::time::Duration;
 
 use super::aborted::Aborted;
-use super::call::{After, Before, Target, ToolCall};
+use super::call::{PendingCall, RequestTarget, ToolCall, ToolOutput};
 use super::cancel::Cancel;
 use super::fallback::SessionEvent;
 use super::message::Message;
 use crate::{Channel, PartId};
 use functions::{OnAborted, OnDelta, OnToolAfter, OnToolBefore};
-use registered::{Place, Registered};
-use timed::Worker;
+use registered::{HookThread, Registered};
+use timed::HookWorker;
 
 /// A point of the loop at which hooks are called.
 ///
 /// # Example: a name from a configuration
 /// ```
-/// use ttsr::harness::Point;
-/// let of_name = |name: &str| Point::ALL.into_iter().find(|point| point.name() == name);
-/// assert_eq!(of_name("tool.execute.before"), Some(Point::ToolBefore));
+/// use ttsr::harness::HookPoint;
+/// let of_name = |name: &str| HookPoint::ALL.into_iter().find(|point| point.name() == name);
+/// assert_eq!(of_name("tool.execute.before"), Some(HookPoint::ToolBefore));
 /// assert_eq!(of_name("tool.before"), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Point {
+pub enum HookPoint {
     /// `stream.delta`: a non-empty delta arrived, and the rules have not seen it.
     Delta,
     /// `stream.aborted`: an attempt or a turn was aborted. Called once per abort, also for a request that is not sent and
@@ -53,31 +53,31 @@ pub enum Point {
     Event,
 }
 
-impl Point {
+impl HookPoint {
     /// All points, in the order of their declaration.
-    pub const ALL: [Point; 8] = [
-        Point::Delta,
-        Point::Aborted,
-        Point::TextComplete,
-        Point::ToolBefore,
-        Point::ToolAfter,
-        Point::Messages,
-        Point::Headers,
-        Point::Event,
+    pub const ALL: [HookPoint; 8] = [
+        HookPoint::Delta,
+        HookPoint::Aborted,
+        HookPoint::TextComplete,
+        HookPoint::ToolBefore,
+        HookPoint::ToolAfter,
+        HookPoint::Messages,
+        HookPoint::Headers,
+        HookPoint::Event,
     ];
 
     /// Returns the name used by plugins, such as `stream.delta`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Point::Delta => "stream.delta",
-            Point::Aborted => "stream.aborted",
-            Point::TextComplete => "text.complete",
-            Point::ToolBefore => "tool.execute.before",
-            Point::ToolAfter => "tool.execute.after",
-            Point::Messages => "messages.transform",
-            Point::Headers => "chat.headers",
-            Point::Event => "event",
+            HookPoint::Delta => "stream.delta",
+            HookPoint::Aborted => "stream.aborted",
+            HookPoint::TextComplete => "text.complete",
+            HookPoint::ToolBefore => "tool.execute.before",
+            HookPoint::ToolAfter => "tool.execute.after",
+            HookPoint::Messages => "messages.transform",
+            HookPoint::Headers => "chat.headers",
+            HookPoint::Event => "event",
         }
     }
 }
@@ -93,26 +93,26 @@ impl Point {
 /// # Example: a hook at two points
 /// ```
 /// use std::time::Duration;
-/// use ttsr::harness::{Aborted, Answer, At, Delta, Hook, Hooks, Input, Point, Processor, Settings, Step};
+/// use ttsr::harness::{Aborted, HookAnswer, HookContext, Delta, Hook, Hooks, Input, HookPoint, Processor, Settings, Step};
 /// use ttsr::{Event, Pack, PartId};
 /// struct NoLists;
 /// impl Hook for NoLists {
-///     fn points(&self) -> &[Point] {
-///         &[Point::Delta, Point::Aborted]
+///     fn points(&self) -> &[HookPoint] {
+///         &[HookPoint::Delta, HookPoint::Aborted]
 ///     }
-///     fn delta(&mut self, _: &At<'_>, delta: &mut Delta<'_>) {
+///     fn delta(&mut self, _: &HookContext<'_>, delta: &mut Delta<'_>) {
 ///         if delta.text().starts_with("- ") {
 ///             delta.abort();
 ///         }
 ///     }
-///     fn aborted(&mut self, _: &Aborted, answer: &mut Answer) {
+///     fn aborted(&mut self, _: &Aborted, answer: &mut HookAnswer) {
 ///         answer.retry = true;
 ///         answer.inject_message = Some("Write sentences, no lists.".into());
 ///     }
 /// }
 /// let mut hooks = Hooks::default();
 /// hooks.register("no-lists", NoLists);
-/// assert!(hooks.is_empty(Point::ToolBefore));
+/// assert!(hooks.is_empty(HookPoint::ToolBefore));
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, hooks, Settings::default());
 /// let mut steps = Vec::new();
@@ -130,13 +130,13 @@ impl Point {
 #[expect(unused_variables, reason = "by default a hook does nothing")]
 pub trait Hook: Send {
     /// Returns the points at which the hook is called. Called once, at registration.
-    fn points(&self) -> &[Point];
+    fn points(&self) -> &[HookPoint];
 
     /// Receives a delta before the rules. May rewrite the delta or abort the reply.
-    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {}
+    fn delta(&mut self, at: &HookContext<'_>, delta: &mut Delta<'_>) {}
 
     /// Receives an abort. May ask for a retry.
-    fn aborted(&mut self, aborted: &Aborted, answer: &mut Answer) {}
+    fn aborted(&mut self, aborted: &Aborted, answer: &mut HookAnswer) {}
 
     /// Receives a complete text part. May replace the text that is kept. The original was published, and the rules do not
     /// see the replacement.
@@ -144,15 +144,15 @@ pub trait Hook: Send {
     /// # Example: no white space at the end
     /// ```
     /// use ttsr::harness::{
-    ///     At, Cancel, Hook, Hooks, Point, Processor, Request, Script, Scripted, Settings, run,
+    ///     HookContext, Cancel, Hook, Hooks, HookPoint, Processor, Request, ScriptedReply, Scripted, Settings, run,
     /// };
     /// use ttsr::{Channel, Pack};
     /// struct Trims;
     /// impl Hook for Trims {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::TextComplete]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::TextComplete]
     ///     }
-    ///     fn text_complete(&mut self, _: &At<'_>, text: &mut Vec<u8>) {
+    ///     fn text_complete(&mut self, _: &HookContext<'_>, text: &mut Vec<u8>) {
     ///         text.truncate(text.trim_ascii_end().len());
     ///     }
     /// }
@@ -160,27 +160,27 @@ pub trait Hook: Send {
     /// hooks.register("trims", Trims);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
-    /// let mut provider = Scripted::new([Script::default().text("Done. \n\n").finish("stop")]);
+    /// let mut provider = Scripted::new([ScriptedReply::default().text("Done. \n\n").finish("stop")]);
     /// let request = Request::new("a-model", Vec::new());
     /// let running = run(&mut processor, &mut provider, request, "msg_1", Cancel::default(), |_| {});
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// assert_eq!(runtime.block_on(running).reply.text(Channel::Text), "Done.");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {}
+    fn text_complete(&mut self, at: &HookContext<'_>, text: &mut Vec<u8>) {}
 
     /// Receives a tool call before it runs. May change its input, block it, or have a sub-agent asked first.
     ///
     /// # Example: another input
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Before, Gate, Hook, Hooks, Point, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{PendingCall, Gate, Hook, Hooks, HookPoint, Processor, Settings, ToolCall};
     /// struct Gentle;
     /// impl Hook for Gentle {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::ToolBefore]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::ToolBefore]
     ///     }
-    ///     fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
+    ///     fn tool_before(&mut self, call: &ToolCall, before: &mut PendingCall) {
     ///         if call.tool == "bash" {
     ///             before.input = before.input.replace("--force\"", "--force-with-lease\"");
     ///         }
@@ -197,20 +197,20 @@ pub trait Hook: Send {
     /// assert_eq!(call.input, r#"{"command": "git push --force-with-lease"}"#);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {}
+    fn tool_before(&mut self, call: &ToolCall, before: &mut PendingCall) {}
 
     /// Receives the output of a tool before the rules and the model. May change it.
     ///
     /// # Example: a secret stays here
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{After, Hook, Hooks, Point, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{ToolOutput, Hook, Hooks, HookPoint, Processor, Settings, ToolCall};
     /// struct Keeps(String);
     /// impl Hook for Keeps {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::ToolAfter]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::ToolAfter]
     ///     }
-    ///     fn tool_after(&mut self, _: &ToolCall, after: &mut After) {
+    ///     fn tool_after(&mut self, _: &ToolCall, after: &mut ToolOutput) {
     ///         after.output = after.output.replace(&self.0, "***");
     ///     }
     /// }
@@ -218,28 +218,28 @@ pub trait Hook: Send {
     /// hooks.register("keeps", Keeps("tiramisu".into()));
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
-    /// let read = After::output("PASSWORD=tiramisu");
+    /// let read = ToolOutput::output("PASSWORD=tiramisu");
     /// let after = processor.after_tool(&ToolCall::default(), read, &mut Vec::new()).unwrap();
     /// assert_eq!(after.output, "PASSWORD=***");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    fn tool_after(&mut self, call: &ToolCall, after: &mut After) {}
+    fn tool_after(&mut self, call: &ToolCall, after: &mut ToolOutput) {}
 
     /// Receives the messages of a request before the rules. May change them for this request.
-    fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) {}
+    fn messages(&mut self, target: &RequestTarget, messages: &mut Vec<Message>) {}
 
     /// Receives the headers of a request after the rules. May change them.
     ///
     /// # Example: whose request it is
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Hook, Hooks, Point, Processor, Request, Settings, Target};
+    /// use ttsr::harness::{Hook, Hooks, HookPoint, Processor, Request, Settings, RequestTarget};
     /// struct Traced;
     /// impl Hook for Traced {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::Headers]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::Headers]
     ///     }
-    ///     fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {
+    ///     fn headers(&mut self, target: &RequestTarget, headers: &mut Vec<(String, String)>) {
     ///         headers.push(("x-session".into(), target.session.clone()));
     ///     }
     /// }
@@ -254,7 +254,7 @@ pub trait Hook: Send {
     /// assert_eq!(prepared.request.headers, [("x-session".into(), "ses_1".into())]);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {}
+    fn headers(&mut self, target: &RequestTarget, headers: &mut Vec<(String, String)>) {}
 
     /// Receives an event of a session.
     fn event(&mut self, event: &SessionEvent) {}
@@ -263,7 +263,7 @@ pub trait Hook: Send {
 /// The position in a stream at which a hook is called.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct At<'a> {
+pub struct HookContext<'a> {
     /// The session's id, from [`Settings::session`](super::Settings::session).
     pub session: &'a str,
     /// The id of the reply, which all its attempts share.
@@ -345,7 +345,7 @@ impl<'a> Delta<'a> {
     /// # Example: a list ends the reply
     /// ```
     /// use std::time::Duration;
-    /// use ttsr::harness::{End, Hooks, Input, Processor, Settings, Source, Step};
+    /// use ttsr::harness::{End, Hooks, Input, Processor, Settings, AbortSource, Step};
     /// use ttsr::{Event, Pack, PartId};
     /// let mut hooks = Hooks::default();
     /// hooks.on_delta("no-lists", |_, delta| {
@@ -362,7 +362,7 @@ impl<'a> Delta<'a> {
     /// processor.step(Duration::ZERO, Input::Event(delta), &mut steps);
     /// let Some(Step::Finish(outcome)) = steps.last() else { panic!("nobody takes it again") };
     /// let End::Aborted { source, .. } = &outcome.end else { panic!("there is no answer") };
-    /// assert_eq!(*source, Source::Hook("no-lists".into()));
+    /// assert_eq!(*source, AbortSource::Hook("no-lists".into()));
     /// assert!(!steps.iter().any(|step| matches!(step, Step::Forward { .. })));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
@@ -373,7 +373,7 @@ impl<'a> Delta<'a> {
 
 /// The answer of a hook to an abort.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct HookAnswer {
     /// True to retry the reply from its start. Bounded by [`Settings::hook_retries`](super::Settings::hook_retries).
     pub retry: bool,
     /// A steering message for the model, sent with the retry. Ignored without `retry`.
@@ -395,17 +395,17 @@ pub enum OnHookFault {
 
 /// The reason why a hook returned nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum HookFault {
     Panicked,
     TimedOut,
     /// The user cancelled, and the hook was not waited for. Not a failure of the hook.
     Cancelled,
 }
 
-impl Fault {
+impl HookFault {
     /// Returns true if the hook failed and is not called again in this reply.
-    fn is_its_own(self) -> bool {
-        self != Fault::Cancelled
+    fn is_hook_failure(self) -> bool {
+        self != HookFault::Cancelled
     }
 }
 
@@ -413,28 +413,28 @@ impl Fault {
 ///
 /// # Example: who is called where
 /// ```
-/// use ttsr::harness::{Hooks, Point};
+/// use ttsr::harness::{Hooks, HookPoint};
 /// let mut hooks = Hooks::default();
 /// hooks.on_delta("no-lists", |at, delta| {
 ///     if at.so_far.ends_with(b"\n") && delta.bytes().starts_with(b"- ") {
 ///         delta.abort();
 ///     }
 /// });
-/// assert!(!hooks.is_empty(Point::Delta));
-/// assert!(hooks.is_empty(Point::Aborted), "nobody asks for it to be taken again");
+/// assert!(!hooks.is_empty(HookPoint::Delta));
+/// assert!(hooks.is_empty(HookPoint::Aborted), "nobody asks for it to be taken again");
 /// ```
 #[derive(Default)]
 pub struct Hooks {
     all: Vec<Registered>,
     /// For each point, the indexes in `all` of the hooks that are called there.
-    at: [Vec<usize>; Point::ALL.len()],
+    at: [Vec<usize>; HookPoint::ALL.len()],
 }
 
 impl Hooks {
     /// Registers a hook after those registered before.
     pub fn register(&mut self, name: impl Into<String>, hook: impl Hook + 'static) {
         let points = hook.points().to_vec();
-        self.add(name.into(), &points, Place::Here(Box::new(hook)));
+        self.add(name.into(), &points, HookThread::Loop(Box::new(hook)));
     }
 
     /// Registers a hook that runs on a thread of its own, with a deadline. The loop waits for the hook until it returns,
@@ -451,13 +451,13 @@ impl Hooks {
     /// ```
     /// use std::{sync::mpsc, time::Duration};
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Gate, Hook, Hooks, OnHookFault, Point, Before, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{Gate, Hook, Hooks, OnHookFault, HookPoint, PendingCall, Processor, Settings, ToolCall};
     /// struct Hangs(mpsc::Receiver<()>);
     /// impl Hook for Hangs {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::ToolBefore]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::ToolBefore]
     ///     }
-    ///     fn tool_before(&mut self, _: &ToolCall, _: &mut Before) {
+    ///     fn tool_before(&mut self, _: &ToolCall, _: &mut PendingCall) {
     ///         self.0.recv().ok();
     ///     }
     /// }
@@ -480,12 +480,12 @@ impl Hooks {
     ) -> io::Result<()> {
         let points = hook.points().to_vec();
         let name = name.into();
-        let worker = Worker::new(&name, deadline, Box::new(hook))?;
-        self.add(name, &points, Place::Elsewhere(worker));
+        let worker = HookWorker::new(&name, deadline, Box::new(hook))?;
+        self.add(name, &points, HookThread::Worker(worker));
         Ok(())
     }
 
-    fn add(&mut self, name: String, points: &[Point], place: Place) {
+    fn add(&mut self, name: String, points: &[HookPoint], place: HookThread) {
         let index = self.all.len();
         for point in points {
             let list = &mut self.at[*point as usize];
@@ -496,27 +496,27 @@ impl Hooks {
         self.all.push(Registered {
             name,
             place,
-            is_out: false,
+            is_disabled: false,
         });
     }
 
-    /// Registers a function for [`Point::Delta`].
+    /// Registers a function for [`HookPoint::Delta`].
     pub fn on_delta<F>(&mut self, name: impl Into<String>, hook: F)
     where
-        F: FnMut(&At<'_>, &mut Delta<'_>) + Send + 'static,
+        F: FnMut(&HookContext<'_>, &mut Delta<'_>) + Send + 'static,
     {
         self.register(name, OnDelta(hook));
     }
 
-    /// Registers a function for [`Point::Aborted`].
+    /// Registers a function for [`HookPoint::Aborted`].
     ///
     /// # Example: a reply that broke off is taken again
     /// ```
     /// use std::time::Duration;
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Failure, Hooks, Input, Processor, Reason, Settings, Step};
+    /// use ttsr::harness::{Failure, Hooks, Input, Processor, AbortReason, Settings, Step};
     /// let mut hooks = Hooks::default();
-    /// hooks.on_aborted("again", |aborted, answer| answer.retry = aborted.reason == Reason::Error);
+    /// hooks.on_aborted("again", |aborted, answer| answer.retry = aborted.reason == AbortReason::Error);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
     /// let mut steps = Vec::new();
@@ -529,37 +529,37 @@ impl Hooks {
     /// ```
     pub fn on_aborted<F>(&mut self, name: impl Into<String>, hook: F)
     where
-        F: FnMut(&Aborted, &mut Answer) + Send + 'static,
+        F: FnMut(&Aborted, &mut HookAnswer) + Send + 'static,
     {
         self.register(name, OnAborted(hook));
     }
 
-    /// Registers a function for [`Point::ToolBefore`].
+    /// Registers a function for [`HookPoint::ToolBefore`].
     pub fn on_tool_before<F>(&mut self, name: impl Into<String>, hook: F)
     where
-        F: FnMut(&ToolCall, &mut Before) + Send + 'static,
+        F: FnMut(&ToolCall, &mut PendingCall) + Send + 'static,
     {
         self.register(name, OnToolBefore(hook));
     }
 
-    /// Registers a function for [`Point::ToolAfter`].
+    /// Registers a function for [`HookPoint::ToolAfter`].
     ///
     /// # Example: colours are left out
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{After, Hooks, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{ToolOutput, Hooks, Processor, Settings, ToolCall};
     /// let mut hooks = Hooks::default();
     /// hooks.on_tool_after("plain", |_, after| after.output = after.output.replace("\x1b[31m", ""));
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
-    /// let after = After::output("\x1b[31m3 failed");
+    /// let after = ToolOutput::output("\x1b[31m3 failed");
     /// let after = processor.after_tool(&ToolCall::default(), after, &mut Vec::new()).unwrap();
     /// assert_eq!(after.output, "3 failed");
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn on_tool_after<F>(&mut self, name: impl Into<String>, hook: F)
     where
-        F: FnMut(&ToolCall, &mut After) + Send + 'static,
+        F: FnMut(&ToolCall, &mut ToolOutput) + Send + 'static,
     {
         self.register(name, OnToolAfter(hook));
     }
@@ -567,14 +567,14 @@ impl Hooks {
     /// Returns true if no hook is called at this point.
     #[must_use]
     #[inline]
-    pub fn is_empty(&self, point: Point) -> bool {
+    pub fn is_empty(&self, point: HookPoint) -> bool {
         self.at[point as usize].is_empty()
     }
 
     /// Sets the switch that ends the wait for hooks with a deadline.
     pub(super) fn set_cancel(&mut self, cancel: &Cancel) {
         for one in &mut self.all {
-            if let Place::Elsewhere(worker) = &mut one.place {
+            if let HookThread::Worker(worker) = &mut one.place {
                 worker.set_cancel(cancel);
             }
         }
@@ -582,7 +582,7 @@ impl Hooks {
 
     /// Moves the hooks out, for a sub-agent's session. [`restore`](Self::restore) must be given the same hooks.
     pub(super) fn lend(&mut self) -> (Hooks, Vec<bool>) {
-        let failed = self.all.iter().map(|one| one.is_out).collect();
+        let failed = self.all.iter().map(|one| one.is_disabled).collect();
         (std::mem::take(self), failed)
     }
 
@@ -590,24 +590,29 @@ impl Hooks {
     pub(super) fn restore(&mut self, lent: Hooks, failed: &[bool]) {
         *self = lent;
         for (one, failed) in self.all.iter_mut().zip(failed) {
-            one.is_out |= failed;
+            one.is_disabled |= failed;
         }
     }
 
     /// Enables the hooks that failed in the last reply. Hooks that hang are still not called.
     pub(super) fn begin_reply(&mut self) {
-        self.all.iter_mut().for_each(|one| one.is_out = false);
+        self.all.iter_mut().for_each(|one| one.is_disabled = false);
     }
 
     /// Runs `stream.delta`.
-    pub(super) fn delta(&mut self, at: &At<'_>, bytes: Vec<u8>, on_fault: OnHookFault) -> Passed {
-        let mut passed = Passed {
+    pub(super) fn delta(
+        &mut self,
+        at: &HookContext<'_>,
+        bytes: Vec<u8>,
+        on_fault: OnHookFault,
+    ) -> HookedBytes {
+        let mut passed = HookedBytes {
             bytes,
-            ..Passed::default()
+            ..HookedBytes::default()
         };
-        for &index in &self.at[Point::Delta as usize] {
+        for &index in &self.at[HookPoint::Delta as usize] {
             let one = &mut self.all[index];
-            if one.is_out || passed.bytes.is_empty() {
+            if one.is_disabled || passed.bytes.is_empty() {
                 continue;
             }
             let seen = match one.delta(at, &passed.bytes) {
@@ -615,7 +620,7 @@ impl Hooks {
                 Err(fault) => {
                     passed.faults.push((one.name.clone(), fault));
                     match (fault, on_fault) {
-                        (Fault::Cancelled, _) | (_, OnHookFault::Abort) => break,
+                        (HookFault::Cancelled, _) | (_, OnHookFault::Abort) => break,
                         (_, OnHookFault::Continue) => continue,
                     }
                 }
@@ -633,14 +638,14 @@ impl Hooks {
     }
 
     /// Runs `stream.aborted`.
-    pub(super) fn aborted(&mut self, aborted: &Aborted) -> Vec<Answered> {
+    pub(super) fn aborted(&mut self, aborted: &Aborted) -> Vec<AbortAnswer> {
         let mut answers = Vec::new();
-        for &index in &self.at[Point::Aborted as usize] {
+        for &index in &self.at[HookPoint::Aborted as usize] {
             let one = &mut self.all[index];
-            if one.is_out {
+            if one.is_disabled {
                 continue;
             }
-            answers.push(Answered {
+            answers.push(AbortAnswer {
                 hook: one.name.clone(),
                 answer: one.aborted(aborted),
             });
@@ -649,14 +654,14 @@ impl Hooks {
     }
 
     /// Runs `text.complete`.
-    pub(super) fn text_complete(&mut self, at: &At<'_>) -> Passed {
-        let mut passed = Passed {
+    pub(super) fn text_complete(&mut self, at: &HookContext<'_>) -> HookedBytes {
+        let mut passed = HookedBytes {
             bytes: at.so_far.to_vec(),
-            ..Passed::default()
+            ..HookedBytes::default()
         };
-        for &index in &self.at[Point::TextComplete as usize] {
+        for &index in &self.at[HookPoint::TextComplete as usize] {
             let one = &mut self.all[index];
-            if one.is_out {
+            if one.is_disabled {
                 continue;
             }
             match one.text_complete(at, passed.bytes.clone()) {
@@ -669,17 +674,17 @@ impl Hooks {
     }
 
     /// Runs `tool.execute.before`. No hook is called after one that blocks the call.
-    pub(super) fn tool_before(&mut self, call: &ToolCall) -> (Before, Faults) {
-        let mut before = Before::new(call.input.clone());
+    pub(super) fn tool_before(&mut self, call: &ToolCall) -> (PendingCall, Faults) {
+        let mut before = PendingCall::new(call.input.clone());
         let mut faults = Faults::new();
-        for &index in &self.at[Point::ToolBefore as usize] {
+        for &index in &self.at[HookPoint::ToolBefore as usize] {
             let one = &mut self.all[index];
             let (call, mut own) = (call.clone(), before.clone());
             let said = one.ask(move |hook| {
                 hook.tool_before(&call, &mut own);
                 own
             });
-            one.take(said, &mut before, &mut faults);
+            one.store_answer(said, &mut before, &mut faults);
             let new = before.consult.iter_mut().filter(|(by, _)| by.is_empty());
             new.for_each(|(by, _)| by.clone_from(&one.name));
             if before.is_blocked() {
@@ -690,32 +695,40 @@ impl Hooks {
     }
 
     /// Runs `tool.execute.after`.
-    pub(super) fn tool_after(&mut self, call: &ToolCall, after: After) -> (After, Faults) {
+    pub(super) fn tool_after(
+        &mut self,
+        call: &ToolCall,
+        after: ToolOutput,
+    ) -> (ToolOutput, Faults) {
         let mut after = after;
         let mut faults = Faults::new();
-        for &index in &self.at[Point::ToolAfter as usize] {
+        for &index in &self.at[HookPoint::ToolAfter as usize] {
             let one = &mut self.all[index];
             let (call, mut own) = (call.clone(), after.clone());
             let said = one.ask(move |hook| {
                 hook.tool_after(&call, &mut own);
                 own
             });
-            one.take(said, &mut after, &mut faults);
+            one.store_answer(said, &mut after, &mut faults);
         }
         (after, faults)
     }
 
     /// Runs `messages.transform`.
-    pub(super) fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) -> Faults {
+    pub(super) fn messages(
+        &mut self,
+        target: &RequestTarget,
+        messages: &mut Vec<Message>,
+    ) -> Faults {
         let mut faults = Faults::new();
-        for &index in &self.at[Point::Messages as usize] {
+        for &index in &self.at[HookPoint::Messages as usize] {
             let one = &mut self.all[index];
             let (target, mut own) = (target.clone(), messages.clone());
             let said = one.ask(move |hook| {
                 hook.messages(&target, &mut own);
                 own
             });
-            one.take(said, messages, &mut faults);
+            one.store_answer(said, messages, &mut faults);
         }
         faults
     }
@@ -723,18 +736,18 @@ impl Hooks {
     /// Runs `chat.headers`.
     pub(super) fn headers(
         &mut self,
-        target: &Target,
+        target: &RequestTarget,
         headers: &mut Vec<(String, String)>,
     ) -> Faults {
         let mut faults = Faults::new();
-        for &index in &self.at[Point::Headers as usize] {
+        for &index in &self.at[HookPoint::Headers as usize] {
             let one = &mut self.all[index];
             let (target, mut own) = (target.clone(), headers.clone());
             let said = one.ask(move |hook| {
                 hook.headers(&target, &mut own);
                 own
             });
-            one.take(said, headers, &mut faults);
+            one.store_answer(said, headers, &mut faults);
         }
         faults
     }
@@ -742,11 +755,11 @@ impl Hooks {
     /// Runs `event`.
     pub(super) fn event(&mut self, event: &SessionEvent) -> Faults {
         let mut faults = Faults::new();
-        for &index in &self.at[Point::Event as usize] {
+        for &index in &self.at[HookPoint::Event as usize] {
             let one = &mut self.all[index];
             let own = event.clone();
             let said = one.ask(move |hook| hook.event(&own));
-            one.take(said, &mut (), &mut faults);
+            one.store_answer(said, &mut (), &mut faults);
         }
         faults
     }
@@ -760,11 +773,11 @@ impl fmt::Debug for Hooks {
 }
 
 /// The hooks that failed, each with its name.
-pub(super) type Faults = Vec<(String, Fault)>;
+pub(super) type Faults = Vec<(String, HookFault)>;
 
 /// The bytes after all hooks.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct HookedBytes {
     pub(super) bytes: Vec<u8>,
     pub(super) is_rewritten: bool,
     pub(super) aborted_by: Option<String>,
@@ -773,7 +786,7 @@ pub(super) struct Passed {
 
 /// The answer of one hook to an abort.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct AbortAnswer {
     pub(super) hook: String,
-    pub(super) answer: Result<Answer, Fault>,
+    pub(super) answer: Result<HookAnswer, HookFault>,
 }

@@ -49,7 +49,7 @@ enum LexerState {
 
 impl JsonScalars {
     /// Returns the scalars of a whole input.
-    pub(super) fn of(input: &[u8]) -> JsonScalars {
+    pub(super) fn of_input(input: &[u8]) -> JsonScalars {
         let mut scalars = JsonScalars::default();
         scalars.push(input);
         scalars.finish();

@@ -104,8 +104,8 @@ impl Message {
     /// # Example: an answer in the conversation
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Cancel, Hooks, Message, Processor, Request, Role, Script, Scripted, Settings, run};
-    /// let mut provider = Scripted::new([Script::default().text("It is noon.").finish("stop")]);
+    /// use ttsr::harness::{Cancel, Hooks, Message, Processor, Request, Role, ScriptedReply, Scripted, Settings, run};
+    /// let mut provider = Scripted::new([ScriptedReply::default().text("It is noon.").finish("stop")]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
     /// let request = Request::new("a-model", vec![Message::user("What time is it?")]);

@@ -17,7 +17,7 @@
 //! ```
 //! use ttsr::Pack;
 //! use ttsr::harness::{
-//!     Cancel, End, Hooks, Message, Processor, Request, Script, Scripted, Settings, Step, run,
+//!     Cancel, End, Hooks, Message, Processor, Request, ScriptedReply, Scripted, Settings, Step, run,
 //! };
 //! let pack = Pack::from_toml(r#"
 //! schema = 1
@@ -29,8 +29,8 @@
 //! match.any = [{ literal = ": any" }]
 //! examples.match = ["x: any"]
 //! "#)?;
-//! let bad = Script::default().text("let x: any = 1").finish("stop");
-//! let good = Script::default().text("let x: number = 1").finish("stop");
+//! let bad = ScriptedReply::default().text("let x: any = 1").finish("stop");
+//! let good = ScriptedReply::default().text("let x: number = 1").finish("stop");
 //! let mut provider = Scripted::new([bad.cut(4), good.cut(4)]);
 //! let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
 //! let request = Request::new("a-model", vec![Message::user("Declare x.")]);
@@ -89,19 +89,22 @@ mod trace;
 mod turn;
 
 pub use aborted::{
-    AbortStage, Aborted, AbortedBlock, AbortedCall, PromptRef, Reason, Replay, Source,
+    AbortReason, AbortSource, AbortStage, Aborted, AbortedBlock, AbortedCall, BlockReplay,
+    PromptRef,
 };
-pub use call::{After, Before, Gate, NoTools, Target, ToolCall, ToolFuture, Tools};
+pub use call::{
+    Gate, NoTools, PendingCall, RequestTarget, ToolCall, ToolFuture, ToolOutput, Tools,
+};
 pub use cancel::Cancel;
 pub use event_tracker::EventTracker;
-pub use hooks::{Answer, At, Delta, Hook, Hooks, OnHookFault, Point};
+pub use hooks::{Delta, Hook, HookAnswer, HookContext, HookPoint, Hooks, OnHookFault};
 pub use message::{Content, Message, Request, Role, Tool};
-pub use processor::{Prepared, Processor, Settings, Tally};
+pub use processor::{PreparedRequest, Processor, ProcessorCounters, Settings};
 pub use provider::{EventStream, Failure, Provider, unfold};
 pub use reply::{PartState, Reply, ReplyPart, TOOL_ABORTED};
 pub use run::{Run, run};
-pub use scripted::{Script, Scripted};
-pub use step::{End, Input, Outcome, Step};
+pub use scripted::{Scripted, ScriptedReply};
+pub use step::{End, Input, ReplyOutcome, Step};
 #[cfg(feature = "tracing")]
-pub use trace::{Context, Tracer};
+pub use trace::{TraceContext, Tracer};
 pub use turn::{Turn, TurnOutcome, TurnRecorder, ask_sub_agent};

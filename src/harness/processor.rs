@@ -22,12 +22,12 @@ use super::fallback::Chains;
 use super::hooks::{Hooks, OnHookFault};
 use super::message::Message;
 use super::reply::{PartState, Reply};
-use super::step::{End, Input, Outcome, Step, is_truncation};
+use super::step::{End, Input, ReplyOutcome, Step, is_truncation};
 use crate::{Decision, Event, Lost, Origin, Pack, PartId, Rule, RuleId, Session, Stream};
-use abort::{Cause, Retake};
-use order::Later;
+use abort::{AbortCause, NextAttempt};
+use order::DelayedPart;
 use whole_text::CheckedMessages;
-pub use whole_text::Prepared;
+pub use whole_text::PreparedRequest;
 
 /// The identity and the bounds of a [`Processor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Default for Settings {
 /// conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tally {
+pub struct ProcessorCounters {
     /// Inputs outside a reply: after its end, or after the end of an attempt that was cut.
     pub stray_inputs: u64,
     /// Replies that were given up because another reply began.
@@ -151,29 +151,29 @@ pub struct Processor {
     session: Session,
     hooks: Hooks,
     settings: Settings,
-    state: State,
+    state: ReplyState,
     /// Guidance that waits for a request. It outlives replies and turns.
     waiting: VecDeque<Guidance>,
     /// The edits that rules made to the user's messages.
     checked: CheckedMessages,
     /// Models that were used in this session and refused.
     tried: Vec<String>,
-    counters: Tally,
+    counters: ProcessorCounters,
     turn: TurnProgress,
-    progress: Progress,
+    progress: ReplyProgress,
     attempt: Attempt,
 }
 
 /// The state of one turn: the replies to one prompt of the user.
 #[derive(Debug, Default)]
 struct TurnProgress {
-    calls: Calls,
+    calls: RepeatedCalls,
     /// The ids of the sub-agents' sessions.
     children: Vec<String>,
     /// The handoffs that rules asked for, to be made after the next complete reply.
     handoffs: Vec<WantedHandoff>,
     /// The calls that a sub-agent was asked about.
-    advised: Vec<Advised>,
+    advised: Vec<AskedCall>,
     /// The number of retries that hooks were granted.
     hook_retries: u32,
     prompt: PromptRef,
@@ -185,7 +185,7 @@ struct Attempt {
     stream: Stream,
     reply: Reply,
     /// The turn's calls before the attempt, restored if the attempt is cut: its calls do not run.
-    calls_before: Calls,
+    calls_before: RepeatedCalls,
     /// True if a rule of the pack holds text.
     holds: bool,
     /// True if a rule of the pack bounds time.
@@ -197,7 +197,7 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn new(stream: Stream, calls: &Calls) -> Attempt {
+    fn new(stream: Stream, calls: &RepeatedCalls) -> Attempt {
         let rules = stream.pack().rules();
         Attempt {
             holds: rules.iter().any(Rule::holds),
@@ -213,7 +213,7 @@ impl Attempt {
 
 /// The position of the processor in a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum ReplyState {
     /// No reply is in progress.
     Idle,
     /// A request was asked for and is not sent yet.
@@ -226,7 +226,7 @@ enum State {
 
 /// The state of one reply. All times count from its beginning.
 #[derive(Debug, Default)]
-struct Progress {
+struct ReplyProgress {
     message: String,
     /// The latest time passed in.
     now: Duration,
@@ -248,7 +248,7 @@ struct Progress {
     /// The decision of the rule that asked for the request that is not sent yet.
     retaking: Option<Decision>,
     /// The parts whose publication waits for held text before them, in the order in which they opened.
-    later: VecDeque<Later>,
+    later: VecDeque<DelayedPart>,
     /// The consultations of calls that came to a gate. If a provider gives several calls one id, they apply to each.
     at_gate: Vec<Consultation>,
 }
@@ -265,15 +265,15 @@ struct WantedHandoff {
 
 /// A call that a sub-agent was asked about. Equal calls have the same tool and the same canonical input.
 #[derive(Debug)]
-struct Advised {
+struct AskedCall {
     tool: String,
     input: String,
-    state: Advice,
+    state: CallTreatment,
 }
 
 /// The treatment of calls that equal a call that a sub-agent was asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Advice {
+enum CallTreatment {
     /// The question is being asked: equal calls wait. If the host never reports the outcome, this has no effect.
     Asked,
     /// A sub-agent answered in this reply, and the model has not read the answer: equal calls wait.
@@ -290,7 +290,7 @@ enum Advice {
 
 /// The last tool call and the number of its repetitions.
 #[derive(Clone, Debug, Default)]
-struct Calls {
+struct RepeatedCalls {
     /// The tool and the canonical input of the last call.
     last: Option<(Option<String>, String)>,
     /// The number of identical calls in a row, the last one included.
@@ -313,13 +313,13 @@ impl Processor {
             session,
             hooks,
             settings,
-            state: State::Idle,
+            state: ReplyState::Idle,
             waiting: VecDeque::new(),
             checked: CheckedMessages::default(),
             tried: Vec::new(),
-            counters: Tally::default(),
+            counters: ProcessorCounters::default(),
             turn,
-            progress: Progress::default(),
+            progress: ReplyProgress::default(),
             attempt,
         }
     }
@@ -364,18 +364,18 @@ impl Processor {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn proceed(&mut self, message: impl Into<String>, out: &mut Vec<Step>) {
-        if self.state != State::Idle {
+        if self.state != ReplyState::Idle {
             self.counters.abandoned_replies += 1;
         }
         self.unsend();
         self.drop_attempt();
-        self.turn.advised.retain_mut(Advised::outlasts_reply);
+        self.turn.advised.retain_mut(AskedCall::outlasts_reply);
         self.hooks.begin_reply();
-        self.progress = Progress {
+        self.progress = ReplyProgress {
             message: message.into(),
-            ..Progress::default()
+            ..ReplyProgress::default()
         };
-        self.ask(Retake::default(), out);
+        self.request_attempt(NextAttempt::default(), out);
     }
 
     /// Processes one input and appends the steps that follow to `out`. `now` is the time since the reply began; a time
@@ -384,9 +384,9 @@ impl Processor {
         self.progress.now = self.progress.now.max(now);
         let first = out.len();
         match (&self.state, input) {
-            (State::Idle, Input::Tick) => {}
-            (State::Idle, _) => self.counters.stray_inputs += 1,
-            (State::Asking, input) => self.step_asking(input, out),
+            (ReplyState::Idle, Input::Tick) => {}
+            (ReplyState::Idle, _) => self.counters.stray_inputs += 1,
+            (ReplyState::Asking, input) => self.step_asking(input, out),
             (_, input) => self.step_streaming(input, out),
         }
         if self.attempt.holds || !self.progress.later.is_empty() {
@@ -420,7 +420,7 @@ impl Processor {
         self.progress.quiet_since = self.progress.now;
         let bounds = self.bounds(true);
         let deadlines = bounds.into_iter().flatten().map(|bound| bound.deadline);
-        let is_asked = self.attempt.is_timed && self.state == State::Streaming;
+        let is_asked = self.attempt.is_timed && self.state == ReplyState::Streaming;
         let rules = is_asked.then(|| self.progress.now.saturating_add(RULES_ASKED));
         deadlines.chain(rules).min()
     }
@@ -428,7 +428,7 @@ impl Processor {
     /// Returns true if no reply is in progress.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.state == State::Idle
+        self.state == ReplyState::Idle
     }
 
     /// Returns the reply accumulated so far.
@@ -451,7 +451,7 @@ impl Processor {
 
     /// Returns the counters over all replies.
     #[must_use]
-    pub fn counters(&self) -> Tally {
+    pub fn counters(&self) -> ProcessorCounters {
         self.counters
     }
 
@@ -549,17 +549,17 @@ impl Processor {
     fn step_asking(&mut self, input: Input, out: &mut Vec<Step>) {
         match input {
             Input::Sent => {
-                self.sent();
+                self.mark_sent();
                 out.push(Step::Observe(LoopEvent::StepStarted));
             }
             Input::Failed(failure) => {
-                self.sent();
-                self.cut(Cause::failed(&failure), out);
+                self.mark_sent();
+                self.cut(AbortCause::failed(&failure), out);
             }
-            Input::Cancel => self.refuse(Cause::cancelled(), out),
+            Input::Cancel => self.refuse(AbortCause::cancelled(), out),
             Input::Tick => {
                 if let Some(bound) = self.overdue(false).filter(|bound| *bound == "reply") {
-                    self.refuse(Cause::timeout(bound), out);
+                    self.refuse(AbortCause::timeout(bound), out);
                 }
             }
             Input::Event(_) | Input::End => self.counters.stray_inputs += 1,
@@ -568,16 +568,16 @@ impl Processor {
 
     fn step_streaming(&mut self, input: Input, out: &mut Vec<Step>) {
         if input == Input::Cancel {
-            return self.cut(Cause::cancelled(), out);
+            return self.cut(AbortCause::cancelled(), out);
         }
         let is_tick = input == Input::Tick;
         if let Some(bound) = self.overdue(is_tick) {
             return match self.state {
-                State::Ending { .. } => self.leave(out),
-                _ => self.cut(Cause::timeout(bound), out),
+                ReplyState::Ending { .. } => self.finish_early(out),
+                _ => self.cut(AbortCause::timeout(bound), out),
             };
         }
-        if self.attempt.is_timed && self.state == State::Streaming {
+        if self.attempt.is_timed && self.state == ReplyState::Streaming {
             let now = self
                 .progress
                 .now
@@ -588,14 +588,16 @@ impl Processor {
             }
         }
         match (&self.state, input) {
-            (State::Ending { .. }, Input::Event(Event::Error { .. })) => self.leave(out),
+            (ReplyState::Ending { .. }, Input::Event(Event::Error { .. })) => {
+                self.finish_early(out)
+            }
             (_, Input::Event(event)) => {
                 self.progress.quiet_since = self.progress.now;
                 self.event(event, out);
             }
-            (State::Ending { .. }, Input::End | Input::Failed(_)) => self.finish(out),
-            (_, Input::End) => self.cut(Cause::cut_off(), out),
-            (_, Input::Failed(failure)) => self.cut(Cause::failed(&failure), out),
+            (ReplyState::Ending { .. }, Input::End | Input::Failed(_)) => self.finish(out),
+            (_, Input::End) => self.cut(AbortCause::cut_off(), out),
+            (_, Input::Failed(failure)) => self.cut(AbortCause::failed(&failure), out),
             (_, Input::Tick | Input::Cancel) => {}
             (_, Input::Sent) => self.counters.stray_inputs += 1,
         }
@@ -623,7 +625,7 @@ impl Processor {
             }
             Event::Finish { reason } => self.end_reply(reason, out),
             Event::Error { kind, message } => {
-                self.cut(Cause::reported(&kind, &message), out);
+                self.cut(AbortCause::reported(&kind, &message), out);
             }
             Event::Restart => self.restart(out),
         }
@@ -631,7 +633,7 @@ impl Processor {
 
     /// Asks for the next attempt. Its messages are the text kept of the previous attempt, the guidance that waited, and
     /// the messages that steer the retry, in this order.
-    fn ask(&mut self, retake: Retake, out: &mut Vec<Step>) {
+    fn request_attempt(&mut self, retake: NextAttempt, out: &mut Vec<Step>) {
         self.progress.sending.append(&mut self.waiting);
         let guidance = self.progress.sending.iter();
         let guidance = guidance.map(|guidance| guidance.message.clone());
@@ -645,7 +647,7 @@ impl Processor {
             self.progress.asked = None;
         }
         self.begin_attempt();
-        self.state = State::Asking;
+        self.state = ReplyState::Asking;
         out.push(Step::Send {
             attempt: self.attempt.stream.attempt(),
             messages,
@@ -655,8 +657,8 @@ impl Processor {
     }
 
     /// Records that the request was sent, and with it its guidance.
-    fn sent(&mut self) {
-        self.state = State::Streaming;
+    fn mark_sent(&mut self) {
+        self.state = ReplyState::Streaming;
         self.progress.attempt_began = self.progress.now;
         self.progress.quiet_since = self.progress.now;
         self.progress.added_and_sent = self.progress.added.len();
@@ -686,7 +688,7 @@ impl Processor {
 
     /// Starts the reply over on a new transport, without a new request.
     fn restart(&mut self, out: &mut Vec<Step>) {
-        if self.state != State::Streaming {
+        if self.state != ReplyState::Streaming {
             self.counters.stray_inputs += 1;
             return;
         }
@@ -703,7 +705,7 @@ impl Processor {
 
     /// Ends the open parts, and the reply, when the provider says that the reply is complete.
     fn end_reply(&mut self, reason: String, out: &mut Vec<Step>) {
-        if let State::Ending { .. } = self.state {
+        if let ReplyState::Ending { .. } = self.state {
             self.counters.stray_inputs += 1;
             return;
         }
@@ -712,7 +714,7 @@ impl Processor {
         let open: Vec<PartId> = open.map(|part| part.part).collect();
         for part in open {
             self.close_unfinished(part, out);
-            if self.state != State::Streaming {
+            if self.state != ReplyState::Streaming {
                 return;
             }
         }
@@ -729,18 +731,19 @@ impl Processor {
         }));
         // `Settings::linger` counts from here.
         self.progress.attempt_began = self.progress.now;
-        self.state = State::Ending { reason };
+        self.state = ReplyState::Ending { reason };
     }
 
     /// Ends a complete reply without waiting for the rest of the stream.
-    fn leave(&mut self, out: &mut Vec<Step>) {
+    fn finish_early(&mut self, out: &mut Vec<Step>) {
         out.push(Step::CancelUpstream);
         self.finish(out);
     }
 
     /// Ends a complete reply with an answer.
     fn finish(&mut self, out: &mut Vec<Step>) {
-        let State::Ending { reason } = std::mem::replace(&mut self.state, State::Idle) else {
+        let ReplyState::Ending { reason } = std::mem::replace(&mut self.state, ReplyState::Idle)
+        else {
             return;
         };
         for WantedHandoff { decision, text, .. } in std::mem::take(&mut self.turn.handoffs) {
@@ -752,9 +755,9 @@ impl Processor {
     }
 
     fn finish_with(&mut self, end: End, out: &mut Vec<Step>) {
-        self.state = State::Idle;
+        self.state = ReplyState::Idle;
         self.report_end(&end, out);
-        out.push(Step::Finish(Box::new(Outcome {
+        out.push(Step::Finish(Box::new(ReplyOutcome {
             end,
             reply: std::mem::take(&mut self.attempt.reply),
             attempts: self.progress.attempts,
@@ -773,9 +776,9 @@ impl Processor {
     }
 
     /// Returns the bounds of time that apply now. A bound that forbids a retry comes before those that allow one.
-    fn bounds(&self, is_quiet: bool) -> [Option<Bound>; 4] {
+    fn bounds(&self, is_quiet: bool) -> [Option<TimeBound>; 4] {
         let bound = |name, since: Duration, longest: Option<Duration>| {
-            longest.map(|longest| Bound {
+            longest.map(|longest| TimeBound {
                 name,
                 deadline: since.saturating_add(longest),
             })
@@ -788,7 +791,7 @@ impl Processor {
             ..
         } = self.settings;
         let progress = &self.progress;
-        let is_ending = matches!(self.state, State::Ending { .. });
+        let is_ending = matches!(self.state, ReplyState::Ending { .. });
         [
             bound("reply", Duration::ZERO, reply),
             bound("attempt", progress.attempt_began, attempt),
@@ -802,13 +805,16 @@ impl Processor {
     }
 }
 
-impl Advised {
+impl AskedCall {
     /// Advances the state at the end of a reply. Returns false if equal calls need no special treatment any more.
     fn outlasts_reply(&mut self) -> bool {
         match self.state {
-            Advice::Waits => self.state = Advice::Heard,
-            Advice::Heard => {}
-            Advice::Asked | Advice::Blocked(_) | Advice::Unanswered | Advice::Taken => {
+            CallTreatment::Waits => self.state = CallTreatment::Heard,
+            CallTreatment::Heard => {}
+            CallTreatment::Asked
+            | CallTreatment::Blocked(_)
+            | CallTreatment::Unanswered
+            | CallTreatment::Taken => {
                 return false;
             }
         }
@@ -825,7 +831,7 @@ fn bounds_time(rule: &Rule) -> bool {
 }
 
 /// A bound of time with its deadline, counted from the beginning of the reply.
-struct Bound {
+struct TimeBound {
     name: &'static str,
     deadline: Duration,
 }

@@ -10,9 +10,9 @@ pub const TOOL_ABORTED: &str = "Tool execution aborted";
 ///
 /// # Example: a reply with a tool call
 /// ```
-/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Script, Scripted, Settings, run};
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, ScriptedReply, Scripted, Settings, run};
 /// use ttsr::{Channel, Pack, PartId};
-/// let script = Script::default().reasoning("Hm.").text("I look.").tool("read", "call_1", "{}");
+/// let script = ScriptedReply::default().reasoning("Hm.").text("I look.").tool("read", "call_1", "{}");
 /// let mut provider = Scripted::new([script.finish("tool_use")]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -40,7 +40,7 @@ pub struct Reply {
 ///
 /// # Example: a call without an id
 /// ```
-/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Script, Scripted, Settings, run};
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, ScriptedReply, Scripted, Settings, run};
 /// use ttsr::{Channel, Event, Pack, PartId};
 /// let calls = Event::PartStart {
 ///     part: PartId(7),
@@ -50,7 +50,7 @@ pub struct Reply {
 ///     call: None,
 /// };
 /// let input = Event::Delta { part: PartId(7), bytes: b"{}".to_vec() };
-/// let script = Script::from(vec![calls, input]).finish("tool_use");
+/// let script = ScriptedReply::from(vec![calls, input]).finish("tool_use");
 /// let mut provider = Scripted::new([script]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -92,14 +92,14 @@ pub struct ReplyPart {
     /// The number of delivered bytes that are not held any more.
     pub(super) released: u64,
     /// The redactions made in this part, in order.
-    pub(super) replaced: Vec<Replaced>,
+    pub(super) replaced: Vec<RedactedRange>,
     /// The scalars of tool input that are not released yet; `None` for other channels.
     pub(super) scalars: Option<Box<JsonScalars>>,
 }
 
 /// A range of the delivered bytes that was redacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Replaced {
+pub(super) struct RedactedRange {
     /// The start of the range, in bytes as delivered.
     pub(super) from: u64,
     pub(super) to: u64,

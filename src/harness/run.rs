@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::cancel::Cancel;
 use super::message::Request;
-use super::processor::{Prepared, Processor};
+use super::processor::{PreparedRequest, Processor};
 use super::provider::{EventStream, Failure, Provider};
-use super::step::{Input, Outcome, Step};
+use super::step::{Input, ReplyOutcome, Step};
 use crate::{Event, Session};
 
 /// A reply in progress, which returns one step at a time.
@@ -26,11 +26,11 @@ use crate::{Event, Session};
 ///
 /// # Example: step by step, and then the rest
 /// ```
-/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Run, Script, Scripted, Settings, Step};
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Run, ScriptedReply, Scripted, Settings, Step};
 /// use ttsr::{Channel, Pack};
 /// let mut provider = Scripted::new([
-///     Script::default().tool("clock", "call_1", "{}").finish("tool_use"),
-///     Script::default().text("It is noon.").finish("stop"),
+///     ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use"),
+///     ScriptedReply::default().text("It is noon.").finish("stop"),
 /// ]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -158,7 +158,7 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
     ///
     /// # Panics
     /// Panics if [`next`](Self::next) returned [`Step::Finish`] before.
-    pub async fn finish(mut self, mut publish: impl FnMut(&Step)) -> Outcome {
+    pub async fn finish(mut self, mut publish: impl FnMut(&Step)) -> ReplyOutcome {
         loop {
             match self.next().await {
                 Some(Step::Finish(outcome)) => return *outcome,
@@ -223,7 +223,7 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
         self.steps.extend(out.drain(..));
         self.spare = out;
         // `None`: the reply is over, and the steps give the reason.
-        if let Some(Prepared { request, added }) = prepared {
+        if let Some(PreparedRequest { request, added }) = prepared {
             self.request.messages.extend(added);
             self.upstream.0 = Some(self.provider.send(&request));
             self.step(Input::Sent);
@@ -238,8 +238,8 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
 /// # Example: one reply
 /// ```
 /// use ttsr::Pack;
-/// use ttsr::harness::{Cancel, End, Hooks, Processor, Request, Script, Scripted, Settings, Step, run};
-/// let mut provider = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+/// use ttsr::harness::{Cancel, End, Hooks, Processor, Request, ScriptedReply, Scripted, Settings, Step, run};
+/// let mut provider = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
 /// let request = Request::new("a-model", Vec::new());
@@ -262,7 +262,7 @@ pub async fn run<P: Provider + ?Sized>(
     message: impl Into<String>,
     cancel: Cancel,
     publish: impl FnMut(&Step),
-) -> Outcome {
+) -> ReplyOutcome {
     let run = Run::begin(processor, provider, request, message, cancel);
     run.finish(publish).await
 }

@@ -1,6 +1,6 @@
 //! The input of the [`Processor`](super::Processor) and the steps that it returns.
 
-use super::aborted::{Aborted, Reason, Source};
+use super::aborted::{AbortReason, AbortSource, Aborted};
 use super::consultation::Consultation;
 use super::continuation::Handoff;
 use super::event::LoopEvent;
@@ -145,13 +145,13 @@ pub enum Step {
     /// that the user or a bound of time calls off before it is sent is not an abort of its own.
     Aborted(Box<Aborted>),
     /// The reply ended. Occurs once per reply, as its last step.
-    Finish(Box<Outcome>),
+    Finish(Box<ReplyOutcome>),
 }
 
 /// The result of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct ReplyOutcome {
     /// The end of the reply.
     pub end: End,
     /// The answer; empty if there is none. The partial reply of an aborted attempt is never an answer.
@@ -186,9 +186,9 @@ pub enum End {
     /// There is no answer.
     Aborted {
         /// The kind of reason.
-        reason: Reason,
+        reason: AbortReason,
         /// The rule, hook, bound or party that caused the abort.
-        source: Source,
+        source: AbortSource,
         /// The rule's message or the provider's error, as in [`Aborted::detail`].
         detail: String,
     },
@@ -210,8 +210,8 @@ impl End {
     }
 }
 
-/// Returns true if the provider's reason to stop means that the reply was cut by a limit of the model. The names are
-/// those of OpenAI, Anthropic, Gemini, Mistral and Bedrock.
+/// Returns true if the provider's reason to stop means that the reply was cut by a limit of the model. Providers use
+/// these names.
 pub(super) fn is_truncation(reason: &str) -> bool {
     const NAMES: [&str; 7] = [
         "length",

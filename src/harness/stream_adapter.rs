@@ -1,6 +1,6 @@
 //! Adapts the chunk stream of any client to the events of a reply.
 //!
-//! The module knows no client. The adapter of a client describes the contents of each chunk, and [`Parts`] makes
+//! The module knows no client. The adapter of a client describes the contents of each chunk, and [`EventBuilder`] makes
 //! well-formed events of the description.
 
 use std::collections::{HashMap, VecDeque};
@@ -74,7 +74,7 @@ where
 /// polled; `read` describes the contents of each chunk, or returns the failure of the reply.
 ///
 /// Dropping the result drops the call or the stream, and with it the client's transport. The end of the client's
-/// stream ends the reply; the reply is complete only if `read` called [`Parts::finish`].
+/// stream ends the reply; the reply is complete only if `read` called [`EventBuilder::finish`].
 ///
 /// # Example: a client that gives words
 /// ```
@@ -109,12 +109,12 @@ pub fn chunks<O, S, R>(opening: O, read: R) -> EventStream
 where
     O: Future<Output = Result<S, Failure>> + Send + 'static,
     S: Stream + Send + 'static,
-    R: FnMut(S::Item, &mut Parts) -> Result<(), Failure> + Send + Unpin + 'static,
+    R: FnMut(S::Item, &mut EventBuilder) -> Result<(), Failure> + Send + Unpin + 'static,
 {
-    Box::pin(Adapted {
-        source: Source::Opening(Box::pin(opening)),
+    Box::pin(AdaptedStream {
+        source: ChunkSource::Opening(Box::pin(opening)),
         read,
-        parts: Parts::default(),
+        parts: EventBuilder::default(),
         failure: None,
     })
 }
@@ -169,14 +169,14 @@ where
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Parts {
+pub struct EventBuilder {
     ready: VecDeque<Event>,
     open: HashMap<String, PartId>,
     count: u32,
     is_finished: bool,
 }
 
-impl Parts {
+impl EventBuilder {
     /// Appends text to a part: the text since the last call, not the whole text.
     ///
     /// # Example: two parts at once
@@ -289,24 +289,24 @@ impl Parts {
     }
 }
 
-enum Source<S> {
+enum ChunkSource<S> {
     Opening(Pin<Box<dyn Future<Output = Result<S, Failure>> + Send>>),
     Open(Pin<Box<S>>),
     Over,
 }
 
-struct Adapted<S, R> {
-    source: Source<S>,
+struct AdaptedStream<S, R> {
+    source: ChunkSource<S>,
     read: R,
-    parts: Parts,
+    parts: EventBuilder,
     /// The failure, which is returned after the events that precede it.
     failure: Option<Failure>,
 }
 
-impl<S, R> Stream for Adapted<S, R>
+impl<S, R> Stream for AdaptedStream<S, R>
 where
     S: Stream,
-    R: FnMut(S::Item, &mut Parts) -> Result<(), Failure> + Unpin,
+    R: FnMut(S::Item, &mut EventBuilder) -> Result<(), Failure> + Unpin,
 {
     type Item = Result<Event, Failure>;
 
@@ -320,16 +320,16 @@ where
                 return Poll::Ready(Some(Err(failure)));
             }
             let polled = match &mut this.source {
-                Source::Over => return Poll::Ready(None),
-                Source::Opening(opening) => match opening.as_mut().poll(cx) {
+                ChunkSource::Over => return Poll::Ready(None),
+                ChunkSource::Opening(opening) => match opening.as_mut().poll(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Ok(chunks)) => {
-                        this.source = Source::Open(Box::pin(chunks));
+                        this.source = ChunkSource::Open(Box::pin(chunks));
                         continue;
                     }
                     Poll::Ready(Err(failure)) => Some(Err(failure)),
                 },
-                Source::Open(chunks) => match chunks.as_mut().poll_next(cx) {
+                ChunkSource::Open(chunks) => match chunks.as_mut().poll_next(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(chunk) => chunk.map(|chunk| (this.read)(chunk, &mut this.parts)),
                 },
@@ -338,10 +338,10 @@ where
                 Some(Ok(())) => {}
                 // The transport is closed before the failure is returned.
                 Some(Err(failure)) => {
-                    this.source = Source::Over;
+                    this.source = ChunkSource::Over;
                     this.failure = Some(failure);
                 }
-                None => this.source = Source::Over,
+                None => this.source = ChunkSource::Over,
             }
         }
     }
@@ -380,7 +380,7 @@ mod tests {
 
     fn adapted<R>(chunks: &[&'static str], alive: &Arc<()>, read: R) -> EventStream
     where
-        R: FnMut(&'static str, &mut Parts) -> Result<(), Failure> + Send + Unpin + 'static,
+        R: FnMut(&'static str, &mut EventBuilder) -> Result<(), Failure> + Send + Unpin + 'static,
     {
         let ready = Ready {
             chunks: chunks.iter().copied().collect(),
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn parts_open_once_interleave_and_end_in_order() {
-        let mut parts = Parts::default();
+        let mut parts = EventBuilder::default();
         parts.text("a", "one");
         parts.input("b", "{");
         parts.tool("b", "read", Some("call_1"));
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_used_again_is_a_new_part() {
-        let mut parts = Parts::default();
+        let mut parts = EventBuilder::default();
         parts.text("a", "one");
         parts.end("a");
         parts.end("a");

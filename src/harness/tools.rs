@@ -16,7 +16,7 @@ use rustix::fd::OwnedFd;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{After, ToolCall, ToolFuture, Tools};
+use super::call::{ToolCall, ToolFuture, ToolOutput, Tools};
 use super::message::Tool;
 use bash::Containers;
 pub use bash::{Containment, supervise_if_asked};
@@ -150,7 +150,7 @@ impl Folder {
     ///
     /// Dropping the future ends a command and everything it started, as when its time is over. Needs a tokio runtime
     /// with I/O and time.
-    pub async fn run(&self, tool: &str, input: &str) -> After {
+    pub async fn run(&self, tool: &str, input: &str) -> ToolOutput {
         let done = match tool {
             "read" => parsed(input).and_then(|read| self.read(&read)),
             "write" => parsed(input).and_then(|write| self.write(&write)),
@@ -162,8 +162,8 @@ impl Folder {
             _ => Err(format!("there is no tool `{tool}`")),
         };
         match done {
-            Ok(output) => After::output(output),
-            Err(problem) => After::error(problem),
+            Ok(output) => ToolOutput::output(output),
+            Err(problem) => ToolOutput::error(problem),
         }
     }
 }

@@ -27,7 +27,7 @@ macro_rules! emit {
 
 /// The identity of a conversation, which every event carries. Most subscribers leave empty fields out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Context {
+pub struct TraceContext {
     /// `gen_ai.conversation.id`
     pub session: String,
     /// `gen_ai.provider.name`
@@ -47,7 +47,7 @@ pub struct Context {
 /// # Example: a tracer beside a loop
 /// ```
 /// use ttsr::harness::{
-///     Cancel, Context, Hooks, Processor, Request, Run, Script, Scripted, Settings, Tracer,
+///     Cancel, TraceContext, Hooks, Processor, Request, Run, ScriptedReply, Scripted, Settings, Tracer,
 /// };
 /// # use std::sync::{Arc, Mutex};
 /// # use tracing::{Event, Metadata, Subscriber, field::{Field, Visit}, span};
@@ -79,9 +79,9 @@ pub struct Context {
 /// # let log = Log::default();
 /// # let _guard = tracing::subscriber::set_default(log.clone());
 /// let pack = ttsr::Pack::builtin("std/secrets")?;
-/// let mut tracer = Tracer::new(Context { model: "a-model".into(), ..Context::default() });
+/// let mut tracer = Tracer::new(TraceContext { model: "a-model".into(), ..TraceContext::default() });
 /// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
-/// let mut provider = Scripted::new([Script::default().text("Hello!").finish("stop")]);
+/// let mut provider = Scripted::new([ScriptedReply::default().text("Hello!").finish("stop")]);
 /// let request = Request::new("a-model", Vec::new());
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// # runtime.block_on(async {
@@ -98,14 +98,14 @@ pub struct Context {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Tracer {
-    context: Context,
+    context: TraceContext,
     tracker: EventTracker,
 }
 
 impl Tracer {
     /// Returns a tracer for a conversation.
     #[must_use]
-    pub fn new(context: Context) -> Tracer {
+    pub fn new(context: TraceContext) -> Tracer {
         Tracer {
             context,
             tracker: EventTracker::default(),

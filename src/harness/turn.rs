@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::aborted::{Reason, Source};
-use super::call::{After, Gate, ToolCall, Tools};
+use super::aborted::{AbortReason, AbortSource};
+use super::call::{Gate, ToolCall, ToolOutput, Tools};
 use super::cancel::Cancel;
-use super::consult::{Parent, SubAgent};
-use super::consultation::{Consultation, Consulted};
+use super::consult::{ParentSession, SubAgent};
+use super::consultation::{ConsultOutcome, Consultation};
 use super::continuation::Handoff;
 use super::hooks::Hooks;
 use super::message::{Content, Message, Request, Role};
@@ -18,7 +18,7 @@ use super::processor::Processor;
 use super::provider::Provider;
 use super::reply::{PartState, Reply};
 use super::run::Run;
-use super::step::{End, Outcome, Step};
+use super::step::{End, ReplyOutcome, Step};
 use crate::Session;
 
 /// The default of [`Turn::max_replies`].
@@ -30,7 +30,7 @@ const MAX_REPLIES: u32 = 50;
 /// ```
 /// use ttsr::Pack;
 /// use ttsr::harness::{
-///     After, Cancel, Hooks, Message, Processor, Request, Script, Scripted, Settings, Tool, ToolCall,
+///     ToolOutput, Cancel, Hooks, Message, Processor, Request, ScriptedReply, Scripted, Settings, Tool, ToolCall,
 ///     ToolFuture, Tools, Turn,
 /// };
 /// struct Clock;
@@ -40,11 +40,11 @@ const MAX_REPLIES: u32 = 50;
 ///         vec![Tool { name: "clock".into(), description: "The time.".into(), input }]
 ///     }
 ///     fn call<'a>(&'a mut self, _: &'a ToolCall) -> ToolFuture<'a> {
-///         Box::pin(async { After::output("12:00") })
+///         Box::pin(async { ToolOutput::output("12:00") })
 ///     }
 /// }
-/// let asks = Script::default().tool("clock", "call_1", "{}").finish("tool_use");
-/// let says = Script::default().text("It is noon.").finish("stop");
+/// let asks = ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use");
+/// let says = ScriptedReply::default().text("It is noon.").finish("stop");
 /// let mut provider = Scripted::new([asks, says]);
 /// let pack = Pack::builder().build()?;
 /// let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
@@ -93,10 +93,10 @@ pub struct TurnOutcome {
 }
 
 /// A callback that sees the steps of a turn, except those of sub-agents.
-pub(super) type Watch<'a> = &'a mut (dyn FnMut(&Step) + Send);
+pub(super) type StepWatcher<'a> = &'a mut (dyn FnMut(&Step) + Send);
 
 /// The state of a turn in progress.
-struct State {
+struct TurnState {
     request: Request,
     /// The number of messages in the request at the start.
     known: usize,
@@ -109,12 +109,12 @@ struct State {
     /// The time at which the last reply began.
     began: Instant,
     /// The answers of sub-agents, to be added after the results of the calls.
-    advice: Vec<Message>,
+    answers: Vec<Message>,
 }
 
 /// The point at which a turn stops to advance.
-enum Went {
-    Over(End),
+enum Advanced {
+    Ended(End),
     Ask(ToolCall, Vec<Consultation>),
 }
 
@@ -142,9 +142,9 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{
-    ///     Cancel, End, Hooks, NoTools, Processor, Request, Script, Scripted, Settings, Turn,
+    ///     Cancel, End, Hooks, NoTools, Processor, Request, ScriptedReply, Scripted, Settings, Turn,
     /// };
-    /// let calls = Script::default().tool("clock", "call_1", "{}").finish("tool_use");
+    /// let calls = ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use");
     /// let mut provider = Scripted::new([calls]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -171,11 +171,11 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::store::{OnFailure, Recorder, Store};
-    /// use ttsr::harness::{Cancel, Hooks, Message, NoTools, Processor, Request, Script, Scripted, Settings, Turn};
+    /// use ttsr::harness::{Cancel, Hooks, Message, NoTools, Processor, Request, ScriptedReply, Scripted, Settings, Turn};
     /// let path = std::env::temp_dir().join(format!("ttsr-turn-{}.ttsr", std::process::id()));
     /// # std::fs::remove_file(&path).ok();
     /// let mut recorder = Recorder::new(Store::open(&path)?.0, OnFailure::Stop);
-    /// let mut provider = Scripted::new([Script::default().text("Hello.").finish("stop")]);
+    /// let mut provider = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
     /// let mut tools = NoTools;
@@ -200,12 +200,17 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// `watch` sees every step, except those of sub-agents. If the request names no tools, all tools are offered.
     ///
     /// Dropping the future closes the transport and ends the running tool; no hook is called after that.
-    pub async fn run(mut self, request: Request, message: &str, watch: Watch<'_>) -> TurnOutcome {
+    pub async fn run(
+        mut self,
+        request: Request,
+        message: &str,
+        watch: StepWatcher<'_>,
+    ) -> TurnOutcome {
         let mut state = self.begin(request, message);
         loop {
             let (call, consultations) = match self.advance(&mut state, watch).await {
-                Went::Over(end) => return self.over(state, end),
-                Went::Ask(call, consultations) => (call, consultations),
+                Advanced::Ended(end) => return self.finish(state, end),
+                Advanced::Ask(call, consultations) => (call, consultations),
             };
             let parent = self.parent(&state);
             let mut said = Vec::new();
@@ -222,17 +227,17 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
                 let consulted = asking.await;
                 said.push((consultation, consulted));
             }
-            if let Some(end) = self.answered(&mut state, call, said, watch).await {
-                return self.over(state, end);
+            if let Some(end) = self.report_answers(&mut state, call, said, watch).await {
+                return self.finish(state, end);
             }
         }
     }
 
     /// Ends the turn. The answers of sub-agents are added to the conversation even if the model has not read them,
     /// because the results of the calls refer to them.
-    fn over(&mut self, mut state: State, end: End) -> TurnOutcome {
-        self.advise(&mut state);
-        state.over(end)
+    fn finish(&mut self, mut state: TurnState, end: End) -> TurnOutcome {
+        self.add_answers(&mut state);
+        state.finish(end)
     }
 
     /// Runs the turn of a sub-agent, in which no further sub-agent is asked.
@@ -240,28 +245,28 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         mut self,
         request: Request,
         message: &str,
-        watch: Watch<'_>,
+        watch: StepWatcher<'_>,
     ) -> TurnOutcome {
         let mut state = self.begin(request, message);
         loop {
             match self.advance(&mut state, watch).await {
-                Went::Over(end) => return state.over(end),
-                Went::Ask(call, wanted) => {
-                    let nobody = wanted.into_iter().map(|it| (it, Consulted::Nested));
+                Advanced::Ended(end) => return state.finish(end),
+                Advanced::Ask(call, wanted) => {
+                    let nobody = wanted.into_iter().map(|it| (it, ConsultOutcome::Nested));
                     let nobody = nobody.collect();
-                    if let Some(end) = self.answered(&mut state, call, nobody, watch).await {
-                        return state.over(end);
+                    if let Some(end) = self.report_answers(&mut state, call, nobody, watch).await {
+                        return state.finish(end);
                     }
                 }
             }
         }
     }
 
-    fn begin(&self, mut request: Request, message: &str) -> State {
+    fn begin(&self, mut request: Request, message: &str) -> TurnState {
         if request.tools.is_empty() {
             request.tools = self.tools.tools();
         }
-        State {
+        TurnState {
             known: request.messages.len(),
             request,
             message: message.to_owned(),
@@ -270,12 +275,12 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             handoff: None,
             calls: VecDeque::new(),
             began: Instant::now(),
-            advice: Vec::new(),
+            answers: Vec::new(),
         }
     }
 
-    fn parent(&self, state: &State) -> Parent {
-        Parent {
+    fn parent(&self, state: &TurnState) -> ParentSession {
+        ParentSession {
             settings: self.processor.settings().clone(),
             pack: self.processor.pack().clone(),
             origin: self.processor.session().origin().clone(),
@@ -284,40 +289,40 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     }
 
     /// Advances until the turn is over or a sub-agent must be asked.
-    async fn advance(&mut self, state: &mut State, watch: Watch<'_>) -> Went {
+    async fn advance(&mut self, state: &mut TurnState, watch: StepWatcher<'_>) -> Advanced {
         loop {
             while let Some(call) = state.calls.pop_front() {
                 let mut out = Vec::new();
                 let gate = self.processor.before_tool(call, &mut out);
-                self.tell(state, &out, watch);
+                self.publish(state, &out, watch);
                 if let Gate::Ask(call, consultations) = gate {
-                    return Went::Ask(call, consultations);
+                    return Advanced::Ask(call, consultations);
                 }
-                if let Some(end) = self.pass(state, gate, watch).await {
-                    return Went::Over(end);
+                if let Some(end) = self.run_gate(state, gate, watch).await {
+                    return Advanced::Ended(end);
                 }
             }
-            self.advise(state);
+            self.add_answers(state);
             if state.replies >= self.max_replies {
                 let end = End::Aborted {
-                    reason: Reason::Error,
-                    source: Source::Limit("max_replies"),
+                    reason: AbortReason::Error,
+                    source: AbortSource::Limit("max_replies"),
                     detail: format!("the turn took {} replies", state.replies),
                 };
                 let mut out = Vec::new();
                 self.processor.end_turn(&end, &mut out);
-                self.tell(state, &out, watch);
-                return Went::Over(end);
+                self.publish(state, &out, watch);
+                return Advanced::Ended(end);
             }
             let end = self.reply(state, watch).await;
             if matches!(end, End::Aborted { .. }) || state.calls.is_empty() {
-                return Went::Over(end);
+                return Advanced::Ended(end);
             }
         }
     }
 
     /// Runs one reply and queues its tool calls.
-    async fn reply(&mut self, state: &mut State, watch: Watch<'_>) -> End {
+    async fn reply(&mut self, state: &mut TurnState, watch: StepWatcher<'_>) -> End {
         state.replies += 1;
         state.began = Instant::now();
         let request = state.request.clone();
@@ -348,16 +353,16 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             }
             watch(&step);
         };
-        state.went_on(*outcome, &self.processor.settings().session)
+        state.apply_outcome(*outcome, &self.processor.settings().session)
     }
 
     /// Reports the answers about a call to the processor. Returns the end of the turn if it ends here.
-    async fn answered(
+    async fn report_answers(
         &mut self,
-        state: &mut State,
+        state: &mut TurnState,
         call: ToolCall,
-        said: Vec<(Consultation, Consulted)>,
-        watch: Watch<'_>,
+        said: Vec<(Consultation, ConsultOutcome)>,
+        watch: StepWatcher<'_>,
     ) -> Option<End> {
         let mut out = Vec::new();
         let (gate, mut answers) = match self.cancel.is_cancelled() {
@@ -368,17 +373,22 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             }
             false => self.processor.consulted(call, said, &mut out),
         };
-        self.tell(state, &out, watch);
-        state.advice.append(&mut answers);
-        self.pass(state, gate, watch).await
+        self.publish(state, &out, watch);
+        state.answers.append(&mut answers);
+        self.run_gate(state, gate, watch).await
     }
 
     /// Runs or blocks a call. Returns the end of the turn if it ends here. A cancel takes precedence over the tool.
-    async fn pass(&mut self, state: &mut State, gate: Gate, watch: Watch<'_>) -> Option<End> {
+    async fn run_gate(
+        &mut self,
+        state: &mut TurnState,
+        gate: Gate,
+        watch: StepWatcher<'_>,
+    ) -> Option<End> {
         let call = match gate {
             Gate::Run(call) => call,
             Gate::Blocked(call, after) => {
-                state.result(&call, after);
+                state.push_result(&call, after);
                 return None;
             }
             Gate::Ask(..) => return None,
@@ -394,8 +404,8 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             Some(after) => self.processor.after_tool(&call, after, &mut out),
             None => {
                 let end = End::Aborted {
-                    reason: Reason::User,
-                    source: Source::User,
+                    reason: AbortReason::User,
+                    source: AbortSource::User,
                     detail: String::new(),
                 };
                 self.processor.end_turn(&end, &mut out);
@@ -404,7 +414,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         };
         let end = match told {
             Ok(after) => {
-                state.result(&call, after);
+                state.push_result(&call, after);
                 None
             }
             Err(end) => {
@@ -412,17 +422,17 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
                 state.calls.push_front(call);
                 for call in std::mem::take(&mut state.calls) {
                     let after = self.processor.tool_cancelled(&call, &mut out);
-                    state.result(&call, after);
+                    state.push_result(&call, after);
                 }
                 Some(end)
             }
         };
-        self.tell(state, &out, watch);
+        self.publish(state, &out, watch);
         end
     }
 
     /// Records and publishes steps that are made between replies.
-    fn tell(&mut self, state: &State, steps: &[Step], watch: Watch<'_>) {
+    fn publish(&mut self, state: &TurnState, steps: &[Step], watch: StepWatcher<'_>) {
         for step in steps {
             let session = self.processor.session();
             write(&mut self.recorder, state, step, session, &self.cancel);
@@ -431,8 +441,8 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     }
 
     /// Adds the answers of sub-agents to the conversation.
-    fn advise(&mut self, state: &mut State) {
-        for message in state.advice.drain(..) {
+    fn add_answers(&mut self, state: &mut TurnState) {
+        for message in state.answers.drain(..) {
             if let Some(recorder) = &mut self.recorder
                 && recorder
                     .record_message(&message, self.processor.session())
@@ -447,7 +457,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
 
 fn write(
     recorder: &mut Option<&mut dyn TurnRecorder>,
-    state: &State,
+    state: &TurnState,
     step: &Step,
     session: &Session,
     cancel: &Cancel,
@@ -461,9 +471,9 @@ fn write(
     }
 }
 
-impl State {
+impl TurnState {
     /// Adds the messages of a finished reply to the request and queues its tool calls. Returns the end of the reply.
-    fn went_on(&mut self, outcome: Outcome, session: &str) -> End {
+    fn apply_outcome(&mut self, outcome: ReplyOutcome, session: &str) -> End {
         self.request.messages.extend(outcome.added);
         if let Some(model) = outcome.model {
             self.request.model = model;
@@ -488,7 +498,7 @@ impl State {
         outcome.end
     }
 
-    fn result(&mut self, call: &ToolCall, after: After) {
+    fn push_result(&mut self, call: &ToolCall, after: ToolOutput) {
         let content = Content::ToolResult {
             call: call.call.clone(),
             output: after.output,
@@ -500,7 +510,7 @@ impl State {
         });
     }
 
-    fn over(mut self, end: End) -> TurnOutcome {
+    fn finish(mut self, end: End) -> TurnOutcome {
         let reply = match end {
             End::Complete { .. } | End::Truncated { .. } => self.reply,
             End::Aborted { .. } => Reply::default(),
@@ -519,7 +529,7 @@ impl State {
 /// the consultation allows. `watch` sees the steps of its turn.
 ///
 /// Returns within the consultation's timeout, and at once if the user cancels: then the transport and the running
-/// tool are dropped. If `parent` is a sub-agent itself, nobody is asked and the outcome is [`Consulted::Nested`].
+/// tool are dropped. If `parent` is a sub-agent itself, nobody is asked and the outcome is [`ConsultOutcome::Nested`].
 ///
 /// `hooks` are called in the sub-agent's session at every point, so that a hook that blocks a call in the session of
 /// `parent` blocks it here too. They are moved into that session, and moved back when the future is done or dropped.
@@ -527,10 +537,10 @@ impl State {
 /// # Example: a host asks
 /// ```
 /// use ttsr::{Consult, Origin, Pack};
-/// use ttsr::harness::consult::{Consultation, Consulted, Parent};
-/// use ttsr::harness::{Cancel, Hooks, NoTools, Script, Scripted, Settings, ask_sub_agent};
-/// let mut provider = Scripted::new([Script::default().text("Looks fine.").finish("stop")]);
-/// let parent = Parent {
+/// use ttsr::harness::consult::{Consultation, ConsultOutcome, ParentSession};
+/// use ttsr::harness::{Cancel, Hooks, NoTools, ScriptedReply, Scripted, Settings, ask_sub_agent};
+/// let mut provider = Scripted::new([ScriptedReply::default().text("Looks fine.").finish("stop")]);
+/// let parent = ParentSession {
 ///     settings: Settings { session: "ses_1".into(), ..Settings::default() },
 ///     pack: Pack::builder().build()?,
 ///     origin: Origin::default(),
@@ -543,7 +553,7 @@ impl State {
 /// let (mut tools, mut hooks, cancel) = (NoTools, Hooks::default(), Cancel::default());
 /// let asking =
 ///     ask_sub_agent(&mut provider, &mut tools, &mut hooks, &parent, &question, &cancel, |_| {});
-/// assert_eq!(runtime.block_on(asking), Consulted::Answered("Looks fine.".into()));
+/// assert_eq!(runtime.block_on(asking), ConsultOutcome::Answered("Looks fine.".into()));
 /// assert_eq!(provider.requests()[0].model, "small");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -551,13 +561,13 @@ pub async fn ask_sub_agent<P: Provider + ?Sized>(
     provider: &mut P,
     tools: &mut dyn Tools,
     hooks: &mut Hooks,
-    parent: &Parent,
+    parent: &ParentSession,
     consultation: &Consultation,
     cancel: &Cancel,
     mut watch: impl FnMut(&Step) + Send,
-) -> Consulted {
+) -> ConsultOutcome {
     let Some(mut sub_agent) = SubAgent::open(tools, hooks, parent, consultation) else {
-        return Consulted::Nested;
+        return ConsultOutcome::Nested;
     };
     let SubAgent {
         processor, tools, ..
@@ -566,8 +576,8 @@ pub async fn ask_sub_agent<P: Provider + ?Sized>(
     let request = consultation.request(parent);
     let asking = turn.run_alone(request, &consultation.call, &mut watch);
     match timeout(consultation.timeout(), asking).await {
-        Err(_elapsed) => Consulted::TimedOut,
-        Ok(outcome) => Consulted::from_turn(outcome.end, &outcome.reply),
+        Err(_elapsed) => ConsultOutcome::TimedOut,
+        Ok(outcome) => ConsultOutcome::from_turn(outcome.end, &outcome.reply),
     }
 }
 

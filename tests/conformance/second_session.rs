@@ -6,7 +6,8 @@ use ttsr::harness::handoff::{
     Arrived, HandoffTools, StoredSessions, command, definitions, summary_prompt,
 };
 use ttsr::harness::{
-    Cancel, Content, Hooks, Message, NoTools, Processor, Request, Script, Scripted, Settings, Turn,
+    Cancel, Content, Hooks, Message, NoTools, Processor, Request, Scripted, ScriptedReply,
+    Settings, Turn,
 };
 
 use super::Run;
@@ -17,7 +18,7 @@ use super::given::Given;
 fn turn(
     session: &str,
     messages: Vec<Message>,
-    scripts: Vec<Script>,
+    scripts: Vec<ScriptedReply>,
 ) -> (Vec<Request>, Option<ttsr::harness::handoff::Handoff>) {
     let pack = Pack::builder().build().unwrap();
     let settings = Settings {
@@ -53,10 +54,10 @@ impl Run<'_> {
     pub(super) fn goal(&mut self, typed: &str, session: &str, input: &Given<'_>) {
         let goal = command(typed).unwrap_or_else(|| panic!("{}: no command", input.case));
         let prompt = Message::user(summary_prompt(goal));
-        let calls = Script::default()
+        let calls = ScriptedReply::default()
             .tool("handoff_session", "c1", input.words("calls"))
             .finish("tool_use");
-        let says = Script::default().text("Handed over.").finish("stop");
+        let says = ScriptedReply::default().text("Handed over.").finish("stop");
         let (requests, handoff) = turn(session, vec![prompt], vec![calls, says]);
         let offered = requests[0].tools.iter().map(|tool| tool.name.clone());
         let offered: Vec<String> = offered.collect();
@@ -89,7 +90,7 @@ impl Run<'_> {
         let injection = self.handoffs.arrived(&arrived, &self.files);
         let files = injection.map(|injection| injection.message());
         let messages = files.into_iter().chain([said]).collect();
-        let says = Script::default().text("I see.").finish("stop");
+        let says = ScriptedReply::default().text("I see.").finish("stop");
         let (requests, _) = turn(session, messages, vec![says]);
         self.show(vec![
             ("request", texts(&requests[0])),

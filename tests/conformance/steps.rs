@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use ttsr::Channel;
 use ttsr::harness::event::{EventPart, LoopEvent};
 use ttsr::harness::progress::Do;
-use ttsr::harness::{Content, End, Message, Replay, Role, Source, Step};
+use ttsr::harness::{AbortSource, BlockReplay, Content, End, Message, Role, Step};
 
 use super::Shown;
 
@@ -68,13 +68,13 @@ fn message(message: &Message) -> Value {
     ))
 }
 
-fn source(source: &Source) -> String {
+fn source(source: &AbortSource) -> String {
     match source {
-        Source::Rule { id, .. } => format!("rule {id}"),
-        Source::Hook(name) => format!("hook {name}"),
-        Source::Limit(name) => format!("limit {name}"),
-        Source::Provider => "provider".to_owned(),
-        Source::User => "user".to_owned(),
+        AbortSource::Rule { id, .. } => format!("rule {id}"),
+        AbortSource::Hook(name) => format!("hook {name}"),
+        AbortSource::Limit(name) => format!("limit {name}"),
+        AbortSource::Provider => "provider".to_owned(),
+        AbortSource::User => "user".to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -165,8 +165,8 @@ pub(super) fn shown(step: &Step) -> Option<Shown> {
                 .map(|call| call.call.clone().unwrap_or_default())
                 .collect();
             let replay = aborted.blocks.iter().map(|block| match block.replay {
-                Replay::UpTo(bytes) => json!(bytes),
-                Replay::Unsigned(bytes) => json!(format!("{bytes} unsigned")),
+                BlockReplay::UpTo(bytes) => json!(bytes),
+                BlockReplay::Unsigned(bytes) => json!(format!("{bytes} unsigned")),
                 _ => json!("never"),
             });
             vec![

@@ -2,8 +2,9 @@
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    After, Before, Content, End, Gate, Hook, Hooks, Input, Message, OnHookFault, Point, Processor,
-    Reason, Request, Settings, Source, Step, Target, ToolCall,
+    AbortReason, AbortSource, Content, End, Gate, Hook, HookPoint, Hooks, Input, Message,
+    OnHookFault, PendingCall, Processor, Request, RequestTarget, Settings, Step, ToolCall,
+    ToolOutput,
 };
 use ttsr::{Action, Channel, Header, Pack, Pattern, Rule, Severity};
 
@@ -31,9 +32,9 @@ fn processor(rules: impl IntoIterator<Item = Rule>, hooks: Hooks) -> Processor {
 }
 
 /// What a tool gave back, after rules and hooks, and the steps.
-fn after(processor: &mut Processor, output: &str) -> (Result<After, End>, Vec<Step>) {
+fn after(processor: &mut Processor, output: &str) -> (Result<ToolOutput, End>, Vec<Step>) {
     let mut out = Vec::new();
-    let told = processor.after_tool(&call("bash", "{}"), After::output(output), &mut out);
+    let told = processor.after_tool(&call("bash", "{}"), ToolOutput::output(output), &mut out);
     (told, out)
 }
 
@@ -75,8 +76,8 @@ fn c1_a_rule_ends_the_turn_at_what_a_tool_gave_back() {
     let Err(End::Aborted { reason, source, .. }) = told else {
         panic!("{told:?}");
     };
-    assert_eq!(reason, Reason::Plugin);
-    assert!(matches!(source, Source::Rule { id, .. } if id == "p/abort"));
+    assert_eq!(reason, AbortReason::Plugin);
+    assert!(matches!(source, AbortSource::Rule { id, .. } if id == "p/abort"));
     assert!(
         !steps
             .iter()
@@ -132,15 +133,15 @@ fn c1_a_hook_changes_what_a_tool_gave_back_before_the_rules_read_it() {
 struct Requests;
 
 impl Hook for Requests {
-    fn points(&self) -> &[Point] {
-        &[Point::Messages, Point::Headers]
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Messages, HookPoint::Headers]
     }
 
-    fn messages(&mut self, target: &Target, messages: &mut Vec<Message>) {
+    fn messages(&mut self, target: &RequestTarget, messages: &mut Vec<Message>) {
         messages.push(Message::steering(format!("for {}", target.model)));
     }
 
-    fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {
+    fn headers(&mut self, target: &RequestTarget, headers: &mut Vec<(String, String)>) {
         headers.push(("x-session".into(), target.session.clone()));
     }
 }
@@ -229,19 +230,23 @@ fn what_steers_the_model_is_not_read_as_the_users_words() {
 struct Falls;
 
 impl Hook for Falls {
-    fn points(&self) -> &[Point] {
-        &[Point::ToolBefore, Point::ToolAfter, Point::Messages]
+    fn points(&self) -> &[HookPoint] {
+        &[
+            HookPoint::ToolBefore,
+            HookPoint::ToolAfter,
+            HookPoint::Messages,
+        ]
     }
 
-    fn tool_before(&mut self, _: &ToolCall, _: &mut Before) {
+    fn tool_before(&mut self, _: &ToolCall, _: &mut PendingCall) {
         std::panic::resume_unwind(Box::new("odd"));
     }
 
-    fn tool_after(&mut self, _: &ToolCall, _: &mut After) {
+    fn tool_after(&mut self, _: &ToolCall, _: &mut ToolOutput) {
         std::panic::resume_unwind(Box::new("odd"));
     }
 
-    fn messages(&mut self, _: &Target, _: &mut Vec<Message>) {
+    fn messages(&mut self, _: &RequestTarget, _: &mut Vec<Message>) {
         std::panic::resume_unwind(Box::new("odd"));
     }
 }

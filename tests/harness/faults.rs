@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Cancel, End, Failure, Hooks, Input, Processor, Reason, Script, Settings, Step,
+    AbortReason, Cancel, End, Failure, Hooks, Input, Processor, ScriptedReply, Settings, Step,
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule};
 
@@ -21,7 +21,7 @@ fn retrying(max: u32) -> Rule {
     rule
 }
 
-fn played(rule: Rule, script: Script) -> Played {
+fn played(rule: Rule, script: ScriptedReply) -> Played {
     let pack = Pack::builder().rule(rule).build().unwrap();
     let processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
     play_with(processor, vec![script], &Cancel::default(), |_| {})
@@ -48,7 +48,10 @@ fn a_retry_storm_meets_the_bound_of_the_turn() {
 
 #[test]
 fn what_was_shown_and_what_is_shown_next_have_a_boundary_between_them() {
-    let played = played(retrying(1), Script::default().text("so x: any").cut(3));
+    let played = played(
+        retrying(1),
+        ScriptedReply::default().text("so x: any").cut(3),
+    );
     assert_eq!(played.published(), "so x: |so x: any");
 }
 
@@ -81,7 +84,7 @@ fn a_clock_that_goes_back_or_leaps_brings_no_second_end() {
         matches!(
             ends[..],
             [End::Aborted {
-                reason: Reason::Timeout,
+                reason: AbortReason::Timeout,
                 ..
             }]
         ),
@@ -92,7 +95,7 @@ fn a_clock_that_goes_back_or_leaps_brings_no_second_end() {
 #[test]
 fn a_stream_that_fails_in_the_middle_of_a_match_is_no_clean_end() {
     // `the end$` would match if the failure were taken for the end of the text.
-    let script = Script::default().event(delta(0, "this is the end"));
+    let script = ScriptedReply::default().event(delta(0, "this is the end"));
     let script = script.fail(Failure::new("reset", "connection reset by peer"));
     let played = play(Hooks::default(), vec![script]);
     let is_decision = |step: &Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
@@ -100,7 +103,7 @@ fn a_stream_that_fails_in_the_middle_of_a_match_is_no_clean_end() {
     let End::Aborted { reason, .. } = played.outcome.end else {
         panic!("{:?}", played.outcome.end);
     };
-    assert_eq!(reason, Reason::Error);
+    assert_eq!(reason, AbortReason::Error);
 }
 
 #[test]
@@ -135,8 +138,8 @@ fn a_processor_that_is_forgotten_hangs_nobody() {
     let mut hooks = Hooks::default();
     struct Idle;
     impl ttsr::harness::Hook for Idle {
-        fn points(&self) -> &[ttsr::harness::Point] {
-            &[ttsr::harness::Point::Delta]
+        fn points(&self) -> &[ttsr::harness::HookPoint] {
+            &[ttsr::harness::HookPoint::Delta]
         }
     }
     hooks
@@ -284,7 +287,7 @@ fn e72_a_hook_that_cancels_its_own_reply_ends_it_once() {
     let switch = cancel.clone();
     let mut hooks = Hooks::default();
     hooks.on_delta("switch", move |_, _| switch.cancel());
-    let script = Script::default().text("abcdef").cut(1);
+    let script = ScriptedReply::default().text("abcdef").cut(1);
     let played = play_with(processor(hooks), vec![script], &cancel, |_| {});
     assert_ended_by_the_user(&played);
 }
@@ -295,14 +298,14 @@ fn assert_ended_by_the_user(played: &Played) {
     let End::Aborted { reason, .. } = played.outcome.end else {
         panic!("{:?}", played.outcome.end);
     };
-    assert_eq!(reason, Reason::User);
+    assert_eq!(reason, AbortReason::User);
 }
 
 #[test]
 fn e75_cancels_of_many_threads_at_once_make_one_end() {
     for delta in 0..4 {
         let cancel = Cancel::default();
-        let script = Script::default().text("abcdef").cut(1);
+        let script = ScriptedReply::default().text("abcdef").cut(1);
         let mut forwarded = 0;
         let played = play_with(processor(Hooks::default()), vec![script], &cancel, |step| {
             let is_forward = matches!(step, Step::Forward { .. });

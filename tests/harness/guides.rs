@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::fallback::{Chains, Foreground, MAX_SESSIONS, SessionEvent};
-use ttsr::harness::{After, Hooks, Input, Message, Processor, Request, Settings, Step};
+use ttsr::harness::{Hooks, Input, Message, Processor, Request, Settings, Step, ToolOutput};
 use ttsr::{Origin, Pack};
 
 use super::boundary::call;
@@ -55,7 +55,11 @@ fn again(processor: &mut Processor, messages: Vec<Message>, out: &mut Vec<Step>)
 }
 
 fn told(processor: &mut Processor, tool: &str, output: &str) -> String {
-    let told = processor.after_tool(&call(tool, "{}"), After::output(output), &mut Vec::new());
+    let told = processor.after_tool(
+        &call(tool, "{}"),
+        ToolOutput::output(output),
+        &mut Vec::new(),
+    );
     told.unwrap().output
 }
 

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ttsr::harness::handoff::{
-    Arrived, Draft, Files, Handoff, HandoffTools, Handoffs, MARKER, ProjectFiles, ReadSession,
+    Arrived, DraftStep, Files, Handoff, HandoffTools, Handoffs, MARKER, ProjectFiles, ReadSession,
     Said, SaidPart, Speaker, StoredSessions, TEMPLATE, command, definitions, is_binary, read_part,
     references, summary_prompt,
 };
 use ttsr::harness::store::{OnFailure, Recorder, Store};
 use ttsr::harness::{
-    Cancel, Content, Hooks, Message, NoTools, Processor, Request, Role, Script, Scripted, Settings,
-    ToolCall, Tools, Turn,
+    Cancel, Content, Hooks, Message, NoTools, Processor, Request, Role, Scripted, ScriptedReply,
+    Settings, ToolCall, Tools, Turn,
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
 
@@ -83,10 +83,10 @@ fn b1_draft_is_shown_150_ms_after_the_session_is_opened() {
     let handoff = Handoff::new("ses_1", "Go on.");
     let toast = "Handoff Ready — Review and edit the draft, then send";
     let expected = [
-        Draft::OpenSession,
-        Draft::Wait(Duration::from_millis(150)),
-        Draft::Append(handoff.prompt()),
-        Draft::Toast {
+        DraftStep::OpenSession,
+        DraftStep::Wait(Duration::from_millis(150)),
+        DraftStep::Append(handoff.prompt()),
+        DraftStep::Toast {
             text: toast,
             lasts: Duration::from_secs(4),
         },
@@ -246,7 +246,7 @@ fn b5_files_are_injected_once_per_session_without_a_reply() {
     let files = Memory::default().with("a.rs", "fn a() {}");
     let mut handoffs = Handoffs::default();
     let pack = Pack::builder().build().unwrap();
-    let says = Script::default().text("I see.").finish("stop");
+    let says = ScriptedReply::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([says]);
     let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
     let mut conversation: Vec<Message> = Vec::new();
@@ -387,10 +387,10 @@ fn b6_a_model_reads_an_earlier_session_with_titles_and_attachments() {
 /// What a model is given for that call of `read_session`, and whether it failed.
 fn read_session(folder: &Folder, input: &str) -> (String, bool) {
     let pack = Pack::builder().build().unwrap();
-    let calls = Script::default()
+    let calls = ScriptedReply::default()
         .tool("read_session", "c1", input)
         .finish("tool_use");
-    let says = Script::default().text("I see.").finish("stop");
+    let says = ScriptedReply::default().text("I see.").finish("stop");
     let mut provider = Scripted::new([calls, says]);
     let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
     let (mut others, mut sessions) = (NoTools, StoredSessions::new(&folder.0));

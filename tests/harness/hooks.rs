@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Aborted, Answer, At, Cancel, Delta, End, Hook, Hooks, Message, OnHookFault, Point, Processor,
-    Reason, Script, Settings, Source, Step,
+    AbortReason, AbortSource, Aborted, Cancel, Delta, End, Hook, HookAnswer, HookContext,
+    HookPoint, Hooks, Message, OnHookFault, Processor, ScriptedReply, Settings, Step,
 };
 use ttsr::{Channel, Event, PartId};
 
@@ -23,7 +23,7 @@ fn a1_every_delta_of_every_channel_with_its_names() {
     let mut hooks = Hooks::default();
     let kept = log.clone();
     hooks.on_delta("log", move |at, delta| {
-        let At {
+        let HookContext {
             session,
             message,
             part,
@@ -41,7 +41,7 @@ fn a1_every_delta_of_every_channel_with_its_names() {
         );
         kept.lock().unwrap().push(line);
     });
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .reasoning("hm")
         .text("hi")
         .tool("read", "call_1", r#"{"a":1}"#)
@@ -104,7 +104,7 @@ fn a2_the_tool_input_hook_fires_only_while_the_call_is_pending() {
     hooks.on_delta("log", move |_, delta| {
         kept.lock().unwrap().push(delta.text().into_owned());
     });
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("read", "c", "{}")
         .event(delta(0, "late"))
         .finish("stop")
@@ -124,7 +124,7 @@ fn a4_the_source_names_the_hook_and_the_partial_has_every_channel() {
             delta.abort();
         }
     });
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .reasoning("think")
         .text("say")
         .tool("w", "c", "{\"a\":1}");
@@ -132,8 +132,8 @@ fn a4_the_source_names_the_hook_and_the_partial_has_every_channel() {
     let [aborted] = played.aborted()[..] else {
         panic!("once");
     };
-    assert_eq!(aborted.reason, Reason::Plugin);
-    assert_eq!(aborted.source, Source::Hook("guard".into()));
+    assert_eq!(aborted.reason, AbortReason::Plugin);
+    assert_eq!(aborted.source, AbortSource::Hook("guard".into()));
     assert_eq!(aborted.part, Some(PartId(2)));
     let partial = |channel| aborted.partial.text(channel);
     assert_eq!(partial(Channel::Reasoning), "think");
@@ -159,30 +159,30 @@ fn a7_hooks_run_in_order_and_the_first_abort_wins() {
     }
     let played = play(hooks, vec![text("x")]);
     assert_eq!(lines(&log), ["one x", "two x+one"]);
-    assert_eq!(played.aborted()[0].source, Source::Hook("two".into()));
+    assert_eq!(played.aborted()[0].source, AbortSource::Hook("two".into()));
 }
 
 #[test]
 fn a6_nothing_registered_nothing_called() {
     struct Idle;
     impl Hook for Idle {
-        fn points(&self) -> &[Point] {
-            &[Point::Aborted]
+        fn points(&self) -> &[HookPoint] {
+            &[HookPoint::Aborted]
         }
-        fn delta(&mut self, _: &At<'_>, _: &mut Delta<'_>) {
+        fn delta(&mut self, _: &HookContext<'_>, _: &mut Delta<'_>) {
             panic!("not registered for deltas");
         }
     }
     let mut hooks = Hooks::default();
-    assert!(hooks.is_empty(Point::Delta) && hooks.is_empty(Point::Aborted));
+    assert!(hooks.is_empty(HookPoint::Delta) && hooks.is_empty(HookPoint::Aborted));
     hooks.register("idle", Idle);
-    assert!(hooks.is_empty(Point::Delta) && !hooks.is_empty(Point::Aborted));
+    assert!(hooks.is_empty(HookPoint::Delta) && !hooks.is_empty(HookPoint::Aborted));
     let played = play(hooks, vec![text("x")]);
     assert_eq!(played.published(), "x");
     assert_eq!(played.processor.counters().hook_panics, 0);
 }
 
-fn guarded(answer: impl FnMut(&Aborted, &mut Answer) + Send + 'static) -> Hooks {
+fn guarded(answer: impl FnMut(&Aborted, &mut HookAnswer) + Send + 'static) -> Hooks {
     let mut hooks = Hooks::default();
     hooks.on_delta("guard", |_, delta| {
         if delta.bytes().contains(&b'!') {
@@ -193,7 +193,7 @@ fn guarded(answer: impl FnMut(&Aborted, &mut Answer) + Send + 'static) -> Hooks 
     hooks
 }
 
-fn retry_saying(message: &str) -> impl FnMut(&Aborted, &mut Answer) + Send + 'static {
+fn retry_saying(message: &str) -> impl FnMut(&Aborted, &mut HookAnswer) + Send + 'static {
     let message = message.to_owned();
     move |_, answer| {
         answer.retry = true;
@@ -255,7 +255,7 @@ fn a5_several_hooks_answer_in_order() {
 #[test]
 fn the_retry_of_a_rule_takes_the_message_of_a_hook_along() {
     let mut hooks = Hooks::default();
-    hooks.on_aborted("more", |aborted: &Aborted, answer: &mut Answer| {
+    hooks.on_aborted("more", |aborted: &Aborted, answer: &mut HookAnswer| {
         assert!(aborted.retry, "the hook sees that the rule retries");
         retry_saying("And calm.")(aborted, answer);
     });
@@ -318,8 +318,8 @@ fn a_hook_that_panics_closes_its_stream() {
     let (played, seen) = panicking(OnHookFault::Abort);
     assert_eq!(seen, [""; 0], "no hook after it sees the delta");
     let aborted = played.aborted()[0];
-    assert_eq!(aborted.reason, Reason::Error);
-    assert_eq!(aborted.source, Source::Hook("broken".into()));
+    assert_eq!(aborted.reason, AbortReason::Error);
+    assert_eq!(aborted.source, AbortSource::Hook("broken".into()));
     assert_eq!(played.published(), "");
     assert_eq!(played.processor.counters().hook_panics, 1);
     let again = play_with(
@@ -378,17 +378,17 @@ fn a_hook_may_swallow_a_delta() {
 fn a10_text_complete_replaces_what_is_kept() {
     struct Trim;
     impl Hook for Trim {
-        fn points(&self) -> &[Point] {
-            &[Point::TextComplete]
+        fn points(&self) -> &[HookPoint] {
+            &[HookPoint::TextComplete]
         }
-        fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {
+        fn text_complete(&mut self, at: &HookContext<'_>, text: &mut Vec<u8>) {
             assert_eq!(at.channel, Channel::Text);
             *text = text.trim_ascii().to_vec();
         }
     }
     let mut hooks = Hooks::default();
     hooks.register("trim", Trim);
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .reasoning(" r ")
         .text(" t ")
         .finish("stop");
@@ -411,7 +411,7 @@ fn a_hook_sees_the_name_of_a_tool_that_came_late() {
         kept.lock().unwrap().push(format!("{:?}", at.tool));
     });
     let part = PartId(0);
-    let script = Script::from(vec![
+    let script = ScriptedReply::from(vec![
         Event::PartStart {
             part,
             name: "0".into(),
@@ -448,11 +448,11 @@ struct Stuck {
 }
 
 impl Hook for Stuck {
-    fn points(&self) -> &[Point] {
-        &[Point::Delta, Point::Aborted]
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Delta, HookPoint::Aborted]
     }
 
-    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {
+    fn delta(&mut self, at: &HookContext<'_>, delta: &mut Delta<'_>) {
         let line = format!("{}+{}", String::from_utf8_lossy(at.so_far), delta.text());
         self.log.lock().unwrap().push(line);
         if delta.text().contains('s') {
@@ -460,7 +460,7 @@ impl Hook for Stuck {
         }
     }
 
-    fn aborted(&mut self, _: &Aborted, _: &mut Answer) {
+    fn aborted(&mut self, _: &Aborted, _: &mut HookAnswer) {
         self.log.lock().unwrap().push("aborted".into());
     }
 }
@@ -486,7 +486,7 @@ fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
         let aborted = played.aborted()[0];
         assert_eq!(
             (aborted.reason, &aborted.source),
-            (Reason::User, &Source::User)
+            (AbortReason::User, &AbortSource::User)
         );
         assert_eq!(aborted.partial.text(Channel::Text), "ab");
         assert_eq!(played.published(), "ab", "nothing behind the cancel");
@@ -550,8 +550,8 @@ fn a_hook_that_hangs_is_cut_and_named() {
         "it knows the text so far, and is asked no more"
     );
     let aborted = played.aborted()[0];
-    assert_eq!(aborted.reason, Reason::Timeout);
-    assert_eq!(aborted.source, Source::Hook("stuck".into()));
+    assert_eq!(aborted.reason, AbortReason::Timeout);
+    assert_eq!(aborted.source, AbortSource::Hook("stuck".into()));
     assert_eq!(aborted.detail, "the hook did not return in time");
     assert_eq!(aborted.partial.text(Channel::Text), "ab");
     assert_eq!(played.processor.counters().hook_timeouts, 1);
@@ -587,16 +587,16 @@ fn the_loop_takes_what_a_hook_on_a_thread_of_its_own_says() {
     let mut hooks = Hooks::default();
     struct Shouts;
     impl Hook for Shouts {
-        fn points(&self) -> &[Point] {
-            &[Point::Delta, Point::TextComplete]
+        fn points(&self) -> &[HookPoint] {
+            &[HookPoint::Delta, HookPoint::TextComplete]
         }
-        fn delta(&mut self, _: &At<'_>, delta: &mut Delta<'_>) {
+        fn delta(&mut self, _: &HookContext<'_>, delta: &mut Delta<'_>) {
             delta.rewrite(delta.text().to_uppercase());
             if delta.text().contains('Z') {
                 delta.abort();
             }
         }
-        fn text_complete(&mut self, at: &At<'_>, text: &mut Vec<u8>) {
+        fn text_complete(&mut self, at: &HookContext<'_>, text: &mut Vec<u8>) {
             assert_eq!(at.so_far, b"ABC");
             text.push(b'!');
         }
@@ -616,8 +616,8 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
     use ttsr::harness::{Request, Scripted};
     struct Hears(mpsc::Sender<&'static str>);
     impl Hook for Hears {
-        fn points(&self) -> &[Point] {
-            &[Point::Event]
+        fn points(&self) -> &[HookPoint] {
+            &[HookPoint::Event]
         }
         fn event(&mut self, event: &SessionEvent) {
             assert_eq!(event.session(), "ses_1");
@@ -631,11 +631,11 @@ fn c1_the_event_point_is_called_by_the_loop_itself() {
             self.0.send(name).unwrap();
         }
     }
-    let answer = Script::default().text("Done.").finish("stop");
-    let calls = Script::default()
+    let answer = ScriptedReply::default().text("Done.").finish("stop");
+    let calls = ScriptedReply::default()
         .tool("read", "call_1", "{}")
         .finish("tool_use");
-    let broken = Script::default()
+    let broken = ScriptedReply::default()
         .text("Do")
         .fail(ttsr::harness::Failure::new("reset", "reset"));
     for (script, expected) in [

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    Aborted, Answer, At, Delta, Failure, Hook, Hooks, Input, Message, OnHookFault, Point,
-    Processor, Request, Script, Settings, Step, Target,
+    Aborted, Delta, Failure, Hook, HookAnswer, HookContext, HookPoint, Hooks, Input, Message,
+    OnHookFault, Processor, Request, RequestTarget, ScriptedReply, Settings, Step,
 };
 use ttsr::{Channel, Event, Pack, PartId, Pattern, Rule};
 
@@ -157,17 +157,17 @@ impl Faulty {
 }
 
 impl Hook for Faulty {
-    fn points(&self) -> &[Point] {
+    fn points(&self) -> &[HookPoint] {
         &[
-            Point::Delta,
-            Point::Aborted,
-            Point::TextComplete,
-            Point::Messages,
-            Point::Headers,
+            HookPoint::Delta,
+            HookPoint::Aborted,
+            HookPoint::TextComplete,
+            HookPoint::Messages,
+            HookPoint::Headers,
         ]
     }
 
-    fn delta(&mut self, _: &At<'_>, delta: &mut Delta<'_>) {
+    fn delta(&mut self, _: &HookContext<'_>, delta: &mut Delta<'_>) {
         match self.fault() {
             Some(HookFault::Aborts) => delta.abort(),
             Some(HookFault::Empties) => delta.rewrite(""),
@@ -176,24 +176,24 @@ impl Hook for Faulty {
         }
     }
 
-    fn aborted(&mut self, _: &Aborted, answer: &mut Answer) {
+    fn aborted(&mut self, _: &Aborted, answer: &mut HookAnswer) {
         if let Some(HookFault::Retries) = self.fault() {
             (answer.retry, answer.inject_message) = (true, Some("Again.".into()));
         }
     }
 
     // What it puts in place of the text is kept, and was never shown: no fault.
-    fn text_complete(&mut self, _: &At<'_>, _: &mut Vec<u8>) {
+    fn text_complete(&mut self, _: &HookContext<'_>, _: &mut Vec<u8>) {
         let _ = self.fault();
     }
 
-    fn messages(&mut self, _: &Target, messages: &mut Vec<Message>) {
+    fn messages(&mut self, _: &RequestTarget, messages: &mut Vec<Message>) {
         if let Some(HookFault::Empties) = self.fault() {
             messages.clear();
         }
     }
 
-    fn headers(&mut self, _: &Target, headers: &mut Vec<(String, String)>) {
+    fn headers(&mut self, _: &RequestTarget, headers: &mut Vec<(String, String)>) {
         if let Some(HookFault::Garbles) = self.fault() {
             headers.push(("x\r\n".into(), "\0".into()));
         }
@@ -207,7 +207,7 @@ struct Run {
     replies: Vec<Vec<Event>>,
 }
 
-fn replies(scripts: Vec<Script>) -> Vec<Vec<Event>> {
+fn replies(scripts: Vec<ScriptedReply>) -> Vec<Vec<Event>> {
     let events = scripts.iter().map(|script| script.events().to_vec());
     events.collect()
 }
@@ -267,7 +267,7 @@ fn interleaved() -> Vec<Event> {
 /// Runs that look like what conversations are.
 fn runs() -> Vec<Run> {
     let good = || {
-        Script::default()
+        ScriptedReply::default()
             .text("Here it is, and all is well.")
             .cut(4)
             .finish("stop")
@@ -282,7 +282,7 @@ fn runs() -> Vec<Run> {
             "a plain reply",
             pack(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .reasoning("Let me think about it.")
                     .text("It is what it is: good. Größe 3 €.")
                     .cut(3)
@@ -293,11 +293,11 @@ fn runs() -> Vec<Run> {
             "a rule takes it again, twice",
             pack(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("let x: any = 1;")
                     .cut(2)
                     .finish("stop"),
-                Script::default()
+                ScriptedReply::default()
                     .text("so var x = 1;")
                     .cut(2)
                     .finish("stop"),
@@ -308,7 +308,7 @@ fn runs() -> Vec<Run> {
             "a critical rule ends it",
             pack(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("I clean up.")
                     .tool(
                         "bash",
@@ -330,7 +330,7 @@ fn runs() -> Vec<Run> {
             "text is held and replaced",
             holding(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("the key is sk-abcdef, and sk-abc is none; do not say")
                     .tool("bash", "call_3", r#"{"command":"export K=sk-ghijkl"}"#)
                     .cut(3)
@@ -342,7 +342,7 @@ fn runs() -> Vec<Run> {
             "a word that must not be said",
             holding(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("well, do not say that, or do not say this at all")
                     .cut(4)
                     .finish("stop"),
@@ -353,7 +353,7 @@ fn runs() -> Vec<Run> {
             "guidance, and a last word",
             pack(),
             replies(vec![
-                Script::default()
+                ScriptedReply::default()
                     .text("TODO: KEY and so on. This is the end")
                     .cut(5)
                     .finish("stop"),

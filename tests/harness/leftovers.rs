@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use ttsr::harness::consult::Consulted;
+use ttsr::harness::consult::ConsultOutcome;
 use ttsr::harness::{
-    After, Cancel, Content, End, Gate, Hooks, Input, Message, OnHookFault, Outcome, Processor,
-    Request, Role, Script, Scripted, Settings, Step, Tool, ToolCall, ToolFuture, Tools, Turn,
+    Cancel, Content, End, Gate, Hooks, Input, Message, OnHookFault, Processor, ReplyOutcome,
+    Request, Role, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall, ToolFuture, ToolOutput,
+    Tools, Turn,
 };
 use ttsr::{Action, Channel, Consult, Event, Pack, PartId, Pattern, Repeat, Rule};
 
@@ -44,7 +45,7 @@ fn handoffs(steps: &[Step]) -> usize {
     steps.iter().filter(is_handoff).count()
 }
 
-fn outcome(steps: &[Step]) -> &Outcome {
+fn outcome(steps: &[Step]) -> &ReplyOutcome {
     match steps.last() {
         Some(Step::Finish(outcome)) => outcome,
         other => panic!("{other:?}"),
@@ -110,7 +111,7 @@ fn a_handoff_for_the_output_of_a_tool_outlives_an_attempt_and_not_the_turn() {
         processor.begin("m1", out);
         out.extend(step(processor, [Input::Sent]));
         out.extend(step(processor, finish("tool_use")));
-        let told = processor.after_tool(&call, After::output("full"), out);
+        let told = processor.after_tool(&call, ToolOutput::output("full"), out);
         told.expect("it goes on");
     };
     let mut processor = processor([full(Channel::ToolOutput), no_any()]);
@@ -186,8 +187,8 @@ fn a_question_that_was_not_asked_may_be_asked_later() {
         ("the turn ends at another call", |processor, out| {
             out.extend(step(processor, finish("tool_use")));
             let end = End::Aborted {
-                reason: ttsr::harness::Reason::User,
-                source: ttsr::harness::Source::User,
+                reason: ttsr::harness::AbortReason::User,
+                source: ttsr::harness::AbortSource::User,
                 detail: String::new(),
             };
             processor.end_turn(&end, out);
@@ -304,7 +305,7 @@ impl Tools for Hangs {
     fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
         match call.tool.as_str() {
             "read" => Box::pin(std::future::pending()),
-            _ => Box::pin(std::future::ready(After::output("done"))),
+            _ => Box::pin(std::future::ready(ToolOutput::output("done"))),
         }
     }
 }
@@ -314,7 +315,7 @@ impl Tools for Hangs {
 #[test]
 fn what_a_sub_agent_said_is_kept_where_the_turn_ends_before_the_model_hears_it() {
     let mut processor = processor([every()]);
-    let script = Script::default().tool("bash", "c1", COMMIT);
+    let script = ScriptedReply::default().tool("bash", "c1", COMMIT);
     let script = script.tool("read", "c2", "{}").finish("tool_use");
     let mut provider = Scripted::new([script, text("Mention it.")]);
     let cancel = Cancel::default();
@@ -387,10 +388,10 @@ fn calls_of_an_aborted_reply_are_no_part_of_a_doom_loop() {
 fn a_question_that_the_user_cancelled_may_be_asked_again() {
     let cancel = Cancel::default();
     let mut processor = processor([once()]);
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("bash", "c1", COMMIT)
         .finish("tool_use");
-    let mut provider = Scripted::new([script.clone(), Script::default().text("Let").hang()]);
+    let mut provider = Scripted::new([script.clone(), ScriptedReply::default().text("Let").hang()]);
     let kept = provider.clone();
     let mut tools = Hangs;
     let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
@@ -415,5 +416,5 @@ fn a_question_that_the_user_cancelled_may_be_asked_again() {
         }
     };
     runtime().block_on(turn.run(request, "m", &mut watch));
-    assert_eq!(said, [Consulted::Answered("Fine.".into())]);
+    assert_eq!(said, [ConsultOutcome::Answered("Fine.".into())]);
 }

@@ -32,15 +32,15 @@ mod uses;
 use std::sync::LazyLock;
 
 use ttsr::harness::{
-    Aborted, Cancel, Hooks, Message, Outcome, Processor, Request, Script, Scripted, Settings, Step,
-    run,
+    Aborted, Cancel, Hooks, Message, Processor, ReplyOutcome, Request, Scripted, ScriptedReply,
+    Settings, Step, run,
 };
 use ttsr::{Event, Pack, PartId};
 
 /// What came of one reply.
 struct Played {
     steps: Vec<Step>,
-    outcome: Outcome,
+    outcome: ReplyOutcome,
     provider: Scripted,
     processor: Processor,
 }
@@ -67,14 +67,14 @@ fn processor(hooks: Hooks) -> Processor {
     Processor::new(pack().session(), hooks, settings)
 }
 
-fn play(hooks: Hooks, scripts: Vec<Script>) -> Played {
+fn play(hooks: Hooks, scripts: Vec<ScriptedReply>) -> Played {
     play_with(processor(hooks), scripts, &Cancel::default(), |_| {})
 }
 
 /// Plays the scripts; `watch` sees every step before the next one is asked for.
 fn play_with(
     mut processor: Processor,
-    scripts: Vec<Script>,
+    scripts: Vec<ScriptedReply>,
     cancel: &Cancel,
     mut watch: impl FnMut(&Step),
 ) -> Played {
@@ -134,8 +134,8 @@ impl Played {
     }
 }
 
-fn text(text: &str) -> Script {
-    Script::default().text(text).finish("stop")
+fn text(text: &str) -> ScriptedReply {
+    ScriptedReply::default().text(text).finish("stop")
 }
 
 fn delta(part: u32, bytes: &str) -> Event {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    After, Cancel, End, Failure, Gate, Hooks, Input, Message, OnHookFault, PartState, Processor,
-    Reason, Reply, Request, Script, Scripted, Settings, Step, Tool, ToolCall, ToolFuture, Tools,
-    Turn,
+    AbortReason, Cancel, End, Failure, Gate, Hooks, Input, Message, OnHookFault, PartState,
+    Processor, Reply, Request, Scripted, ScriptedReply, Settings, Step, Tool, ToolCall, ToolFuture,
+    ToolOutput, Tools, Turn,
 };
 use ttsr::{Action, Channel, Consult, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
 
@@ -287,7 +287,10 @@ impl Watcher {
                     }
                     End::Aborted { reason, .. } => {
                         assert!(outcome.reply.parts().is_empty(), "seed {seed}");
-                        assert!(!self.is_cancelled || *reason == Reason::User, "seed {seed}");
+                        assert!(
+                            !self.is_cancelled || *reason == AbortReason::User,
+                            "seed {seed}"
+                        );
                     }
                     _ => panic!("seed {seed}"),
                 }
@@ -417,20 +420,20 @@ impl Tools for Wild {
         Box::pin(async move {
             match what {
                 0 => std::future::pending().await,
-                1 => After::error("odd"),
+                1 => ToolOutput::error("odd"),
                 2 => {
                     tokio::task::yield_now().await;
-                    After::output("the end")
+                    ToolOutput::output("the end")
                 }
-                _ => After::output("fine"),
+                _ => ToolOutput::output("fine"),
             }
         })
     }
 }
 
 /// A reply as a provider may give it.
-fn script(random: &mut Random, number: u64) -> Script {
-    let mut script = Script::default();
+fn script(random: &mut Random, number: u64) -> ScriptedReply {
+    let mut script = ScriptedReply::default();
     for part in 0..1 + random.below(3) {
         let text: String = (0..random.below(6)).map(|_| random.pick(&PIECES)).collect();
         script = match random.below(4) {
@@ -490,7 +493,7 @@ fn check_turn(seed: u64, ran_through: &AtomicUsize) {
     };
     let pack = &packs()[random.below(packs().len())];
     let mut processor = Processor::new(pack.session(), hooks, settings);
-    let scripts: Vec<Script> = (0..6).map(|number| script(random, number)).collect();
+    let scripts: Vec<ScriptedReply> = (0..6).map(|number| script(random, number)).collect();
     let mut provider = Scripted::new(scripts);
     let ran = Arc::new(Mutex::new(Vec::new()));
     let mut tools = Wild {

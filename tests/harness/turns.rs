@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ttsr::harness::consult::Consulted;
+use ttsr::harness::consult::ConsultOutcome;
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    After, Cancel, Content, End, EventTracker, Failure, Gate, Hook, Hooks, Message, Point,
-    Processor, Reason, Request, Role, Script, Scripted, Settings, Source, Step, TOOL_ABORTED,
-    Target, Tool, ToolCall, ToolFuture, Tools, Turn, TurnOutcome,
+    AbortReason, AbortSource, Cancel, Content, End, EventTracker, Failure, Gate, Hook, HookPoint,
+    Hooks, Message, Processor, Request, RequestTarget, Role, Scripted, ScriptedReply, Settings,
+    Step, TOOL_ABORTED, Tool, ToolCall, ToolFuture, ToolOutput, Tools, Turn, TurnOutcome,
 };
 use ttsr::{Action, Channel, Consult, Origin, Pack, Pattern, Rule};
 
@@ -39,7 +39,7 @@ impl Tools for Echo {
             if hangs {
                 std::future::pending::<()>().await;
             }
-            After::output(format!("ran {}", call.input))
+            ToolOutput::output(format!("ran {}", call.input))
         })
     }
 }
@@ -51,11 +51,16 @@ struct Ran {
     tools: Echo,
 }
 
-fn ran(processor: &mut Processor, scripts: Vec<Script>) -> Ran {
+fn ran(processor: &mut Processor, scripts: Vec<ScriptedReply>) -> Ran {
     ran_with(processor, scripts, Echo::default(), &Cancel::default())
 }
 
-fn ran_with(processor: &mut Processor, scripts: Vec<Script>, tools: Echo, cancel: &Cancel) -> Ran {
+fn ran_with(
+    processor: &mut Processor,
+    scripts: Vec<ScriptedReply>,
+    tools: Echo,
+    cancel: &Cancel,
+) -> Ran {
     let mut provider = Scripted::new(scripts);
     let kept = provider.clone();
     let mut steps = Vec::new();
@@ -91,7 +96,7 @@ impl Ran {
         self.tools.calls.lock().unwrap().clone()
     }
 
-    fn consulted(&self) -> Vec<&Consulted> {
+    fn consulted(&self) -> Vec<&ConsultOutcome> {
         let consulted = self.steps.iter().filter_map(|step| match step {
             Step::Observe(LoopEvent::Consulted { consulted, .. }) => Some(consulted),
             _ => None,
@@ -100,8 +105,10 @@ impl Ran {
     }
 }
 
-fn calls(tool: &str, input: &str) -> Script {
-    Script::default().tool(tool, "c1", input).finish("tool_use")
+fn calls(tool: &str, input: &str) -> ScriptedReply {
+    ScriptedReply::default()
+        .tool(tool, "c1", input)
+        .finish("tool_use")
 }
 
 fn processor(rules: impl IntoIterator<Item = Rule>, settings: Settings) -> Processor {
@@ -144,7 +151,7 @@ fn a_turn_is_bounded() {
     };
     assert_eq!(
         (reason, source),
-        (Reason::Error, Source::Limit("max_replies"))
+        (AbortReason::Error, AbortSource::Limit("max_replies"))
     );
 }
 
@@ -155,7 +162,7 @@ fn a_cancel_ends_the_tool_at_work_and_each_call_has_a_result() {
         hangs: true,
         ..Echo::default()
     };
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("bash", "c1", "{}")
         .tool("read", "c2", "{}");
     let mut processor = plain();
@@ -175,7 +182,7 @@ fn a_cancel_ends_the_tool_at_work_and_each_call_has_a_result() {
     assert!(matches!(
         outcome.end,
         End::Aborted {
-            reason: Reason::User,
+            reason: AbortReason::User,
             ..
         }
     ));
@@ -196,7 +203,7 @@ fn a_tool_call_that_was_cut_never_runs() {
     let mut rule = Rule::new("p/no-rm", vec![Pattern::literal("rm -rf")]);
     rule.action = Action::Abort;
     // The first call is complete before the second one is cut.
-    let script = Script::default().tool("read", "c1", "{}");
+    let script = ScriptedReply::default().tool("read", "c1", "{}");
     let script = script
         .tool("bash", "c2", r#"{"command":"rm -rf /"}"#)
         .finish("tool_use");
@@ -226,7 +233,7 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
         calls("bash", COMMIT),
         // The sub-agent, which looks first.
         calls("read", r#"{"path":"CHANGELOG.md"}"#),
-        Script::default()
+        ScriptedReply::default()
             .text("Let me see.")
             .text("Mention it in CHANGELOG.md.")
             .finish("stop"),
@@ -291,7 +298,7 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
         *synthetic && text.ends_with("Mention it in CHANGELOG.md."),
         "its last text: {text}"
     );
-    assert!(matches!(ran.consulted()[..], [Consulted::Answered(_)]));
+    assert!(matches!(ran.consulted()[..], [ConsultOutcome::Answered(_)]));
     assert!(ran.told()[0].contains("has not run yet"));
 }
 
@@ -299,11 +306,11 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
 struct Whose;
 
 impl Hook for Whose {
-    fn points(&self) -> &[Point] {
-        &[Point::Headers]
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::Headers]
     }
 
-    fn headers(&mut self, target: &Target, headers: &mut Vec<(String, String)>) {
+    fn headers(&mut self, target: &RequestTarget, headers: &mut Vec<(String, String)>) {
         headers.push(("session".into(), target.session.clone()));
         headers.extend(
             target
@@ -326,7 +333,7 @@ fn whose(request: &Request) -> (String, Option<String>) {
 #[test]
 fn d1_the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen() {
     let twice = || {
-        let script = Script::default().tool("bash", "c1", COMMIT);
+        let script = ScriptedReply::default().tool("bash", "c1", COMMIT);
         script.tool("bash", "c2", COMMIT).finish("tool_use")
     };
     let scripts = vec![
@@ -450,7 +457,7 @@ fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     let mut processor = Processor::new(pack.session(), guarding(&seen), Settings::default());
     let mut provider = Scripted::new([
         calls("bash", COMMIT),
-        Script::default().text("Let me").hang(),
+        ScriptedReply::default().text("Let me").hang(),
     ]);
     let kept = provider.clone();
     let mut tools = Echo::default();
@@ -486,10 +493,12 @@ fn d3_an_answer_that_the_length_limit_cut_is_no_answer() {
             blocks_on_failure,
             ..Consult::new("?")
         });
-        let cut = Script::default().text("Commit it").finish("max_tokens");
+        let cut = ScriptedReply::default()
+            .text("Commit it")
+            .finish("max_tokens");
         let scripts = vec![calls("bash", COMMIT), cut, text("done")];
         let ran = ran(&mut processor([rule], Settings::default()), scripts);
-        let refused = Consulted::Refused {
+        let refused = ConsultOutcome::Refused {
             reason: "max_tokens".into(),
         };
         assert_eq!(ran.consulted(), [&refused]);
@@ -499,7 +508,7 @@ fn d3_an_answer_that_the_length_limit_cut_is_no_answer() {
 
 #[test]
 fn a_reply_that_the_length_limit_cut_is_no_complete_answer() {
-    let cut = Script::default().text("Once upon").finish("length");
+    let cut = ScriptedReply::default().text("Once upon").finish("length");
     let ran = ran(&mut plain(), vec![cut]);
     let reason = "length".to_owned();
     assert_eq!(ran.outcome.end, End::Truncated { reason });
@@ -614,23 +623,23 @@ fn d2_only_the_argument_of_the_tool_that_the_rule_names_is_asked_about() {
 
 #[test]
 fn d3_where_nobody_answers_the_call_runs_or_is_blocked_as_the_rule_says() {
-    let failing = Script::default().fail(Failure::new("500", "no"));
-    let silent = Script::default().text("  ").finish("stop");
-    let refusing = Script::default().text("I").finish("refusal");
-    let hanging = Script::default().text("Let me").hang();
-    let is_failed = |it: &Consulted| {
+    let failing = ScriptedReply::default().fail(Failure::new("500", "no"));
+    let silent = ScriptedReply::default().text("  ").finish("stop");
+    let refusing = ScriptedReply::default().text("I").finish("refusal");
+    let hanging = ScriptedReply::default().text("Let me").hang();
+    let is_failed = |it: &ConsultOutcome| {
         matches!(
             it,
-            Consulted::Failed {
-                reason: Reason::Error,
+            ConsultOutcome::Failed {
+                reason: AbortReason::Error,
                 ..
             }
         )
     };
-    let is_refused = |it: &Consulted| matches!(it, Consulted::Refused { .. });
-    let is_late = |it: &Consulted| *it == Consulted::TimedOut;
-    type Expected = fn(&Consulted) -> bool;
-    let cases: [(Script, Expected); 4] = [
+    let is_refused = |it: &ConsultOutcome| matches!(it, ConsultOutcome::Refused { .. });
+    let is_late = |it: &ConsultOutcome| *it == ConsultOutcome::TimedOut;
+    type Expected = fn(&ConsultOutcome) -> bool;
+    let cases: [(ScriptedReply, Expected); 4] = [
         (failing, is_failed),
         (silent, is_refused),
         (refusing, is_refused),
@@ -680,7 +689,10 @@ fn d3_a_sub_agent_asks_nobody() {
 fn d3_a_sub_agent_is_cancelled_with_its_parent() {
     let cancel = Cancel::default();
     let mut processor = processor([commit()], Settings::default());
-    let mut provider = Scripted::new([calls("bash", COMMIT), Script::default().text("Let").hang()]);
+    let mut provider = Scripted::new([
+        calls("bash", COMMIT),
+        ScriptedReply::default().text("Let").hang(),
+    ]);
     let mut tools = Echo::default();
     let kept = provider.clone();
     let turn = Turn::new(&mut processor, &mut provider, &mut tools, cancel.clone());
@@ -699,7 +711,7 @@ fn d3_a_sub_agent_is_cancelled_with_its_parent() {
     assert!(matches!(
         outcome.end,
         End::Aborted {
-            reason: Reason::User,
+            reason: AbortReason::User,
             ..
         }
     ));
@@ -731,8 +743,8 @@ fn d4_a_hook_asks_inline() {
     );
 }
 
-fn limited() -> Script {
-    Script::default().fail(Failure::new("429", "429 Too Many Requests"))
+fn limited() -> ScriptedReply {
+    ScriptedReply::default().fail(Failure::new("429", "429 Too Many Requests"))
 }
 
 fn with_chain() -> Processor {
@@ -770,7 +782,7 @@ fn c6_the_status_of_a_failure_counts_where_its_text_does_not_mention_it() {
     for (status, takes_next) in [(429, true), (529, true), (401, false)] {
         let mut processor = with_chain();
         let failure = Failure::new("http", "busy").with_status(status);
-        let refused = Script::default().fail(failure);
+        let refused = ScriptedReply::default().fail(failure);
         let ran = ran(&mut processor, vec![refused, text("hello")]);
         assert_eq!(ran.provider.requests().len() == 2, takes_next, "{status}");
     }
@@ -784,7 +796,7 @@ fn c6_tried_models_are_remembered_so_a_session_cannot_loop() {
     assert!(matches!(
         first.outcome.end,
         End::Aborted {
-            reason: Reason::Error,
+            reason: AbortReason::Error,
             ..
         }
     ));
@@ -800,7 +812,7 @@ fn c6_tried_models_are_remembered_so_a_session_cannot_loop() {
 
 #[test]
 fn c6_another_failure_takes_no_other_model() {
-    let script = Script::default().fail(Failure::new("400", "bad request: no such field"));
+    let script = ScriptedReply::default().fail(Failure::new("400", "bad request: no such field"));
     let ran = ran(&mut with_chain(), vec![script]);
     assert_eq!(ran.provider.requests().len(), 1);
 }

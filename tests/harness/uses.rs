@@ -9,8 +9,8 @@ use std::time::Duration;
 use hooks::AbortCause;
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    After, Cancel, Failure, Gate, Hooks, Input, Message, Processor, PromptRef, Reason, Script,
-    Settings, Source, ToolCall,
+    AbortReason, AbortSource, Cancel, Failure, Gate, Hooks, Input, Message, Processor, PromptRef,
+    ScriptedReply, Settings, ToolCall, ToolOutput,
 };
 use ttsr::{Action, Channel, Origin, Pack, PartId, Pattern, Rule};
 
@@ -24,7 +24,7 @@ fn a8_a_token_budget_ends_a_reply_that_is_too_long() {
     assert_eq!(played.published(), "12345678");
     assert_eq!(
         played.aborted()[0].source,
-        Source::Hook("token-budget".into())
+        AbortSource::Hook("token-budget".into())
     );
 }
 
@@ -32,7 +32,7 @@ fn a8_a_token_budget_ends_a_reply_that_is_too_long() {
 fn a8_tool_input_is_drawn_as_it_is_written() {
     let mut own = Hooks::default();
     let shown = hooks::tool_inputs(&mut own);
-    let script = Script::default()
+    let script = ScriptedReply::default()
         .tool("read", "c1", r#"{"path":"a"}"#)
         .cut(5);
     let played = play(own, vec![script]);
@@ -81,7 +81,7 @@ fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
         model: Some("model".into()),
         ..Origin::default()
     });
-    let limited = || Script::default().fail(Failure::new("429", "Too Many Requests"));
+    let limited = || ScriptedReply::default().fail(Failure::new("429", "Too Many Requests"));
     let cancel = Cancel::default();
     // Rules cut twice, then the provider fails before anything came, and the other model answers.
     let scripts = vec![text("x: any"), text("x: any"), limited(), text("good")];
@@ -120,11 +120,11 @@ fn a8_a_timeout_is_steered_to_a_shorter_answer() {
     };
     let processor = Processor::new(pack().session(), own, settings);
     let scripts = vec![
-        Script::default().event(delta(0, "Well, ")).hang(),
+        ScriptedReply::default().event(delta(0, "Well, ")).hang(),
         text("Yes."),
     ];
     let played = play_with(processor, scripts, &Cancel::default(), |_| {});
-    assert_eq!(played.aborted()[0].reason, Reason::Timeout);
+    assert_eq!(played.aborted()[0].reason, AbortReason::Timeout);
     assert_eq!(played.sent()[1], ["Please be more concise."]);
     assert_eq!(played.outcome.reply.text(Channel::Text), "Yes.");
 }
@@ -212,14 +212,14 @@ fn complaint_c37_an_edit_of_a_file_that_was_not_read_is_blocked() {
         Gate::Ask(..) => panic!("nobody is asked"),
     };
     assert!(edits(&mut processor, "a.rs").contains("Read a.rs first"));
-    let read = |processor: &mut Processor, path: &str, after: After| {
+    let read = |processor: &mut Processor, path: &str, after: ToolOutput| {
         let told = processor.after_tool(&call("read", path), after, &mut Vec::new());
         told.expect("nothing ends the turn");
     };
-    read(&mut processor, "b.rs", After::output("fn b() {}"));
-    read(&mut processor, "a.rs", After::error("no such file"));
+    read(&mut processor, "b.rs", ToolOutput::output("fn b() {}"));
+    read(&mut processor, "a.rs", ToolOutput::error("no such file"));
     assert_ne!(edits(&mut processor, "a.rs"), "runs", "it was not read");
-    read(&mut processor, "./a.rs", After::output("fn a() {}"));
+    read(&mut processor, "./a.rs", ToolOutput::output("fn a() {}"));
     assert_eq!(edits(&mut processor, "a.rs"), "runs");
     assert_eq!(edits(&mut processor, "b.rs"), "runs");
     assert_ne!(edits(&mut processor, "c.rs"), "runs");

@@ -9,7 +9,8 @@ use ttsr::harness::store::{
     Entry, OnFailure, Options, Piece, Reader, Recorder, Store, StoreErrorKind,
 };
 use ttsr::harness::{
-    Cancel, End, Hooks, Message, Outcome, Processor, Request, Run, Script, Scripted, Settings, Step,
+    Cancel, End, Hooks, Message, Processor, ReplyOutcome, Request, Run, Scripted, ScriptedReply,
+    Settings, Step,
 };
 
 use super::disk::{Fault, FaultyDisk, Plan};
@@ -55,9 +56,9 @@ fn converse(
     recorder: &mut Recorder,
     processor: &mut Processor,
     prompt: &str,
-    scripts: Vec<Script>,
+    scripts: Vec<ScriptedReply>,
     mut before: impl FnMut(usize),
-) -> Outcome {
+) -> ReplyOutcome {
     let prompt = Message::user(prompt);
     recorder.message(&prompt, processor.session()).unwrap();
     let mut provider = Scripted::new(scripts);
@@ -92,8 +93,8 @@ fn processor(session: ttsr::Session) -> Processor {
     Processor::new(session, Hooks::default(), Settings::default())
 }
 
-fn text(text: &str) -> Script {
-    Script::default().text(text).finish("stop").cut(4)
+fn text(text: &str) -> ScriptedReply {
+    ScriptedReply::default().text(text).finish("stop").cut(4)
 }
 
 fn events(disk: &FaultyDisk) -> Vec<LoopEvent> {

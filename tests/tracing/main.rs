@@ -9,7 +9,8 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 use ttsr::Pack;
 use ttsr::harness::{
-    Cancel, Context, Hooks, Message, Processor, Request, Run, Script, Scripted, Settings, Tracer,
+    Cancel, Hooks, Message, Processor, Request, Run, Scripted, ScriptedReply, Settings,
+    TraceContext, Tracer,
 };
 
 /// Keeps everything that it is told: level, fields.
@@ -88,15 +89,15 @@ fn told() -> Vec<Told> {
     let collector = Collector::default();
     let kept = collector.clone();
     let pack = Pack::from_toml(RULES).unwrap();
-    let mut tracer = Tracer::new(Context {
+    let mut tracer = Tracer::new(TraceContext {
         session: "ses_1".into(),
         provider: "oak".into(),
         model: "owl-1".into(),
         agent: "build".into(),
     });
     let mut processor = Processor::new(pack.session(), Hooks::default(), Settings::default());
-    let bad = Script::default().text("canary: any").finish("stop");
-    let good = Script::default()
+    let bad = ScriptedReply::default().text("canary: any").finish("stop");
+    let good = ScriptedReply::default()
         .text("canary of another kind")
         .event(ttsr::Event::Usage {
             input: 7,

@@ -12,8 +12,8 @@ use anstyle::{AnsiColor, Style};
 use clap::Args;
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    self, Aborted, Cancel, End, Hooks, Message, Outcome as Answer, Processor, Request, Script,
-    Scripted, Settings, Source, Step,
+    self, AbortSource, Aborted, Cancel, End, Hooks, Message, Processor, ReplyOutcome, Request,
+    Scripted, ScriptedReply, Settings, Step,
 };
 use ttsr::{Channel, Decision, Event, Pack, PartId};
 
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
     let pack = packs::load(&options.packs)?;
     let is_watched = io::stdout().is_terminal() && !options.fast;
     let pace = if is_watched { PACE } else { Duration::ZERO };
-    let scripts = ATTEMPTS.map(|recording| Script::from(events(recording)).every(pace));
+    let scripts = ATTEMPTS.map(|recording| ScriptedReply::from(events(recording)).every(pace));
     let mut provider = Scripted::new(scripts);
     let arrived = Arrived::default();
     let mut processor = Processor::new(pack.session(), arrived.hooks(), Settings::default());
@@ -311,7 +311,7 @@ impl Screen {
         }
         self.new_line()?;
         let by = match &aborted.source {
-            Source::Rule { id, .. } => id.clone(),
+            AbortSource::Rule { id, .. } => id.clone(),
             other => format!("{other:?}"),
         };
         let waited = match held {
@@ -336,7 +336,7 @@ impl Screen {
         )
     }
 
-    fn end(&mut self, answer: &Answer) -> io::Result<()> {
+    fn end(&mut self, answer: &ReplyOutcome) -> io::Result<()> {
         self.new_line()?;
         writeln!(self.out)?;
         match &answer.end {
@@ -376,7 +376,7 @@ fn total(recording: &str) -> usize {
     events(recording).iter().map(bytes).sum()
 }
 
-fn total_of(answer: &Answer) -> usize {
+fn total_of(answer: &ReplyOutcome) -> usize {
     let parts = answer.reply.parts().iter();
     parts.map(|part| part.raw.len()).sum()
 }

@@ -23,8 +23,8 @@ use ttsr::harness::handoff::{Handoff, HandoffTools, MARKER, command, summary_pro
 use ttsr::harness::providers::{Api, Chain, Endpoint, EndpointError, Notice};
 use ttsr::harness::store::{Kept, OnFailure, Recorder, Store, StoreError};
 use ttsr::harness::{
-    Cancel, End, Failure, Hooks, Message, NoTools, Processor, Provider, Reason, Request, Role,
-    Script, Scripted, Settings, Source, Step, Tools, Turn, TurnOutcome,
+    AbortReason, AbortSource, Cancel, End, Failure, Hooks, Message, NoTools, Processor, Provider,
+    Request, Role, Scripted, ScriptedReply, Settings, Step, Tools, Turn, TurnOutcome,
 };
 #[cfg(unix)]
 use ttsr::harness::{Tool, ToolCall, ToolFuture};
@@ -384,9 +384,9 @@ fn ended(outcome: &TurnOutcome, has_acted: bool) -> Result<Outcome, Stop> {
             reason,
             source,
             detail,
-        } if !matches!(source, Source::Rule { .. }) => {
+        } if !matches!(source, AbortSource::Rule { .. }) => {
             let detail = match (reason, detail.as_str()) {
-                (Reason::User, _) => "interrupted",
+                (AbortReason::User, _) => "interrupted",
                 (_, "") => reason.name(),
                 (_, detail) => detail,
             };
@@ -570,7 +570,7 @@ fn tools(options: &Options, _key: Option<String>) -> Result<Box<dyn Tools>, Stop
 }
 
 /// The recorded replies, in the order of the files and in each of them in that of their beginnings.
-fn scripts(paths: &[PathBuf]) -> Result<Vec<Script>, Stop> {
+fn scripts(paths: &[PathBuf]) -> Result<Vec<ScriptedReply>, Stop> {
     let mut problems = Problems::default();
     let mut scripts = Vec::new();
     for input in input::inputs(paths, &mut problems) {
@@ -593,7 +593,7 @@ fn scripts(paths: &[PathBuf]) -> Result<Vec<Script>, Stop> {
     }
     // The last script is played again and again: a turn that wants more than there is must end.
     let over = Failure::new("script", "the script is over, and the turn is not");
-    scripts.push(Script::default().fail(over));
+    scripts.push(ScriptedReply::default().fail(over));
     Ok(scripts)
 }
 
@@ -611,13 +611,13 @@ impl Replies {
         self.0[at].1.push(event);
     }
 
-    fn into_scripts(self) -> impl Iterator<Item = Script> {
+    fn into_scripts(self) -> impl Iterator<Item = ScriptedReply> {
         self.0.into_iter().map(|(_, mut events)| {
             // What broke off when it was recorded breaks off when it is played.
             events.retain(
                 |event| !matches!(event, Event::Finish { reason } if reason == "truncated"),
             );
-            Script::from(events)
+            ScriptedReply::from(events)
         })
     }
 }

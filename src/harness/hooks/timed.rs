@@ -11,12 +11,12 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-use super::{At, Fault, Hook};
+use super::{Hook, HookContext, HookFault};
 use crate::harness::cancel::Cancel;
 use crate::{Channel, PartId};
 
 /// The thread of a hook. It ends when the worker is dropped and the hook has returned.
-pub(super) struct Worker {
+pub(super) struct HookWorker {
     jobs: Sender<Job>,
     /// The number of jobs sent to the thread.
     given: u64,
@@ -30,19 +30,19 @@ pub(super) struct Worker {
     known: Option<(PartKey, usize)>,
 }
 
-type Job = Box<dyn FnOnce(&mut Own) + Send>;
+type Job = Box<dyn FnOnce(&mut ThreadState) + Send>;
 type PartKey = (String, u32, PartId);
 
 /// The data of the thread.
-struct Own {
+struct ThreadState {
     hook: Box<dyn Hook>,
     /// The text of the part in the last call. Only new text is sent to the thread: sending the whole text with every delta
     /// would take time quadratic in its length.
     so_far: Vec<u8>,
 }
 
-/// [`At`] with owned data, and with only the new text of the part.
-pub(super) struct OwnedAt {
+/// [`HookContext`] with owned data, and with only the new text of the part.
+pub(super) struct OwnedContext {
     session: String,
     message: String,
     attempt: u32,
@@ -56,9 +56,9 @@ pub(super) struct OwnedAt {
     start: usize,
 }
 
-impl OwnedAt {
-    pub(super) fn new(at: &At<'_>) -> OwnedAt {
-        OwnedAt {
+impl OwnedContext {
+    pub(super) fn new(at: &HookContext<'_>) -> OwnedContext {
+        OwnedContext {
             session: at.session.to_owned(),
             message: at.message.to_owned(),
             attempt: at.attempt,
@@ -77,8 +77,8 @@ impl OwnedAt {
         (self.message.clone(), self.attempt, self.part)
     }
 
-    fn at<'a>(&'a self, so_far: &'a [u8]) -> At<'a> {
-        At {
+    fn at<'a>(&'a self, so_far: &'a [u8]) -> HookContext<'a> {
+        HookContext {
             session: &self.session,
             message: &self.message,
             attempt: self.attempt,
@@ -93,16 +93,20 @@ impl OwnedAt {
     }
 }
 
-impl Worker {
-    pub(super) fn new(name: &str, deadline: Duration, hook: Box<dyn Hook>) -> io::Result<Worker> {
+impl HookWorker {
+    pub(super) fn new(
+        name: &str,
+        deadline: Duration,
+        hook: Box<dyn Hook>,
+    ) -> io::Result<HookWorker> {
         let (jobs, asked) = mpsc::channel::<Job>();
-        let mut own = Own {
+        let mut own = ThreadState {
             hook,
             so_far: Vec::new(),
         };
         let thread = thread::Builder::new().name(format!("hook {name}"));
         thread.spawn(move || asked.into_iter().for_each(|job| job(&mut own)))?;
-        Ok(Worker {
+        Ok(HookWorker {
             jobs,
             given: 0,
             returned: Arc::default(),
@@ -117,16 +121,16 @@ impl Worker {
     pub(super) fn call<T: Send + 'static>(
         &mut self,
         ask: impl FnOnce(&mut dyn Hook) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, HookFault> {
         self.run(move |own| ask(&mut *own.hook))
     }
 
     /// Calls the hook with a position in a stream, and waits for its answer until the deadline.
     pub(super) fn call_at<T: Send + 'static>(
         &mut self,
-        at: OwnedAt,
-        ask: impl FnOnce(&mut dyn Hook, &At<'_>) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
+        at: OwnedContext,
+        ask: impl FnOnce(&mut dyn Hook, &HookContext<'_>) -> T + Send + 'static,
+    ) -> Result<T, HookFault> {
         let (key, end) = (at.key(), at.start + at.so_far.len());
         let said = self.run(move |own| {
             own.so_far.truncate(at.start);
@@ -138,8 +142,8 @@ impl Worker {
     }
 
     /// Returns the position with the text that the thread does not have yet.
-    pub(super) fn at(&self, at: &At<'_>) -> OwnedAt {
-        let mut own = OwnedAt::new(at);
+    pub(super) fn at(&self, at: &HookContext<'_>) -> OwnedContext {
+        let mut own = OwnedContext::new(at);
         let known = self.known.as_ref().filter(|(key, _)| *key == own.key());
         // Within an attempt a part only grows, so the known text is a prefix.
         own.start = known.map_or(0, |(_, known)| (*known).min(at.so_far.len()));
@@ -172,9 +176,9 @@ impl Worker {
 
     fn give<T>(
         &mut self,
-        job: impl FnOnce(&mut Own) -> T + Send + 'static,
+        job: impl FnOnce(&mut ThreadState) -> T + Send + 'static,
         say: impl FnOnce(thread::Result<T>) + Send + 'static,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), HookFault> {
         self.given += 1;
         let (number, returned) = (self.given, Arc::clone(&self.returned));
         let job: Job = Box::new(move |own| {
@@ -182,18 +186,18 @@ impl Worker {
             returned.store(number, Ordering::Release);
             say(result);
         });
-        self.jobs.send(job).map_err(|_| Fault::Panicked)
+        self.jobs.send(job).map_err(|_| HookFault::Panicked)
     }
 
     fn run<T: Send + 'static>(
         &mut self,
-        job: impl FnOnce(&mut Own) -> T + Send + 'static,
-    ) -> Result<T, Fault> {
+        job: impl FnOnce(&mut ThreadState) -> T + Send + 'static,
+    ) -> Result<T, HookFault> {
         if self.cancel.is_cancelled() {
-            return Err(Fault::Cancelled);
+            return Err(HookFault::Cancelled);
         }
         if self.is_stuck() {
-            return Err(Fault::TimedOut);
+            return Err(HookFault::TimedOut);
         }
         // Capacity for both senders, so that neither the hook nor the user's cancel blocks.
         let (say, said) = mpsc::sync_channel(2);
@@ -206,13 +210,13 @@ impl Worker {
             let _answered = say.try_send(None);
         });
         match said.recv_timeout(self.deadline) {
-            Ok(Some(result)) => result.map_err(|_| Fault::Panicked),
-            Ok(None) => Err(Fault::Cancelled),
+            Ok(Some(result)) => result.map_err(|_| HookFault::Panicked),
+            Ok(None) => Err(HookFault::Cancelled),
             Err(RecvTimeoutError::Timeout) => {
                 self.given_up = self.given;
-                Err(Fault::TimedOut)
+                Err(HookFault::TimedOut)
             }
-            Err(RecvTimeoutError::Disconnected) => Err(Fault::Panicked),
+            Err(RecvTimeoutError::Disconnected) => Err(HookFault::Panicked),
         }
     }
 }

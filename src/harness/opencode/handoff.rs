@@ -10,7 +10,8 @@ use tokio::time::sleep;
 
 use super::server::{Api, Server, segment};
 use crate::harness::handoff::{
-    Draft, Handoff, Injection, ReadSession, Said, SaidPart, Speaker, TranscriptFuture, Transcripts,
+    DraftStep, Handoff, Injection, ReadSession, Said, SaidPart, Speaker, TranscriptFuture,
+    Transcripts,
 };
 use crate::harness::{Content, Failure};
 
@@ -50,10 +51,10 @@ impl Server {
     ) -> Result<(), Failure> {
         for step in handoff.draft() {
             match step {
-                Draft::OpenSession => self.tui_command("session_new", directory).await?,
-                Draft::Wait(time) => sleep(time).await,
-                Draft::Append(text) => self.append_to_prompt(&text, directory).await?,
-                Draft::Toast { text, lasts } => self.show_toast(text, lasts, directory).await?,
+                DraftStep::OpenSession => self.tui_command("session_new", directory).await?,
+                DraftStep::Wait(time) => sleep(time).await,
+                DraftStep::Append(text) => self.append_to_prompt(&text, directory).await?,
+                DraftStep::Toast { text, lasts } => self.show_toast(text, lasts, directory).await?,
             }
         }
         Ok(())

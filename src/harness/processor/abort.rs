@@ -2,14 +2,14 @@
 
 use std::mem;
 
-use super::{Processor, State, retract};
+use super::{Processor, ReplyState, retract};
 use crate::harness::aborted::{
-    AbortStage, Aborted, AbortedBlock, AbortedCall, Reason, Replay, Source,
+    AbortReason, AbortSource, AbortStage, Aborted, AbortedBlock, AbortedCall, BlockReplay,
 };
 use crate::harness::consultation::Consultation;
 use crate::harness::event::LoopEvent;
 use crate::harness::fallback::error_text;
-use crate::harness::hooks::{Answered, Fault};
+use crate::harness::hooks::{AbortAnswer, HookFault};
 use crate::harness::message::{Content, Message, Role};
 use crate::harness::provider::Failure;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
@@ -18,17 +18,17 @@ use crate::{Action, Channel, Decision, Hit, PartId, Partial, Rule, Severity, Str
 
 /// The cause of an abort, and the conditions of a retry.
 #[derive(Debug)]
-pub(super) struct Cause {
-    reason: Reason,
-    source: Source,
+pub(super) struct AbortCause {
+    reason: AbortReason,
+    source: AbortSource,
     detail: String,
     part: Option<PartId>,
     /// The condition for a retry.
-    again: Again,
+    again: RetryCondition,
     /// True if the transport is open and must be closed.
     is_connected: bool,
     /// The text that stays in the context if the reply is retried.
-    stays: Stays,
+    stays: KeptText,
     model: Option<String>,
     temperature: Option<u32>,
     /// The rule's message to the model for a retry.
@@ -42,7 +42,7 @@ pub(super) struct Cause {
 
 /// The properties of the next attempt.
 #[derive(Debug, Default)]
-pub(super) struct Retake {
+pub(super) struct NextAttempt {
     /// The decision to retry, which is delivered once the request is sent.
     pub(super) decision: Option<Decision>,
     /// The text kept of the previous attempt.
@@ -54,24 +54,24 @@ pub(super) struct Retake {
 
 /// The text of a reply that stays in the context after a cut. Tool input never stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stays {
+enum KeptText {
     Nothing,
     /// All text up to the cut.
     All,
     /// The parts before this part, and this number of bytes of it.
-    Before(PartId, usize),
+    UpTo(PartId, usize),
 }
 
-impl Stays {
+impl KeptText {
     /// Returns the text that a retrying rule keeps. If the start of the match is unknown, nothing of its part stays.
-    fn of(rule: &Rule, stream: &Stream, hit: &Hit) -> Stays {
+    fn from_rule(rule: &Rule, stream: &Stream, hit: &Hit) -> KeptText {
         match rule.partial {
-            Partial::Keep => Stays::All,
+            Partial::Keep => KeptText::All,
             Partial::KeepBeforeMatch => {
                 let start = stream.start(hit).unwrap_or(0);
-                Stays::Before(hit.part, usize::try_from(start).unwrap_or(usize::MAX))
+                KeptText::UpTo(hit.part, usize::try_from(start).unwrap_or(usize::MAX))
             }
-            Partial::Discard => Stays::Nothing,
+            Partial::Discard => KeptText::Nothing,
         }
     }
 
@@ -80,17 +80,17 @@ impl Stays {
     fn bytes(self, reply: &Reply, signs_reasoning: bool) -> Vec<usize> {
         let parts = reply.parts().iter();
         let cut = match self {
-            Stays::Before(part, _) => parts.clone().position(|other| other.part == part),
-            Stays::Nothing | Stays::All => None,
+            KeptText::UpTo(part, _) => parts.clone().position(|other| other.part == part),
+            KeptText::Nothing | KeptText::All => None,
         };
         let of_part = |(place, part): (usize, &ReplyPart)| match self {
             _ if part.channel == Channel::ToolInput => 0,
             _ if part.channel == Channel::Reasoning && signs_reasoning => 0,
-            Stays::Nothing => 0,
-            Stays::All => part.characters(part.raw.len()),
-            Stays::Before(_, bytes) if Some(place) == cut => part.characters(part.place(bytes)),
-            Stays::Before(..) if Some(place) > cut => 0,
-            Stays::Before(..) => part.characters(part.raw.len()),
+            KeptText::Nothing => 0,
+            KeptText::All => part.characters(part.raw.len()),
+            KeptText::UpTo(_, bytes) if Some(place) == cut => part.characters(part.place(bytes)),
+            KeptText::UpTo(..) if Some(place) > cut => 0,
+            KeptText::UpTo(..) => part.characters(part.raw.len()),
         };
         parts.enumerate().map(of_part).collect()
     }
@@ -115,7 +115,7 @@ fn kept(reply: &Reply, stays: &[usize]) -> Option<Message> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Again {
+enum RetryCondition {
     /// A rule retries.
     Rule,
     /// The reply is retried if a hook asks for it.
@@ -124,16 +124,16 @@ enum Again {
     Never,
 }
 
-impl Cause {
-    fn new(reason: Reason, source: Source, detail: String) -> Cause {
-        Cause {
+impl AbortCause {
+    fn new(reason: AbortReason, source: AbortSource, detail: String) -> AbortCause {
+        AbortCause {
             reason,
             source,
             detail,
             part: None,
-            again: Again::IfAsked,
+            again: RetryCondition::IfAsked,
             is_connected: true,
-            stays: Stays::Nothing,
+            stays: KeptText::Nothing,
             model: None,
             temperature: None,
             steering: None,
@@ -144,7 +144,7 @@ impl Cause {
     }
 
     /// Returns the cause of the end of a turn; `None` if the end is not an abort.
-    fn of_end(end: &End) -> Option<Cause> {
+    fn from_end(end: &End) -> Option<AbortCause> {
         let End::Aborted {
             reason,
             source,
@@ -153,18 +153,18 @@ impl Cause {
         else {
             return None;
         };
-        Some(Cause {
-            again: Again::Never,
+        Some(AbortCause {
+            again: RetryCondition::Never,
             is_connected: false,
             stage: AbortStage::Tools,
-            ..Cause::new(*reason, source.clone(), detail.clone())
+            ..AbortCause::new(*reason, source.clone(), detail.clone())
         })
     }
 
     /// Changes the cause to that of a request that is not sent. A retry would send the same request, so there is none.
-    fn before_sending(self) -> Cause {
-        Cause {
-            again: Again::Never,
+    fn before_sending(self) -> AbortCause {
+        AbortCause {
+            again: RetryCondition::Never,
             is_connected: false,
             stage: AbortStage::Request,
             ..self
@@ -181,118 +181,130 @@ impl Cause {
     }
 
     /// Returns the detail or, if it is empty, the id of the rule.
-    pub(super) fn why(&self) -> String {
+    pub(super) fn description(&self) -> String {
         match (&*self.detail, &self.source) {
-            ("", Source::Rule { id, .. }) => id.clone(),
+            ("", AbortSource::Rule { id, .. }) => id.clone(),
             (detail, _) => detail.to_owned(),
         }
     }
 
     /// Removes the part from the cause.
-    pub(super) fn without_part(self) -> Cause {
-        Cause { part: None, ..self }
+    pub(super) fn without_part(self) -> AbortCause {
+        AbortCause { part: None, ..self }
     }
 
-    pub(super) fn cancelled() -> Cause {
-        Cause {
-            again: Again::Never,
-            ..Cause::new(Reason::User, Source::User, String::new())
+    pub(super) fn cancelled() -> AbortCause {
+        AbortCause {
+            again: RetryCondition::Never,
+            ..AbortCause::new(AbortReason::User, AbortSource::User, String::new())
         }
     }
 
     /// The cause of a bound of time. The bound `reply` leaves no time for a retry.
-    pub(super) fn timeout(bound: &'static str) -> Cause {
+    pub(super) fn timeout(bound: &'static str) -> AbortCause {
         let again = match bound {
-            "reply" => Again::Never,
-            _ => Again::IfAsked,
+            "reply" => RetryCondition::Never,
+            _ => RetryCondition::IfAsked,
         };
-        Cause {
+        AbortCause {
             again,
-            ..Cause::new(Reason::Timeout, Source::Limit(bound), String::new())
+            ..AbortCause::new(
+                AbortReason::Timeout,
+                AbortSource::Limit(bound),
+                String::new(),
+            )
         }
     }
 
     /// The cause of a failed request or stream, whose transport is closed.
-    pub(super) fn failed(failure: &Failure) -> Cause {
-        Cause {
+    pub(super) fn failed(failure: &Failure) -> AbortCause {
+        AbortCause {
             is_connected: false,
             is_failure: true,
-            ..Cause::new(
-                Reason::Error,
-                Source::Provider,
+            ..AbortCause::new(
+                AbortReason::Error,
+                AbortSource::Provider,
                 error_text(&failure.to_string(), failure.status()),
             )
         }
     }
 
     /// The cause of an error event in the stream.
-    pub(super) fn reported(kind: &str, message: &str) -> Cause {
+    pub(super) fn reported(kind: &str, message: &str) -> AbortCause {
         let failure = Failure::new(kind, message);
-        Cause {
+        AbortCause {
             is_failure: true,
-            ..Cause::new(Reason::Error, Source::Provider, failure.to_string())
+            ..AbortCause::new(
+                AbortReason::Error,
+                AbortSource::Provider,
+                failure.to_string(),
+            )
         }
     }
 
     /// The cause of a stream that ended before the reply.
-    pub(super) fn cut_off() -> Cause {
+    pub(super) fn cut_off() -> AbortCause {
         let failure = Failure::new("cut-off", "the stream ended before the reply did");
-        Cause::failed(&failure)
+        AbortCause::failed(&failure)
     }
 
-    pub(super) fn hook(name: String, part: PartId) -> Cause {
-        Cause {
+    pub(super) fn hook(name: String, part: PartId) -> AbortCause {
+        AbortCause {
             part: Some(part),
-            ..Cause::new(Reason::Plugin, Source::Hook(name), String::new())
+            ..AbortCause::new(AbortReason::Plugin, AbortSource::Hook(name), String::new())
         }
     }
 
-    pub(super) fn fault(name: String, fault: Fault, part: Option<PartId>) -> Cause {
-        if fault == Fault::Cancelled {
-            return Cause::cancelled();
+    pub(super) fn fault(name: String, fault: HookFault, part: Option<PartId>) -> AbortCause {
+        if fault == HookFault::Cancelled {
+            return AbortCause::cancelled();
         }
-        let detail = format!("the hook {}", fault.what());
-        Cause {
+        let detail = format!("the hook {}", fault.predicate());
+        AbortCause {
             part,
             // The hook is not called again in this reply, so a retry would be unguarded.
-            again: Again::Never,
-            ..Cause::new(fault.reason(), Source::Hook(name), detail)
+            again: RetryCondition::Never,
+            ..AbortCause::new(fault.reason(), AbortSource::Hook(name), detail)
         }
     }
 
-    pub(super) fn limit(name: &'static str, part: PartId) -> Cause {
-        Cause {
+    pub(super) fn limit(name: &'static str, part: PartId) -> AbortCause {
+        AbortCause {
             part: Some(part),
-            ..Cause::new(Reason::Error, Source::Limit(name), String::new())
+            ..AbortCause::new(AbortReason::Error, AbortSource::Limit(name), String::new())
         }
     }
 }
 
-impl Cause {
+impl AbortCause {
     /// Returns the cause of a decision that cuts. If a critical rule aborts, no hook can retry the reply.
-    pub(super) fn of(stream: &Stream, decision: &Decision, message: String) -> Cause {
+    pub(super) fn from_decision(
+        stream: &Stream,
+        decision: &Decision,
+        message: String,
+    ) -> AbortCause {
         let hit = match decision.source {
             crate::Source::Rule(hit) => hit,
-            crate::Source::Limit { name, part, .. } => return Cause::limit(name, part),
+            crate::Source::Limit { name, part, .. } => return AbortCause::limit(name, part),
         };
         let rule = stream.pack().rule(hit.rule);
         let again = match decision.action {
-            Action::Retry => Again::Rule,
-            _ if rule.severity == Severity::Critical => Again::Never,
-            _ => Again::IfAsked,
+            Action::Retry => RetryCondition::Rule,
+            _ if rule.severity == Severity::Critical => RetryCondition::Never,
+            _ => RetryCondition::IfAsked,
         };
-        let source = Source::Rule {
+        let source = AbortSource::Rule {
             rule: hit.rule,
             id: rule.id.clone(),
         };
-        let cause = Cause {
+        let cause = AbortCause {
             part: Some(hit.part),
             again,
-            ..Cause::new(Reason::Plugin, source, message)
+            ..AbortCause::new(AbortReason::Plugin, source, message)
         };
         match decision.action {
-            Action::Retry => Cause {
-                stays: Stays::of(rule, stream, &hit),
+            Action::Retry => AbortCause {
+                stays: KeptText::from_rule(rule, stream, &hit),
                 model: rule.retry.model.clone(),
                 temperature: rule.retry.temperature,
                 steering: Some(cause.detail.clone()).filter(|text| !text.is_empty()),
@@ -306,13 +318,13 @@ impl Cause {
 
 impl Processor {
     /// Ends the attempt: notifies the hooks once, then retries or finishes the reply.
-    pub(super) fn cut(&mut self, cause: Cause, out: &mut Vec<Step>) {
+    pub(super) fn cut(&mut self, cause: AbortCause, out: &mut Vec<Step>) {
         let mut cause = cause;
         if cause.is_connected {
             out.push(Step::CancelUpstream);
         }
         // From here on no input belongs to this attempt, whatever the hooks do.
-        self.state = State::Asking;
+        self.state = ReplyState::Asking;
         self.drop_attempt();
         self.turn.calls = self.attempt.calls_before.clone();
         self.publish_aborted_calls(out);
@@ -326,11 +338,11 @@ impl Processor {
             .map(Message::steering)
             .into_iter()
             .collect();
-        let wants_retry = self.tell_hooks(&aborted, &cause.again, &mut steering, out);
-        if wants_retry && cause.again == Again::IfAsked {
+        let wants_retry = self.notify_hooks(&aborted, &cause.again, &mut steering, out);
+        if wants_retry && cause.again == RetryCondition::IfAsked {
             self.turn.hook_retries += 1;
         }
-        if !wants_retry && cause.again != Again::Rule {
+        if !wants_retry && cause.again != RetryCondition::Rule {
             out.push(Step::Aborted(Box::new(aborted)));
             return self.give_up(cause, out);
         }
@@ -338,7 +350,7 @@ impl Processor {
         let stays = cause
             .stays
             .bytes(&aborted.partial, self.settings.signs_reasoning);
-        let retake = Retake {
+        let retake = NextAttempt {
             decision: cause.decision,
             kept: kept(&aborted.partial, &stays),
             steering,
@@ -349,19 +361,19 @@ impl Processor {
         retract(&aborted.partial, &stays, &mut retracts);
         out.push(Step::Aborted(Box::new(aborted)));
         out.append(&mut retracts);
-        self.ask(retake, out);
+        self.request_attempt(retake, out);
     }
 
     /// Ends a reply whose request must not be sent, without a retry. The hooks are notified, except if the request is a
     /// retry that the user or a bound of time calls off: then the abort that led to the retry was the last one. Does
     /// nothing unless a request was asked for and is not sent yet.
-    pub(super) fn refuse(&mut self, cause: Cause, out: &mut Vec<Step>) {
-        if self.state != State::Asking {
+    pub(super) fn refuse(&mut self, cause: AbortCause, out: &mut Vec<Step>) {
+        if self.state != ReplyState::Asking {
             return;
         }
         self.unsend();
         let is_retry = self.progress.attempts > 1;
-        if is_retry && matches!(cause.source, Source::User | Source::Limit(_)) {
+        if is_retry && matches!(cause.source, AbortSource::User | AbortSource::Limit(_)) {
             self.give_up(cause, out);
         } else {
             self.cut(cause.before_sending(), out);
@@ -376,42 +388,42 @@ impl Processor {
     /// ```
     /// use std::sync::mpsc;
     /// use ttsr::Pack;
-    /// use ttsr::harness::{AbortStage, End, Hooks, Processor, Reason, Settings, Source, Step};
+    /// use ttsr::harness::{AbortStage, End, Hooks, Processor, AbortReason, Settings, AbortSource, Step};
     /// let (told, heard) = mpsc::channel();
     /// let mut hooks = Hooks::default();
     /// hooks.on_aborted("count", move |aborted, _| drop(told.send((aborted.reason, aborted.stage))));
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, hooks, Settings::default());
-    /// let end = End::Aborted { reason: Reason::User, source: Source::User, detail: String::new() };
+    /// let end = End::Aborted { reason: AbortReason::User, source: AbortSource::User, detail: String::new() };
     /// let mut steps = Vec::new();
     /// processor.end_turn(&end, &mut steps);
     /// assert!(matches!(steps[..], [Step::Aborted(_)]));
-    /// assert_eq!(heard.try_recv(), Ok((Reason::User, AbortStage::Tools)));
+    /// assert_eq!(heard.try_recv(), Ok((AbortReason::User, AbortStage::Tools)));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn end_turn(&mut self, end: &End, out: &mut Vec<Step>) {
-        let cause = Cause::of_end(end).filter(|_| self.state == State::Idle);
+        let cause = AbortCause::from_end(end).filter(|_| self.state == ReplyState::Idle);
         let Some(cause) = cause else {
             return;
         };
         self.drop_attempt();
         let aborted = self.aborted(&cause);
-        self.tell_hooks(&aborted, &cause.again, &mut Vec::new(), out);
+        self.notify_hooks(&aborted, &cause.again, &mut Vec::new(), out);
         out.push(Step::Aborted(Box::new(aborted)));
     }
 
     /// Notifies the hooks of an abort. Returns true if one of them is granted a retry.
-    fn tell_hooks(
+    fn notify_hooks(
         &mut self,
         aborted: &Aborted,
-        again: &Again,
+        again: &RetryCondition,
         steering: &mut Vec<Message>,
         out: &mut Vec<Step>,
     ) -> bool {
         let may_retry = self.may_retry(again);
         let mut wants_retry = false;
         for answered in self.hooks.aborted(aborted) {
-            wants_retry |= self.heed(answered, may_retry, steering, out);
+            wants_retry |= self.apply_answer(answered, may_retry, steering, out);
         }
         wants_retry
     }
@@ -456,13 +468,13 @@ impl Processor {
     }
 
     /// Lets rules on `error` read the provider's failure. They may choose another model, retry or abort.
-    fn read_failure(&mut self, cause: &mut Cause, out: &mut Vec<Step>) {
+    fn read_failure(&mut self, cause: &mut AbortCause, out: &mut Vec<Step>) {
         let (detail, verdicts) = self.check_error(&cause.detail, out);
         cause.detail = detail;
         let injected = verdicts.injected.into_iter();
         injected.for_each(|guidance| self.queue(guidance, out));
         if let Some(abort) = verdicts.abort {
-            *cause = Cause {
+            *cause = AbortCause {
                 is_connected: cause.is_connected,
                 ..abort
             };
@@ -470,7 +482,7 @@ impl Processor {
         }
         if let Some(decision) = verdicts.fallback {
             if let Some(model) = self.next_model() {
-                cause.again = Again::Rule;
+                cause.again = RetryCondition::Rule;
                 cause.model = Some(model);
                 cause.decision = Some(decision);
                 return;
@@ -479,7 +491,7 @@ impl Processor {
             out.push(Step::Observe(LoopEvent::NoFallback));
         }
         if let Some(retry) = verdicts.retry {
-            cause.again = Again::Rule;
+            cause.again = RetryCondition::Rule;
             cause.steering = retry.steering;
             cause.model = retry.model;
             cause.temperature = retry.temperature;
@@ -502,32 +514,32 @@ impl Processor {
     }
 
     /// Ends the reply without an answer.
-    pub(super) fn give_up(&mut self, cause: Cause, out: &mut Vec<Step>) {
+    pub(super) fn give_up(&mut self, cause: AbortCause, out: &mut Vec<Step>) {
         self.attempt.reply = Reply::default();
         self.finish_with(cause.end(), out);
     }
 
-    fn may_retry(&self, again: &Again) -> bool {
+    fn may_retry(&self, again: &RetryCondition) -> bool {
         match again {
-            Again::Rule => true,
-            Again::IfAsked => self.turn.hook_retries < self.settings.hook_retries,
-            Again::Never => false,
+            RetryCondition::Rule => true,
+            RetryCondition::IfAsked => self.turn.hook_retries < self.settings.hook_retries,
+            RetryCondition::Never => false,
         }
     }
 
     /// Applies the answer of one hook. Returns true if the hook is granted a retry.
-    fn heed(
+    fn apply_answer(
         &mut self,
-        answered: Answered,
+        answered: AbortAnswer,
         may_retry: bool,
         steering: &mut Vec<Message>,
         out: &mut Vec<Step>,
     ) -> bool {
-        let Answered { hook, answer } = answered;
+        let AbortAnswer { hook, answer } = answered;
         let answer = match answer {
             Ok(answer) => answer,
             Err(fault) => {
-                self.note_fault(hook, fault, out);
+                self.record_fault(hook, fault, out);
                 return false;
             }
         };
@@ -557,7 +569,7 @@ impl Processor {
     }
 
     /// Returns the record of the abort. Moves the reply out, so that no call of it runs.
-    fn aborted(&mut self, cause: &Cause) -> Aborted {
+    fn aborted(&mut self, cause: &AbortCause) -> Aborted {
         let mut partial = mem::take(&mut self.attempt.reply);
         let calls = partial.tool_calls().map(|part| AbortedCall {
             part: part.part,
@@ -586,7 +598,7 @@ impl Processor {
             calls,
             partial,
             blocks,
-            retry: cause.again == Again::Rule,
+            retry: cause.again == RetryCondition::Rule,
             counters: self.attempt.stream.counters(),
         }
     }
@@ -596,10 +608,10 @@ impl Processor {
 fn block(part: &ReplyPart, signs_reasoning: bool) -> AbortedBlock {
     let whole = part.characters(part.raw.len()) as u64;
     let replay = match part.channel {
-        Channel::ToolInput => Replay::Never,
-        Channel::Reasoning if signs_reasoning => Replay::Never,
-        Channel::Reasoning => Replay::Unsigned(whole),
-        _ => Replay::UpTo(whole),
+        Channel::ToolInput => BlockReplay::Never,
+        Channel::Reasoning if signs_reasoning => BlockReplay::Never,
+        Channel::Reasoning => BlockReplay::Unsigned(whole),
+        _ => BlockReplay::UpTo(whole),
     };
     AbortedBlock {
         part: part.part,

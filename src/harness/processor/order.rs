@@ -12,7 +12,7 @@ use crate::harness::step::Step;
 
 /// A part whose steps wait until text before it has left.
 #[derive(Debug)]
-pub(super) struct Later {
+pub(super) struct DelayedPart {
     part: PartId,
     /// For each earlier part with held text, its index in the reply and the number of its bytes that must have left.
     after: Vec<(usize, u64)>,
@@ -20,7 +20,7 @@ pub(super) struct Later {
 }
 
 /// The constraint on the position of a step.
-enum Order {
+enum PublishOrder {
     /// The step belongs to this part and stays in order with its other steps.
     Of(PartId),
     /// The step ends or voids the attempt: all waiting steps precede it.
@@ -39,26 +39,26 @@ impl Processor {
         }
         for step in out.split_off(first) {
             match order(&step) {
-                Order::Any => out.push(step),
-                Order::Last => {
+                PublishOrder::Any => out.push(step),
+                PublishOrder::Last => {
                     let later = self.progress.later.drain(..);
                     out.extend(later.flat_map(|later| later.steps));
                     out.push(step);
                 }
-                Order::Of(part) => self.put(part, step, out),
+                PublishOrder::Of(part) => self.place_step(part, step, out),
             }
         }
         self.publish_ready(out);
     }
 
-    fn put(&mut self, part: PartId, step: Step, out: &mut Vec<Step>) {
+    fn place_step(&mut self, part: PartId, step: Step, out: &mut Vec<Step>) {
         if self.progress.later.iter().any(|later| later.part == part) {
             self.publish_ready(out);
         }
         if matches!(step, Step::Open { .. }) {
             let after = self.waiting_before(part);
             if !after.is_empty() {
-                self.progress.later.push_back(Later {
+                self.progress.later.push_back(DelayedPart {
                     part,
                     after,
                     steps: vec![step],
@@ -106,23 +106,25 @@ impl Processor {
     }
 }
 
-fn order(step: &Step) -> Order {
+fn order(step: &Step) -> PublishOrder {
     match step {
         Step::Open { part, .. }
         | Step::Named { part, .. }
         | Step::Forward { part, .. }
         | Step::Hold { part, .. }
         | Step::Close { part, .. }
-        | Step::ToolAborted { part, .. } => Order::Of(*part),
+        | Step::ToolAborted { part, .. } => PublishOrder::Of(*part),
         Step::Observe(LoopEvent::ToolCall(part) | LoopEvent::DoomLoop { part, .. }) => {
-            part.id.map_or(Order::Any, Order::Of)
+            part.id.map_or(PublishOrder::Any, PublishOrder::Of)
         }
         Step::Send { .. }
         | Step::Retract { .. }
         | Step::CancelUpstream
         | Step::Aborted(_)
         | Step::Finish(_)
-        | Step::Observe(LoopEvent::StepFinished { .. } | LoopEvent::Restarted) => Order::Last,
-        _ => Order::Any,
+        | Step::Observe(LoopEvent::StepFinished { .. } | LoopEvent::Restarted) => {
+            PublishOrder::Last
+        }
+        _ => PublishOrder::Any,
     }
 }

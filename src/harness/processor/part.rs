@@ -2,12 +2,12 @@
 
 use serde::de::IgnoredAny;
 
-use super::abort::Cause;
-use super::redact::{Replacing, floor_char};
-use super::{Guidance, Processor, Progress, Settings, State, WantedHandoff};
+use super::abort::AbortCause;
+use super::redact::{Redactor, floor_char};
+use super::{Guidance, Processor, ReplyProgress, ReplyState, Settings, WantedHandoff};
 use crate::harness::consultation::Consultation;
 use crate::harness::event::{DecisionRecord, EventPart, LoopEvent};
-use crate::harness::hooks::{At, Fault, Faults, Point};
+use crate::harness::hooks::{Faults, HookContext, HookFault, HookPoint};
 use crate::harness::message::Message;
 use crate::harness::reply::{PartState, Reply, ReplyPart};
 use crate::harness::step::Step;
@@ -25,7 +25,7 @@ impl Processor {
         (tool, call): (Option<String>, Option<String>),
         out: &mut Vec<Step>,
     ) {
-        if self.is_ending(out, part, 0) {
+        if self.reject_after_end(out, part, 0) {
             return;
         }
         if self.attempt.reply.index(part).is_some() {
@@ -39,7 +39,7 @@ impl Processor {
         new.call.clone_from(&call);
         self.attempt.reply.open(new);
         if self.attempt.reply.bytes > self.settings.reply_bytes {
-            return self.cut(Cause::limit("reply_bytes", part), out);
+            return self.cut(AbortCause::limit("reply_bytes", part), out);
         }
         let verdict = self.session.open(&mut self.attempt.stream, part, channel);
         if self.act(verdict, out) {
@@ -88,7 +88,7 @@ impl Processor {
         }
         out.push(Step::Named { part, tool, call });
         if self.attempt.holds {
-            self.release(index, out); // what waited for the name
+            self.release_decided(index, out); // what waited for the name
         }
     }
 
@@ -100,7 +100,7 @@ impl Processor {
             return;
         };
         self.attempt.reply.parts[index].received += bytes.len() as u64;
-        let bytes = if self.hooks.is_empty(Point::Delta) {
+        let bytes = if self.hooks.is_empty(HookPoint::Delta) {
             bytes
         } else {
             match self.ask_hooks(index, bytes, out) {
@@ -110,7 +110,7 @@ impl Processor {
         };
         self.attempt.reply.bytes += bytes.len() as u64;
         if self.attempt.reply.bytes > self.settings.reply_bytes {
-            return self.cut(Cause::limit("reply_bytes", part), out);
+            return self.cut(AbortCause::limit("reply_bytes", part), out);
         }
         let verdict = self.session.push(&mut self.attempt.stream, part, &bytes);
         if self.act(verdict, out) {
@@ -123,7 +123,7 @@ impl Processor {
                 .scalars
                 .iter_mut()
                 .for_each(|scalars| scalars.push(&bytes));
-            return self.release(index, out);
+            return self.release_decided(index, out);
         }
         self.attempt.reply.parts[index]
             .raw
@@ -132,7 +132,7 @@ impl Processor {
     }
 
     /// Forwards the held bytes that no rule may act on any more, and reports the number of bytes still held.
-    fn release(&mut self, index: usize, out: &mut Vec<Step>) {
+    fn release_decided(&mut self, index: usize, out: &mut Vec<Step>) {
         let part = self.attempt.reply.parts[index].part;
         let decided = self.attempt.stream.releasable(part);
         let known = &self.attempt.reply.parts[index];
@@ -142,7 +142,7 @@ impl Processor {
         if known.scalars.is_some() {
             free = floor_char(&known.held, free.min(known.held.len()));
         }
-        self.let_go(index, free, out);
+        self.forward_held(index, free, out);
         let bytes = self.attempt.reply.parts[index].held.len() as u64;
         if bytes > 0 {
             out.push(Step::Hold { part, bytes });
@@ -150,7 +150,7 @@ impl Processor {
     }
 
     /// Forwards the first `free` held bytes, with redactions replaced.
-    fn let_go(&mut self, index: usize, free: usize, out: &mut Vec<Step>) {
+    fn forward_held(&mut self, index: usize, free: usize, out: &mut Vec<Step>) {
         let known = &mut self.attempt.reply.parts[index];
         let leaving: Vec<u8> = known.held.drain(..free.min(known.held.len())).collect();
         if leaving.is_empty() {
@@ -161,10 +161,10 @@ impl Processor {
         let part = known.part;
         let redacting = &self.attempt.redacting;
         let is_live = |rule: RuleId| redacting.contains(&(rule, part));
-        let stretches = Stretch::all(&self.attempt.stream, part, from, is_live);
+        let stretches = Replacement::all(&self.attempt.stream, part, from, is_live);
         let mut skip = known.replaced.last().map_or(0, |last| last.to);
         let at = known.raw.len();
-        let replacing = Replacing {
+        let replacing = Redactor {
             from,
             scalars: known.scalars.as_deref(),
             skip: &mut skip,
@@ -184,10 +184,10 @@ impl Processor {
     }
 
     /// Forwards all held bytes at the end of the part.
-    fn let_go_all(&mut self, index: usize, out: &mut Vec<Step>) {
+    fn forward_all_held(&mut self, index: usize, out: &mut Vec<Step>) {
         let scalars = self.attempt.reply.parts[index].scalars.iter_mut();
         scalars.for_each(|scalars| scalars.finish());
-        self.let_go(index, usize::MAX, out);
+        self.forward_held(index, usize::MAX, out);
     }
 
     pub(super) fn close(&mut self, part: PartId, out: &mut Vec<Step>) {
@@ -201,9 +201,9 @@ impl Processor {
         let Some(index) = index else {
             return;
         };
-        self.let_go_all(index, out);
+        self.forward_all_held(index, out);
         let replaced = match self.attempt.reply.parts[index].channel {
-            Channel::Text if !self.hooks.is_empty(Point::TextComplete) => {
+            Channel::Text if !self.hooks.is_empty(HookPoint::TextComplete) => {
                 match self.complete_text(index, out) {
                     Ok(replaced) => replaced,
                     Err(cause) => return self.cut(*cause, out),
@@ -214,7 +214,7 @@ impl Processor {
         self.attempt.reply.parts[index].state = PartState::Complete;
         out.push(Step::Close { part, replaced });
         if self.attempt.reply.parts[index].channel == Channel::ToolInput {
-            self.note_call(index, out);
+            self.record_call(index, out);
         }
     }
 
@@ -230,7 +230,7 @@ impl Processor {
         if self.act(verdict, out) {
             return;
         }
-        self.let_go_all(index, out);
+        self.forward_all_held(index, out);
         let unfinished = &mut self.attempt.reply.parts[index];
         unfinished.state = PartState::Aborted;
         let call = unfinished.call.clone();
@@ -282,24 +282,24 @@ impl Processor {
         out.push(Step::Observe(LoopEvent::Mismatch(part)));
     }
 
-    pub(super) fn note_fault(&mut self, hook: String, fault: Fault, out: &mut Vec<Step>) {
+    pub(super) fn record_fault(&mut self, hook: String, fault: HookFault, out: &mut Vec<Step>) {
         let observation = match fault {
-            Fault::Panicked => {
+            HookFault::Panicked => {
                 self.counters.hook_panics += 1;
                 LoopEvent::HookPanicked { hook }
             }
-            Fault::TimedOut => {
+            HookFault::TimedOut => {
                 self.counters.hook_timeouts += 1;
                 LoopEvent::HookTimedOut { hook }
             }
-            Fault::Cancelled => return,
+            HookFault::Cancelled => return,
         };
         out.push(Step::Observe(observation));
     }
 
     /// Returns the index of a part, which is opened as text if it is unknown; `None` if the part is complete.
     fn growing(&mut self, part: PartId, bytes: u64, out: &mut Vec<Step>) -> Option<usize> {
-        if self.is_ending(out, part, bytes) {
+        if self.reject_after_end(out, part, bytes) {
             return None;
         }
         let Some(index) = self.attempt.reply.index(part) else {
@@ -312,7 +312,7 @@ impl Processor {
         if self.attempt.reply.parts[index].state == PartState::Open {
             return Some(index);
         }
-        self.late(part, bytes, out);
+        self.record_late(part, bytes, out);
         None
     }
 
@@ -331,15 +331,15 @@ impl Processor {
         });
     }
 
-    fn is_ending(&mut self, out: &mut Vec<Step>, part: PartId, bytes: u64) -> bool {
-        let is_ending = matches!(self.state, State::Ending { .. });
+    fn reject_after_end(&mut self, out: &mut Vec<Step>, part: PartId, bytes: u64) -> bool {
+        let is_ending = matches!(self.state, ReplyState::Ending { .. });
         if is_ending {
-            self.late(part, bytes, out);
+            self.record_late(part, bytes, out);
         }
         is_ending
     }
 
-    fn late(&mut self, part: PartId, bytes: u64, out: &mut Vec<Step>) {
+    fn record_late(&mut self, part: PartId, bytes: u64, out: &mut Vec<Step>) {
         self.counters.late_bytes += bytes;
         let part = event_part(&self.attempt.reply, part);
         out.push(Step::Observe(LoopEvent::Late { part, bytes }));
@@ -357,9 +357,9 @@ impl Processor {
         );
         let passed = self.hooks.delta(&at, bytes, self.settings.on_hook_fault);
         self.attempt.reply.parts[index].is_rewritten |= passed.is_rewritten;
-        let failed = self.fault_in(passed.faults, part, out);
+        let failed = self.cause_of_faults(passed.faults, part, out);
         // At most one of the two is set, because no hook is called after either.
-        let aborted = passed.aborted_by.map(|name| Cause::hook(name, part));
+        let aborted = passed.aborted_by.map(|name| AbortCause::hook(name, part));
         match failed.or(aborted) {
             Some(cause) => {
                 self.cut(cause, out);
@@ -373,7 +373,7 @@ impl Processor {
         &mut self,
         index: usize,
         out: &mut Vec<Step>,
-    ) -> Result<Option<Vec<u8>>, Box<Cause>> {
+    ) -> Result<Option<Vec<u8>>, Box<AbortCause>> {
         let known = &self.attempt.reply.parts[index];
         let part = known.part;
         let passed = self.hooks.text_complete(&at(
@@ -382,7 +382,7 @@ impl Processor {
             self.attempt.stream.attempt(),
             known,
         ));
-        if let Some(cause) = self.fault_in(passed.faults, part, out) {
+        if let Some(cause) = self.cause_of_faults(passed.faults, part, out) {
             return Err(Box::new(cause));
         }
         if !passed.is_rewritten {
@@ -395,9 +395,14 @@ impl Processor {
     }
 
     /// Records hook failures. Returns the cause of the abort if a failure ends the reply.
-    fn fault_in(&mut self, faults: Faults, part: PartId, out: &mut Vec<Step>) -> Option<Cause> {
-        let (hook, fault) = self.note_faults(faults, out)?;
-        Some(Cause::fault(hook, fault, Some(part)))
+    fn cause_of_faults(
+        &mut self,
+        faults: Faults,
+        part: PartId,
+        out: &mut Vec<Step>,
+    ) -> Option<AbortCause> {
+        let (hook, fault) = self.record_faults(faults, out)?;
+        Some(AbortCause::fault(hook, fault, Some(part)))
     }
 
     /// Acts on the decisions of the session's last call, which returned `verdict`. Returns true if the reply was cut.
@@ -433,7 +438,7 @@ impl Processor {
                         .redacting
                         .extend(rule.map(|rule| (rule, decision.part())));
                 }
-                Action::Consult => self.note_consult(decision),
+                Action::Consult => self.queue_consultation(decision),
                 Action::Handoff => self.turn.handoffs.push(WantedHandoff {
                     decision,
                     text,
@@ -459,7 +464,7 @@ impl Processor {
         if decision.action == Action::Abort {
             self.session.delivered(&decision);
         }
-        let cause = Cause::of(&self.attempt.stream, &decision, text);
+        let cause = AbortCause::from_decision(&self.attempt.stream, &decision, text);
         self.cut(cause, out);
         true
     }
@@ -480,7 +485,7 @@ impl Processor {
     }
 
     /// Records the question to ask about a tool call before it runs.
-    fn note_consult(&mut self, decision: Decision) {
+    fn queue_consultation(&mut self, decision: Decision) {
         let part = self.attempt.reply.part(decision.part());
         let rule = self.attempt.stream.rule(&decision);
         let asks = rule.and_then(|rule| Some((rule, rule.consult.clone()?)));
@@ -497,7 +502,7 @@ impl Processor {
         });
     }
 
-    fn note_call(&mut self, index: usize, out: &mut Vec<Step>) {
+    fn record_call(&mut self, index: usize, out: &mut Vec<Step>) {
         let known = &self.attempt.reply.parts[index];
         let part = event_part(&self.attempt.reply, known.part);
         out.push(Step::Observe(LoopEvent::ToolCall(part.clone())));
@@ -514,20 +519,20 @@ impl Processor {
 
 /// A range of a text that a rule replaces, in bytes as delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct Replacement {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) with: Vec<u8>,
 }
 
-impl Stretch {
+impl Replacement {
     /// Returns the redactions of a part that end after `from`, by rules that `is_live` accepts, in order.
     fn all<'a>(
         stream: &'a Stream,
         part: PartId,
         from: u64,
         is_live: impl Fn(RuleId) -> bool + 'a,
-    ) -> impl Iterator<Item = Stretch> + 'a {
+    ) -> impl Iterator<Item = Replacement> + 'a {
         let known = stream.redactions().iter();
         let known = known.filter(move |known| known.part == part && known.end > from);
         let known = known.filter(move |known| is_live(known.rule));
@@ -538,7 +543,7 @@ impl Stretch {
                 Some(Channel::ToolInput) => in_json(with),
                 _ => with.to_owned(),
             };
-            Stretch {
+            Replacement {
                 from: known.start,
                 to: known.end,
                 with: with.into_bytes(),
@@ -547,9 +552,9 @@ impl Stretch {
     }
 
     /// Returns the redactions of a whole text by the rule of a decision.
-    pub(super) fn of(stream: &Stream, decision: &Decision) -> Vec<Stretch> {
+    pub(super) fn of_decision(stream: &Stream, decision: &Decision) -> Vec<Replacement> {
         let of_rule = |rule| Some(rule) == decision.rule();
-        Stretch::all(stream, decision.part(), 0, of_rule).collect()
+        Replacement::all(stream, decision.part(), 0, of_rule).collect()
     }
 }
 
@@ -569,11 +574,11 @@ pub(super) fn canonical(input: &[u8]) -> String {
 
 fn at<'a>(
     settings: &'a Settings,
-    progress: &'a Progress,
+    progress: &'a ReplyProgress,
     attempt: u32,
     part: &'a ReplyPart,
-) -> At<'a> {
-    At {
+) -> HookContext<'a> {
+    HookContext {
         session: &settings.session,
         message: &progress.message,
         attempt,

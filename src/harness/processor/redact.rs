@@ -4,9 +4,9 @@
 //! `null` that a range touches is replaced as a whole, by a string, because neither a part of a number nor unquoted
 //! text is a JSON value. Such a scalar is therefore forwarded in one piece, and so is each character.
 
-use super::part::Stretch;
+use super::part::Replacement;
 use crate::harness::json_scalars::JsonScalars;
-use crate::harness::reply::Replaced;
+use crate::harness::reply::RedactedRange;
 
 /// Returns the largest offset up to `at` that is not inside a UTF-8 character. Invalid bytes count as characters.
 pub(super) fn floor_char(bytes: &[u8], at: usize) -> usize {
@@ -32,7 +32,7 @@ fn char_around(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
 }
 
 /// Replaces redactions in one piece of a text.
-pub(super) struct Replacing<'a> {
+pub(super) struct Redactor<'a> {
     /// The offset of the piece in the text as delivered.
     pub(super) from: u64,
     /// The scalars of the text if it is tool input. The piece contains each unquoted scalar whole or not at all.
@@ -40,18 +40,18 @@ pub(super) struct Replacing<'a> {
     /// The end of the last redaction. Bytes before it are left out.
     pub(super) skip: &'a mut u64,
     /// Receives the redactions made.
-    pub(super) replaced: &'a mut Vec<Replaced>,
+    pub(super) replaced: &'a mut Vec<RedactedRange>,
     /// The offset of the result in the text as forwarded.
     pub(super) at: usize,
 }
 
-impl Replacing<'_> {
+impl Redactor<'_> {
     /// Returns the piece with its redactions replaced. `stretches` must be sorted by their start. Overlapping redactions
     /// are merged and replaced by the text of the first.
     pub(super) fn apply(
         mut self,
         bytes: &[u8],
-        stretches: impl Iterator<Item = Stretch>,
+        stretches: impl Iterator<Item = Replacement>,
     ) -> Vec<u8> {
         let from = self.from;
         let end = from + bytes.len() as u64;
@@ -64,12 +64,12 @@ impl Replacing<'_> {
         // True while the redaction that ends at `skip` has begun and its end was not reached.
         let mut is_open = *self.skip > self.from;
         for stretch in stretches.filter(|stretch| stretch.from < end) {
-            let (start, is_bare) = self.start(bytes, stretch.from);
+            let (start, is_bare) = self.redaction_start(bytes, stretch.from);
             if start >= stretch.to {
                 continue;
             }
             if is_open && start >= *self.skip {
-                next = self.end(bytes, &mut left);
+                next = self.end_redaction(bytes, &mut left);
                 is_open = false;
             }
             if is_open {
@@ -80,7 +80,7 @@ impl Replacing<'_> {
                 continue;
             }
             left.extend_from_slice(&bytes[slice(next, start)]);
-            self.replaced.push(Replaced {
+            self.replaced.push(RedactedRange {
                 from: start,
                 to: stretch.to,
                 at: self.at + left.len(),
@@ -92,7 +92,7 @@ impl Replacing<'_> {
             is_open = true;
         }
         if is_open && *self.skip <= end {
-            next = self.end(bytes, &mut left);
+            next = self.end_redaction(bytes, &mut left);
         } else if is_open {
             next = end;
         }
@@ -105,7 +105,7 @@ impl Replacing<'_> {
 
     /// Returns the start of a redaction, moved back to the start of a character or an unquoted scalar, and true if it is an
     /// unquoted scalar. Characters between scalars are not replaced.
-    fn start(&self, bytes: &[u8], from: u64) -> (u64, bool) {
+    fn redaction_start(&self, bytes: &[u8], from: u64) -> (u64, bool) {
         let Some(scalars) = self.scalars else {
             return (from, false);
         };
@@ -120,8 +120,8 @@ impl Replacing<'_> {
     }
 
     /// Ends a redaction after a whole character or scalar. Returns the offset at which the text continues.
-    fn end(&mut self, bytes: &[u8], left: &mut Vec<u8>) -> u64 {
-        let (end, is_bare) = self.ends_at(bytes);
+    fn end_redaction(&mut self, bytes: &[u8], left: &mut Vec<u8>) -> u64 {
+        let (end, is_bare) = self.redaction_end(bytes);
         left.extend(is_bare.then_some(b'"'));
         if let Some(last) = self.replaced.last_mut() {
             (last.to, last.len) = (end, last.len + usize::from(is_bare));
@@ -131,7 +131,7 @@ impl Replacing<'_> {
     }
 
     /// Returns the end of a redaction, and true if it is the end of an unquoted scalar.
-    fn ends_at(&self, bytes: &[u8]) -> (u64, bool) {
+    fn redaction_end(&self, bytes: &[u8]) -> (u64, bool) {
         let skip = *self.skip;
         let Some(scalars) = self.scalars else {
             return (skip, false);

@@ -4,16 +4,16 @@
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::abort::Cause;
-use super::part::{Stretch, canonical};
-use super::redact::Replacing;
-use super::{Advice, Advised, Guidance, Processor, WantedHandoff};
-use crate::harness::aborted::{PromptRef, Reason};
-use crate::harness::call::{After, Before, Gate, Target, ToolCall};
-use crate::harness::consultation::{Consultation, Consulted, PAUSED};
+use super::abort::AbortCause;
+use super::part::{Replacement, canonical};
+use super::redact::Redactor;
+use super::{AskedCall, CallTreatment, Guidance, Processor, WantedHandoff};
+use crate::harness::aborted::{AbortReason, PromptRef};
+use crate::harness::call::{Gate, PendingCall, RequestTarget, ToolCall, ToolOutput};
+use crate::harness::consultation::{ConsultOutcome, Consultation, PAUSED};
 use crate::harness::event::{DecisionRecord, LoopEvent};
 use crate::harness::fallback::SessionEvent;
-use crate::harness::hooks::{Fault, Faults, OnHookFault, Point};
+use crate::harness::hooks::{Faults, HookFault, HookPoint, OnHookFault};
 use crate::harness::json_scalars::JsonScalars;
 use crate::harness::message::{Content, Message, Request, Role};
 use crate::harness::step::{End, Step};
@@ -31,7 +31,7 @@ const OWN_HEADERS: [(&str, &str); 1] = [("@ai-sdk/github-copilot", "x-initiator"
 
 /// A request that is ready to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedRequest {
     /// The request to send.
     pub request: Request,
     /// The messages in `request` that rules added. They belong to the conversation from now on.
@@ -42,40 +42,40 @@ pub struct Prepared {
 /// once per turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CheckedMessages {
-    known: VecDeque<(u64, Whole)>,
+    known: VecDeque<(u64, TextEdits)>,
 }
 
 /// The edits that rules make to a whole text.
 #[derive(Clone, Debug, Default)]
-struct Whole {
+struct TextEdits {
     before: Vec<String>,
     after: Vec<String>,
-    stretches: Vec<Stretch>,
+    stretches: Vec<Replacement>,
     headers: Vec<Header>,
 }
 
 /// The decisions about a whole text that do not edit it.
 #[derive(Debug, Default)]
-pub(super) struct Verdicts {
+pub(super) struct OtherDecisions {
     pub(super) injected: Vec<Guidance>,
     pub(super) fallback: Option<Decision>,
-    pub(super) retry: Option<Cause>,
-    pub(super) abort: Option<Cause>,
+    pub(super) retry: Option<AbortCause>,
+    pub(super) abort: Option<AbortCause>,
 }
 
-impl Whole {
+impl TextEdits {
     fn apply(&self, text: &str) -> String {
         self.apply_with(text, None)
     }
 
     /// Applies the edits to the input of a tool, which stays valid JSON.
     fn apply_to_call(&self, input: &str) -> String {
-        self.apply_with(input, Some(&JsonScalars::of(input.as_bytes())))
+        self.apply_with(input, Some(&JsonScalars::of_input(input.as_bytes())))
     }
 
     fn apply_with(&self, text: &str, scalars: Option<&JsonScalars>) -> String {
         let stretches = self.stretches.iter().cloned();
-        let replacing = Replacing {
+        let replacing = Redactor {
             from: 0,
             scalars,
             skip: &mut 0,
@@ -92,12 +92,12 @@ impl Whole {
 }
 
 impl CheckedMessages {
-    fn get(&self, key: u64) -> Option<&Whole> {
+    fn get(&self, key: u64) -> Option<&TextEdits> {
         let known = self.known.iter().find(|(other, _)| *other == key);
         known.map(|(_, whole)| whole)
     }
 
-    fn keep(&mut self, key: u64, whole: Whole) {
+    fn insert(&mut self, key: u64, whole: TextEdits) {
         if self.known.len() >= CHECKED_MESSAGES {
             self.known.pop_front();
         }
@@ -111,7 +111,7 @@ impl CheckedMessages {
 
 impl Processor {
     /// Prepares the request of the last [`Step::Send`]: hooks edit its messages, rules read the user's last message, and
-    /// headers are set. Edits of messages apply to this request only, except for those in [`added`](Prepared::added).
+    /// headers are set. Edits of messages apply to this request only, except for those in [`added`](PreparedRequest::added).
     ///
     /// Returns `None` if the request must not be sent: the reply is over, and the steps in `out` give the reason.
     ///
@@ -132,22 +132,22 @@ impl Processor {
     /// assert_eq!(prepared.request.headers, [("x-effort".into(), "high".into())]);
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn prepare(&mut self, request: &Request, out: &mut Vec<Step>) -> Option<Prepared> {
-        let mut prepared = Prepared {
+    pub fn prepare(&mut self, request: &Request, out: &mut Vec<Step>) -> Option<PreparedRequest> {
+        let mut prepared = PreparedRequest {
             request: request.clone(),
             added: Vec::new(),
         };
         self.turn.prompt = PromptRef::new(self.session.turn(), &request.messages);
         self.progress.asked = Some(request.model.clone()).filter(|model| !model.is_empty());
         let target = self.target(&request.model);
-        if !self.hooks.is_empty(Point::Messages) {
+        if !self.hooks.is_empty(HookPoint::Messages) {
             let faults = self.hooks.messages(&target, &mut prepared.request.messages);
-            self.faults_or_refuse(faults, out).ok()?;
+            self.refuse_on_fault(faults, out).ok()?;
         }
         self.check_prompt(&target, &mut prepared, out).ok()?;
-        if !self.hooks.is_empty(Point::Headers) {
+        if !self.hooks.is_empty(HookPoint::Headers) {
             let faults = self.hooks.headers(&target, &mut prepared.request.headers);
-            self.faults_or_refuse(faults, out).ok()?;
+            self.refuse_on_fault(faults, out).ok()?;
         }
         Some(prepared)
     }
@@ -181,7 +181,7 @@ impl Processor {
         let new: Vec<Consultation> = new.collect();
         self.progress.at_gate.extend_from_slice(&new);
         wanted.extend(new);
-        if !self.hooks.is_empty(Point::ToolBefore)
+        if !self.hooks.is_empty(HookPoint::ToolBefore)
             && let Err(why) = self.ask_before(&mut call, &mut wanted, out)
         {
             return self.block(call, why, out);
@@ -193,14 +193,18 @@ impl Processor {
                 let advice = advice.clone();
                 self.drop_consultations(&wanted);
                 return match advice {
-                    Advice::Asked | Advice::Waits => self.block(call, PAUSED.to_owned(), out),
-                    Advice::Blocked(why) => self.block(call, why, out),
-                    Advice::Unanswered | Advice::Heard | Advice::Taken => Gate::Run(call),
+                    CallTreatment::Asked | CallTreatment::Waits => {
+                        self.block(call, PAUSED.to_owned(), out)
+                    }
+                    CallTreatment::Blocked(why) => self.block(call, why, out),
+                    CallTreatment::Unanswered | CallTreatment::Heard | CallTreatment::Taken => {
+                        Gate::Run(call)
+                    }
                 };
             }
         }
         if self.settings.depth == 0 {
-            self.advise(&call, Advice::Asked);
+            self.advise(&call, CallTreatment::Asked);
             for wanted in &mut wanted {
                 let session = wanted.assign_session(&self.settings.session, &self.turn.children);
                 self.turn.children.push(session.clone());
@@ -217,7 +221,7 @@ impl Processor {
             call: call.call.clone(),
         };
         out.push(Step::Observe(refused));
-        let nobody = wanted.into_iter().map(|it| (it, Consulted::Nested));
+        let nobody = wanted.into_iter().map(|it| (it, ConsultOutcome::Nested));
         let (gate, _) = self.consulted(call, nobody.collect(), out);
         gate
     }
@@ -229,7 +233,7 @@ impl Processor {
     ///
     /// # Example: the answer goes to the model
     /// ```
-    /// use ttsr::harness::consult::Consulted;
+    /// use ttsr::harness::consult::ConsultOutcome;
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
     /// use ttsr::{Consult, Pack};
     /// let mut hooks = Hooks::default();
@@ -239,7 +243,7 @@ impl Processor {
     /// let mut steps = Vec::new();
     /// let call = ToolCall { call: "call_1".into(), tool: "bash".into(), ..ToolCall::default() };
     /// let Gate::Ask(call, asked) = processor.before_tool(call, &mut steps) else { panic!("it asks") };
-    /// let answer = Consulted::Answered("Better not.".into());
+    /// let answer = ConsultOutcome::Answered("Better not.".into());
     /// let said = asked.into_iter().map(|question| (question, answer.clone())).collect();
     /// let (gate, answers) = processor.consulted(call.clone(), said, &mut steps);
     /// assert!(matches!(gate, Gate::Blocked(..)));
@@ -253,7 +257,7 @@ impl Processor {
     pub fn consulted(
         &mut self,
         call: ToolCall,
-        said: Vec<(Consultation, Consulted)>,
+        said: Vec<(Consultation, ConsultOutcome)>,
         out: &mut Vec<Step>,
     ) -> (Gate, Vec<Message>) {
         let mut answers = Vec::new();
@@ -263,7 +267,7 @@ impl Processor {
                 self.session.delivered(decision);
             }
             match &consulted {
-                Consulted::Answered(text) => answers.push(consultation.answer_message(text)),
+                ConsultOutcome::Answered(text) => answers.push(consultation.answer_message(text)),
                 _ if consultation.consult.blocks_on_failure => {
                     why.get_or_insert_with(|| consultation.blocked_output(&consulted));
                 }
@@ -276,14 +280,14 @@ impl Processor {
             }));
         }
         if let Some(why) = why {
-            self.advise(&call, Advice::Blocked(why.clone()));
+            self.advise(&call, CallTreatment::Blocked(why.clone()));
             return (self.block(call, why, out), answers);
         }
         if answers.is_empty() {
-            self.advise(&call, Advice::Unanswered);
+            self.advise(&call, CallTreatment::Unanswered);
             return (Gate::Run(call), answers);
         }
-        self.advise(&call, Advice::Waits);
+        self.advise(&call, CallTreatment::Waits);
         (self.block(call, PAUSED.to_owned(), out), answers)
     }
 
@@ -295,23 +299,23 @@ impl Processor {
 
     /// Returns the treatment of a call, if a sub-agent was asked about an equal one. A call whose answer the model has
     /// read counts as run from now on.
-    fn advice(&mut self, call: &ToolCall) -> Option<&Advice> {
+    fn advice(&mut self, call: &ToolCall) -> Option<&CallTreatment> {
         let input = canonical(call.input.as_bytes());
-        let equal = |known: &&mut Advised| known.tool == call.tool && known.input == input;
+        let equal = |known: &&mut AskedCall| known.tool == call.tool && known.input == input;
         let known = self.turn.advised.iter_mut().find(equal)?;
-        if known.state == Advice::Heard {
-            known.state = Advice::Taken;
+        if known.state == CallTreatment::Heard {
+            known.state = CallTreatment::Taken;
         }
         Some(&known.state)
     }
 
     /// Sets the treatment of calls that equal this one.
-    fn advise(&mut self, call: &ToolCall, state: Advice) {
+    fn advise(&mut self, call: &ToolCall, state: CallTreatment) {
         let input = canonical(call.input.as_bytes());
         self.turn
             .advised
             .retain(|known| known.tool != call.tool || known.input != input);
-        self.turn.advised.push(Advised {
+        self.turn.advised.push(AskedCall {
             tool: call.tool.clone(),
             input,
             state,
@@ -327,7 +331,7 @@ impl Processor {
     ///
     /// # Example: a word behind an output
     /// ```
-    /// use ttsr::harness::{After, Hooks, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{ToolOutput, Hooks, Processor, Settings, ToolCall};
     /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/full", vec![Pattern::literal("No space left")]);
     /// rule.on = vec![Channel::ToolOutput];
@@ -338,7 +342,7 @@ impl Processor {
     /// let mut steps = Vec::new();
     /// processor.begin("msg_1", &mut steps);
     /// let call = ToolCall { tool: "bash".into(), ..ToolCall::default() };
-    /// let after = After::error("No space left on device");
+    /// let after = ToolOutput::error("No space left on device");
     /// let after = processor.after_tool(&call, after, &mut steps).unwrap();
     /// assert_eq!(after.output, "No space left on device\n\nDelete build outputs first.");
     /// # Ok::<(), ttsr::LoadError>(())
@@ -346,17 +350,17 @@ impl Processor {
     pub fn after_tool(
         &mut self,
         call: &ToolCall,
-        after: After,
+        after: ToolOutput,
         out: &mut Vec<Step>,
-    ) -> Result<After, End> {
+    ) -> Result<ToolOutput, End> {
         let mut after = after;
-        if !self.hooks.is_empty(Point::ToolAfter) {
+        if !self.hooks.is_empty(HookPoint::ToolAfter) {
             let (changed, faults) = self.hooks.tool_after(call, after);
             after = changed;
-            if let Some((hook, fault)) = self.note_faults(faults, out) {
-                after = After::error(format!(
+            if let Some((hook, fault)) = self.record_faults(faults, out) {
+                after = ToolOutput::error(format!(
                     "What the tool gave back is withheld: the hook `{hook}` {}.",
-                    fault.what()
+                    fault.predicate()
                 ));
             }
         }
@@ -400,8 +404,8 @@ impl Processor {
     /// assert!(matches!(steps[0], Step::ToolResult { is_error: true, .. }));
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
-    pub fn tool_cancelled(&mut self, call: &ToolCall, out: &mut Vec<Step>) -> After {
-        let after = After::error(crate::harness::TOOL_ABORTED);
+    pub fn tool_cancelled(&mut self, call: &ToolCall, out: &mut Vec<Step>) -> ToolOutput {
+        let after = ToolOutput::error(crate::harness::TOOL_ABORTED);
         out.push(result(call, &after));
         after
     }
@@ -417,11 +421,11 @@ impl Processor {
     /// use std::sync::mpsc;
     /// use ttsr::Pack;
     /// use ttsr::harness::fallback::SessionEvent;
-    /// use ttsr::harness::{Hook, Hooks, Point, Processor, Settings};
+    /// use ttsr::harness::{Hook, Hooks, HookPoint, Processor, Settings};
     /// struct Hears(mpsc::Sender<String>);
     /// impl Hook for Hears {
-    ///     fn points(&self) -> &[Point] {
-    ///         &[Point::Event]
+    ///     fn points(&self) -> &[HookPoint] {
+    ///         &[HookPoint::Event]
     ///     }
     ///     fn event(&mut self, event: &SessionEvent) {
     ///         self.0.send(event.session().to_owned()).ok();
@@ -438,15 +442,15 @@ impl Processor {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn session_event(&mut self, event: &SessionEvent, out: &mut Vec<Step>) {
-        if !self.hooks.is_empty(Point::Event) {
+        if !self.hooks.is_empty(HookPoint::Event) {
             let faults = self.hooks.event(event);
-            self.note_faults(faults, out);
+            self.record_faults(faults, out);
         }
     }
 
     /// Notifies the hooks of the end of a reply.
     pub(super) fn report_end(&mut self, end: &End, out: &mut Vec<Step>) {
-        if self.hooks.is_empty(Point::Event) {
+        if self.hooks.is_empty(HookPoint::Event) {
             return;
         }
         let session = self.settings.session.clone();
@@ -454,7 +458,7 @@ impl Processor {
         let error = match end {
             End::Complete { .. } | End::Truncated { .. } => None,
             End::Aborted { reason, detail, .. } => match reason {
-                Reason::Error | Reason::Timeout => Some(detail.clone()),
+                AbortReason::Error | AbortReason::Timeout => Some(detail.clone()),
                 _ => None,
             },
         };
@@ -481,31 +485,35 @@ impl Processor {
     }
 
     /// Lets rules read an error. Returns the edited text and the other decisions.
-    pub(super) fn check_error(&mut self, text: &str, out: &mut Vec<Step>) -> (String, Verdicts) {
+    pub(super) fn check_error(
+        &mut self,
+        text: &str,
+        out: &mut Vec<Step>,
+    ) -> (String, OtherDecisions) {
         let (whole, verdicts) = self.check_whole(Channel::Error, None, text, out);
         (whole.apply(text), verdicts)
     }
 
     /// Counts hook failures. Returns the failure that ends the stream: a cancel always ends it, and the first failure ends
     /// it if [`Settings::on_hook_fault`](crate::harness::Settings::on_hook_fault) says so.
-    pub(super) fn note_faults(
+    pub(super) fn record_faults(
         &mut self,
         faults: Faults,
         out: &mut Vec<Step>,
-    ) -> Option<(String, Fault)> {
-        let is_cancel = |(_, fault): &&(String, Fault)| *fault == Fault::Cancelled;
+    ) -> Option<(String, HookFault)> {
+        let is_cancel = |(_, fault): &&(String, HookFault)| *fault == HookFault::Cancelled;
         let first = faults.first();
         let first = first.filter(|_| self.settings.on_hook_fault == OnHookFault::Abort);
         let ends = faults.iter().find(is_cancel).or(first).cloned();
         faults
             .into_iter()
-            .for_each(|(hook, fault)| self.note_fault(hook, fault, out));
+            .for_each(|(hook, fault)| self.record_fault(hook, fault, out));
         ends
     }
 
-    fn target(&self, model: &str) -> Target {
+    fn target(&self, model: &str) -> RequestTarget {
         let origin = self.session.origin();
-        Target {
+        RequestTarget {
             session: self.settings.session.clone(),
             parent: self.settings.parent.clone(),
             agent: origin.agent.clone(),
@@ -523,16 +531,16 @@ impl Processor {
         out: &mut Vec<Step>,
     ) -> Result<(), String> {
         let (mut before, faults) = self.hooks.tool_before(call);
-        if let Some((hook, fault)) = self.note_faults(faults, out) {
+        if let Some((hook, fault)) = self.record_faults(faults, out) {
             return Err(format!(
                 "The call was blocked: the hook `{hook}` {}.",
-                fault.what()
+                fault.predicate()
             ));
         }
         if let Some(why) = before.take_block() {
             return Err(why);
         }
-        let Before { input, consult, .. } = before;
+        let PendingCall { input, consult, .. } = before;
         let asks = consult.into_iter();
         wanted.extend(asks.map(|(by, consult)| Consultation::new(by, &call.call, consult)));
         if input == call.input {
@@ -545,23 +553,23 @@ impl Processor {
         let injected = verdicts.injected.into_iter();
         injected.for_each(|guidance| self.queue(guidance, out));
         match verdicts.abort.or(verdicts.retry) {
-            Some(cause) => Err(format!("The call was blocked: {}", cause.why())),
+            Some(cause) => Err(format!("The call was blocked: {}", cause.description())),
             None => Ok(()),
         }
     }
 
     fn block(&mut self, call: ToolCall, why: String, out: &mut Vec<Step>) -> Gate {
-        let after = After::error(why);
+        let after = ToolOutput::error(why);
         out.push(result(&call, &after));
         Gate::Blocked(call, after)
     }
 
     /// Counts hook failures, and ends the reply with an error if one of them ends the stream.
-    fn faults_or_refuse(&mut self, faults: Faults, out: &mut Vec<Step>) -> Result<(), ()> {
-        match self.note_faults(faults, out) {
+    fn refuse_on_fault(&mut self, faults: Faults, out: &mut Vec<Step>) -> Result<(), ()> {
+        match self.record_faults(faults, out) {
             None => Ok(()),
             Some((hook, fault)) => {
-                self.refuse(Cause::fault(hook, fault, None), out);
+                self.refuse(AbortCause::fault(hook, fault, None), out);
                 Err(())
             }
         }
@@ -570,8 +578,8 @@ impl Processor {
     /// Lets rules read the user's last message.
     fn check_prompt(
         &mut self,
-        target: &Target,
-        prepared: &mut Prepared,
+        target: &RequestTarget,
+        prepared: &mut PreparedRequest,
         out: &mut Vec<Step>,
     ) -> Result<(), ()> {
         let pack = self.session.pack();
@@ -605,11 +613,11 @@ impl Processor {
                     });
                     self.progress.sending.push_back(guidance);
                 }
-                self.checked.keep(key, whole.clone());
+                self.checked.insert(key, whole.clone());
                 whole
             }
         };
-        whole.apply_to(message);
+        whole.apply_to_message(message);
         for header in &whole.headers {
             if !sets_itself(target, &header.name) {
                 set(&mut prepared.request.headers, header);
@@ -627,27 +635,27 @@ impl Processor {
         tool: Option<&str>,
         text: &str,
         out: &mut Vec<Step>,
-    ) -> (Whole, Verdicts) {
+    ) -> (TextEdits, OtherDecisions) {
         let checked = self.session.check(channel, tool, text.as_bytes());
-        let mut whole = Whole::default();
-        let mut verdicts = Verdicts::default();
+        let mut whole = TextEdits::default();
+        let mut verdicts = OtherDecisions::default();
         for decision in checked.decisions() {
             let record = DecisionRecord::new(decision, checked.stream(), String::new());
             out.push(Step::Observe(LoopEvent::Decision(Box::new(record))));
             if !decision.is_suppressed() {
-                self.take(&checked, *decision, &mut whole, &mut verdicts, out);
+                self.apply_decision(&checked, *decision, &mut whole, &mut verdicts, out);
             }
         }
         whole.stretches.sort_by_key(|stretch| stretch.from);
         (whole, verdicts)
     }
 
-    fn take(
+    fn apply_decision(
         &mut self,
         checked: &Checked,
         decision: Decision,
-        whole: &mut Whole,
-        verdicts: &mut Verdicts,
+        whole: &mut TextEdits,
+        verdicts: &mut OtherDecisions,
         out: &mut Vec<Step>,
     ) {
         let stream = checked.stream();
@@ -659,7 +667,9 @@ impl Processor {
                 let header = stream.rule(&decision).and_then(|rule| rule.header.clone());
                 whole.headers.extend(header);
             }
-            Action::Redact => whole.stretches.extend(Stretch::of(stream, &decision)),
+            Action::Redact => whole
+                .stretches
+                .extend(Replacement::of_decision(stream, &decision)),
             Action::Warn => out.push(Step::Notify { decision, text }),
             Action::Handoff => {
                 self.turn.handoffs.push(WantedHandoff {
@@ -679,12 +689,12 @@ impl Processor {
                 return;
             }
             Action::Retry => {
-                let cause = Cause::of(stream, &decision, text);
+                let cause = AbortCause::from_decision(stream, &decision, text);
                 verdicts.retry = Some(cause.without_part());
                 return;
             }
             Action::Abort => {
-                let cause = Cause::of(stream, &decision, text);
+                let cause = AbortCause::from_decision(stream, &decision, text);
                 verdicts.abort = Some(cause.without_part());
             }
             // A hook has changed the call, and rules have asked their questions about its first input already.
@@ -694,9 +704,9 @@ impl Processor {
     }
 }
 
-impl Whole {
+impl TextEdits {
     /// Prepends to the first and appends to the last text that a person wrote.
-    fn apply_to(&self, message: &mut Message) {
+    fn apply_to_message(&self, message: &mut Message) {
         let texts = message
             .content
             .iter_mut()
@@ -740,7 +750,7 @@ fn is_initiated(message: &Message) -> bool {
     message.role == Role::User && message.text().contains(INTERNAL_INITIATOR)
 }
 
-fn sets_itself(target: &Target, header: &str) -> bool {
+fn sets_itself(target: &RequestTarget, header: &str) -> bool {
     let package = target.package.as_deref();
     OWN_HEADERS
         .iter()
@@ -752,7 +762,7 @@ fn set(headers: &mut Vec<(String, String)>, header: &Header) {
     headers.push((header.name.clone(), header.value.clone()));
 }
 
-fn result(call: &ToolCall, after: &After) -> Step {
+fn result(call: &ToolCall, after: &ToolOutput) -> Step {
     Step::ToolResult {
         call: call.call.clone(),
         tool: call.tool.clone(),
@@ -761,21 +771,21 @@ fn result(call: &ToolCall, after: &After) -> Step {
     }
 }
 
-impl Fault {
+impl HookFault {
     /// Returns the end of a sentence about the hook.
-    pub(super) fn what(self) -> &'static str {
+    pub(super) fn predicate(self) -> &'static str {
         match self {
-            Fault::Panicked => "panicked",
-            Fault::TimedOut => "did not return in time",
-            Fault::Cancelled => "was not waited for: the user cancelled",
+            HookFault::Panicked => "panicked",
+            HookFault::TimedOut => "did not return in time",
+            HookFault::Cancelled => "was not waited for: the user cancelled",
         }
     }
 
-    pub(super) fn reason(self) -> Reason {
+    pub(super) fn reason(self) -> AbortReason {
         match self {
-            Fault::Panicked => Reason::Error,
-            Fault::TimedOut => Reason::Timeout,
-            Fault::Cancelled => Reason::User,
+            HookFault::Panicked => AbortReason::Error,
+            HookFault::TimedOut => AbortReason::Timeout,
+            HookFault::Cancelled => AbortReason::User,
         }
     }
 }

@@ -33,7 +33,7 @@ pub enum OnFailure {
 /// use ttsr::Pack;
 /// use ttsr::harness::store::{OnFailure, Recorder, Store};
 /// use ttsr::harness::{
-///     Cancel, Hooks, Message, Processor, Request, Run, Script, Scripted, Settings, Step,
+///     Cancel, Hooks, Message, Processor, Request, Run, ScriptedReply, Scripted, Settings, Step,
 /// };
 /// # let folder = std::env::temp_dir().join(format!("ttsr-recorder-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;
@@ -49,7 +49,7 @@ pub enum OnFailure {
 /// let mut messages = found.messages();
 /// messages.push(prompt);
 /// messages.extend_from_slice(found.waiting());
-/// let mut provider = Scripted::new([Script::default().text("Hello!").finish("stop")]);
+/// let mut provider = Scripted::new([ScriptedReply::default().text("Hello!").finish("stop")]);
 /// let request = Request::new("a-model", messages);
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// # runtime.block_on(async {

@@ -22,7 +22,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::super::call::After;
+use super::super::call::ToolOutput;
 use super::{Bash, Folder};
 pub(super) use group::Containers;
 use group::{Group, HARD, REST};
@@ -79,7 +79,7 @@ pub fn supervise_if_asked() {
 }
 
 impl Folder {
-    pub(super) async fn bash(&self, bash: &Bash) -> After {
+    pub(super) async fn bash(&self, bash: &Bash) -> ToolOutput {
         let asked = bash.timeout.map(Duration::from_secs);
         let limit = asked.map_or(self.bounds.command, |asked| asked.min(self.bounds.command));
         let mut output = Output::new(self.bounds.output);
@@ -87,18 +87,18 @@ impl Folder {
             Ok(Ended::By(status)) => told(output, status),
             Ok(Ended::Late) => {
                 let note = format!("the command did not end within {limit:?} and was killed");
-                After::error(output.noted(&note))
+                ToolOutput::error(output.noted(&note))
             }
             Ok(Ended::Stuck) => {
                 let note = format!(
                     "the command did not end within {limit:?}, and not when it was killed: it may still run"
                 );
-                After::error(output.noted(&note))
+                ToolOutput::error(output.noted(&note))
             }
-            Ok(Ended::Lost) => After::error(output.noted(
+            Ok(Ended::Lost) => ToolOutput::error(output.noted(
                 "the process that supervised the command was killed, and so was the command",
             )),
-            Err(error) => After::error(format!("bash cannot be run: {error}")),
+            Err(error) => ToolOutput::error(format!("bash cannot be run: {error}")),
         }
     }
 }
@@ -113,13 +113,13 @@ enum Ended {
     Lost,
 }
 
-fn told(output: Output, status: ExitStatus) -> After {
+fn told(output: Output, status: ExitStatus) -> ToolOutput {
     match (status.code(), status.signal()) {
-        (Some(0), _) => After::output(output.text()),
-        (Some(code), _) => After::error(output.noted(&format!("exit code {code}"))),
+        (Some(0), _) => ToolOutput::output(output.text()),
+        (Some(code), _) => ToolOutput::error(output.noted(&format!("exit code {code}"))),
         (None, signal) => {
             let signal = signal.unwrap_or_default();
-            After::error(output.noted(&format!("ended by signal {signal}")))
+            ToolOutput::error(output.noted(&format!("ended by signal {signal}")))
         }
     }
 }

@@ -14,7 +14,7 @@ use rig_core::message::{AssistantContent, Message as RigMessage};
 use rig_core::operation::Completion;
 use rig_core::providers::openai::OpenAIConfig;
 use rig_core::streaming::{Item, StreamEvent, Streamed};
-use ttsr::harness::stream_adapter::{self, Parts};
+use ttsr::harness::stream_adapter::{self, EventBuilder};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
 /// Any of rig's models.
@@ -85,7 +85,7 @@ fn message(message: &Message) -> RigMessage {
     }
 }
 
-fn read(item: Item<StreamEvent>, parts: &mut Parts) {
+fn read(item: Item<StreamEvent>, parts: &mut EventBuilder) {
     let Item::Event(event) = item else {
         return;
     };
@@ -111,7 +111,7 @@ fn read(item: Item<StreamEvent>, parts: &mut Parts) {
     }
 }
 
-fn finish(response: &CompletionResponse, parts: &mut Parts) {
+fn finish(response: &CompletionResponse, parts: &mut EventBuilder) {
     let usage = &response.usage;
     if let (Some(input), Some(output)) = (usage.input_tokens, usage.output_tokens) {
         parts.usage(input, output);

@@ -9,7 +9,7 @@ use std::thread::sleep;
 
 use ttsr::harness::Message;
 use ttsr::harness::handoff::{
-    Arrived, Draft, Handoff, Handoffs, ProjectFiles, Said, StoredSessions, TranscriptFuture,
+    Arrived, DraftStep, Handoff, Handoffs, ProjectFiles, Said, StoredSessions, TranscriptFuture,
     Transcripts,
 };
 
@@ -114,7 +114,7 @@ pub(super) fn open(handoff: &Handoff, from: &Place, screen: &mut Screen) -> Resu
     let next = from.next();
     for step in handoff.draft() {
         match step {
-            Draft::OpenSession => {
+            DraftStep::OpenSession => {
                 if let Some(file) = &next.file {
                     let opened = ttsr::harness::store::Store::open(file.clone());
                     let (store, _) = opened.map_err(|error| Stop::Because(error.to_string()))?;
@@ -126,8 +126,8 @@ pub(super) fn open(handoff: &Handoff, from: &Place, screen: &mut Screen) -> Resu
                     file: next.file.clone(),
                 })?;
             }
-            Draft::Wait(time) => sleep(time),
-            Draft::Append(text) => {
+            DraftStep::Wait(time) => sleep(time),
+            DraftStep::Append(text) => {
                 let file = next.file.as_deref().map(draft_of);
                 if let Some(file) = &file {
                     fs::write(file, &text).map_err(|error| {
@@ -137,7 +137,7 @@ pub(super) fn open(handoff: &Handoff, from: &Place, screen: &mut Screen) -> Resu
                 }
                 screen.show(&Shown::Draft { text, file })?;
             }
-            Draft::Toast { text, lasts } => screen.show(&Shown::Toast { text, lasts })?,
+            DraftStep::Toast { text, lasts } => screen.show(&Shown::Toast { text, lasts })?,
             _ => {}
         }
     }

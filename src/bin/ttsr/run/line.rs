@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::providers::Notice;
-use ttsr::harness::{End, Message, Source, Step, TurnOutcome};
+use ttsr::harness::{AbortSource, End, Message, Step, TurnOutcome};
 use ttsr::{Action, Channel, Decision, Pack};
 
 /// One object of the JSON form. Its members are documented in docs/run.md.
@@ -331,13 +331,13 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Who is behind an abort, in a word.
-pub(super) fn source(source: &Source) -> String {
+pub(super) fn source(source: &AbortSource) -> String {
     match source {
-        Source::Rule { id, .. } => id.clone(),
-        Source::Hook(name) => format!("hook {name}"),
-        Source::Limit(name) => format!("limit {name}"),
-        Source::Provider => "provider".to_owned(),
-        Source::User => "user".to_owned(),
+        AbortSource::Rule { id, .. } => id.clone(),
+        AbortSource::Hook(name) => format!("hook {name}"),
+        AbortSource::Limit(name) => format!("limit {name}"),
+        AbortSource::Provider => "provider".to_owned(),
+        AbortSource::User => "user".to_owned(),
         other => format!("{other:?}"),
     }
 }

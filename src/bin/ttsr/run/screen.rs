@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::handoff::{Said, SaidPart};
 use ttsr::harness::providers::Notice;
-use ttsr::harness::{AbortStage, Aborted, End, Message, Source, Step, TurnOutcome};
+use ttsr::harness::{AbortSource, AbortStage, Aborted, End, Message, Step, TurnOutcome};
 use ttsr::wire::MALFORMED;
 use ttsr::{Action, Channel, Decision, Pack, PartId};
 
@@ -284,7 +284,7 @@ impl Screen {
         });
         let place = place.unwrap_or_default();
         let rest = match aborted.source {
-            Source::Rule { .. } | Source::Hook(_) => ": the rest never left",
+            AbortSource::Rule { .. } | AbortSource::Hook(_) => ": the rest never left",
             _ => "",
         };
         writeln!(
