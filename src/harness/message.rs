@@ -11,7 +11,6 @@ use crate::Channel;
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Role {
     /// The instructions of the application.
     System,
@@ -23,10 +22,9 @@ pub enum Role {
     Tool,
 }
 
-/// A piece of a message.
+/// A piece of a message. The enum is exhaustive, so that a provider that does not handle every kind does not compile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Content {
     /// Text.
     Text {

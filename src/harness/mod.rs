@@ -10,7 +10,7 @@
 //! discarded: it is not in the next request, and it is never the answer.
 //!
 //! The modules are layered; a test checks that no module imports one above it. From the bottom: plain data (`cancel`,
-//! `reply`, `message`, `aborted`, `consultation`, `continuation`, `event`, `call`, `step`), `provider`, `fallback` and
+//! `reply`, `message`, `aborted`, `consultation`, `handoff`, `event`, `call`, `step`), `provider`, `fallback` and
 //! `hooks`, `processor`, then `run`, `consult` and `turn`, which do I/O.
 //!
 //! # Example: a rule is broken, the reply is taken again
@@ -58,32 +58,21 @@ mod call;
 mod cancel;
 pub mod consult;
 mod consultation;
-mod continuation;
 pub mod event;
 mod event_tracker;
 pub mod fallback;
-pub mod handoff;
+mod handoff;
 mod hooks;
-#[cfg(any(feature = "opencode", feature = "providers"))]
-mod http;
 mod json_scalars;
 mod message;
-#[cfg(feature = "opencode")]
-pub mod opencode;
 mod processor;
-pub mod progress;
 mod provider;
-#[cfg(feature = "providers")]
-pub mod providers;
-pub mod question;
+mod record;
 mod reply;
 mod run;
 mod scripted;
 mod step;
-pub mod store;
 pub mod stream_adapter;
-#[cfg(all(unix, feature = "tools"))]
-pub mod tools;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
@@ -97,14 +86,16 @@ pub use call::{
 };
 pub use cancel::Cancel;
 pub use event_tracker::EventTracker;
+pub use handoff::{HANDOFF_MARKER, Handoff};
 pub use hooks::{Delta, Hook, HookAnswer, HookContext, HookPoint, Hooks, OnHookFault};
 pub use message::{Content, Message, Request, Role, Tool};
 pub use processor::{PreparedRequest, Processor, ProcessorCounters, Settings};
 pub use provider::{EventStream, Failure, Provider, unfold};
+pub use record::{NotRecorded, TurnRecorder};
 pub use reply::{PartState, Reply, ReplyPart, TOOL_ABORTED};
 pub use run::{Run, run};
 pub use scripted::{Scripted, ScriptedReply};
-pub use step::{End, Input, ReplyOutcome, Step};
+pub use step::{End, Input, ReplyOutcome, Step, is_truncation};
 #[cfg(feature = "tracing")]
 pub use trace::{TraceContext, Tracer};
-pub use turn::{Turn, TurnOutcome, TurnRecorder, ask_sub_agent};
+pub use turn::{Turn, TurnOutcome, ask_sub_agent};

@@ -107,8 +107,8 @@ impl Failure {
     }
 
     /// Replaces the message.
-    #[cfg(feature = "providers")]
-    pub(super) fn with_message(self, message: String) -> Failure {
+    #[must_use]
+    pub fn with_message(self, message: String) -> Failure {
         Failure { message, ..self }
     }
 
@@ -145,8 +145,8 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
-/// Returns an [`EventStream`] made from an async function. The function is called with the state and returns the next
-/// event with the next state, or `None` at the end of the reply. The state owns the transport.
+/// Returns a stream, such as an [`EventStream`], made from an async function. The function is called with the state and
+/// returns the next item with the next state, or `None` at the end. The state owns the transport.
 ///
 /// # Example: a reply of two events
 /// ```
@@ -168,17 +168,7 @@ impl Error for Failure {}
 /// assert_eq!(next(), None);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn unfold<S, F, N>(state: S, next: F) -> EventStream
-where
-    S: Send + Unpin + 'static,
-    F: FnMut(S) -> N + Send + Unpin + 'static,
-    N: Future<Output = Option<(Result<Event, Failure>, S)>> + Send + 'static,
-{
-    stream(state, next)
-}
-
-/// Returns a stream of items of any type: see [`unfold`].
-pub(super) fn stream<S, F, N, T>(state: S, next: F) -> Pin<Box<dyn Stream<Item = T> + Send>>
+pub fn unfold<S, F, N, T>(state: S, next: F) -> Pin<Box<dyn Stream<Item = T> + Send>>
 where
     S: Send + Unpin + 'static,
     F: FnMut(S) -> N + Send + Unpin + 'static,

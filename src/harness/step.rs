@@ -2,8 +2,8 @@
 
 use super::aborted::{AbortReason, AbortSource, Aborted};
 use super::consultation::Consultation;
-use super::continuation::Handoff;
 use super::event::LoopEvent;
+use super::handoff::Handoff;
 use super::message::Message;
 use super::provider::Failure;
 use super::reply::Reply;
@@ -210,9 +210,10 @@ impl End {
     }
 }
 
-/// Returns true if the provider's reason to stop means that the reply was cut by a limit of the model. Providers use
-/// these names.
-pub(super) fn is_truncation(reason: &str) -> bool {
+/// Returns true if the provider's reason to stop means that a limit of the model cut the reply, by the names that
+/// providers use.
+#[must_use]
+pub fn is_truncation(reason: &str) -> bool {
     const NAMES: [&str; 7] = [
         "length",
         "max_tokens",

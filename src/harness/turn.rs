@@ -1,8 +1,6 @@
 //! A turn: replies and the tool calls between them, until the model calls no tool.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
-use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
@@ -11,11 +9,12 @@ use super::call::{Gate, ToolCall, ToolOutput, Tools};
 use super::cancel::Cancel;
 use super::consult::{ParentSession, SubAgent};
 use super::consultation::{ConsultOutcome, Consultation};
-use super::continuation::Handoff;
+use super::handoff::Handoff;
 use super::hooks::Hooks;
 use super::message::{Content, Message, Request, Role};
 use super::processor::Processor;
 use super::provider::Provider;
+use super::record::TurnRecorder;
 use super::reply::{PartState, Reply};
 use super::run::Run;
 use super::step::{End, ReplyOutcome, Step};
@@ -163,18 +162,28 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// Records the turn: each step before it is published, and each message that is added. The messages of the first
-    /// request are the host's to record. If the recorder asks to [stop](super::store::OnFailure::Stop) because it cannot
-    /// write, the turn is cancelled; [`Recorder::error`](super::store::Recorder::error) has the reason.
+    /// Records the turn: each step before it is published, and each message that is added. The host records the messages
+    /// of the first request. If the recorder fails, the turn is cancelled.
     ///
-    /// # Example: a turn that is there afterwards
+    /// # Example: the steps of a turn are counted
     /// ```
-    /// use ttsr::Pack;
-    /// use ttsr::harness::store::{OnFailure, Recorder, Store};
-    /// use ttsr::harness::{Cancel, Hooks, Message, NoTools, Processor, Request, ScriptedReply, Scripted, Settings, Turn};
-    /// let path = std::env::temp_dir().join(format!("ttsr-turn-{}.ttsr", std::process::id()));
-    /// # std::fs::remove_file(&path).ok();
-    /// let mut recorder = Recorder::new(Store::open(&path)?.0, OnFailure::Stop);
+    /// use std::time::Duration;
+    /// use ttsr::harness::{
+    ///     Cancel, Hooks, Message, NoTools, NotRecorded, Processor, Request, Scripted, ScriptedReply, Settings, Step,
+    ///     Turn, TurnRecorder,
+    /// };
+    /// use ttsr::{Pack, Session};
+    /// struct Count(usize);
+    /// impl TurnRecorder for Count {
+    ///     fn record_step(&mut self, _: Duration, _: &Step, _: &Session) -> Result<(), NotRecorded> {
+    ///         self.0 += 1;
+    ///         Ok(())
+    ///     }
+    ///     fn record_message(&mut self, _: &Message, _: &Session) -> Result<(), NotRecorded> {
+    ///         Ok(())
+    ///     }
+    /// }
+    /// let mut recorder = Count(0);
     /// let mut provider = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -182,11 +191,9 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     /// let turn = turn.record(&mut recorder);
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    /// runtime.block_on(turn.run(Request::default(), "msg", &mut |_| {}));
-    /// drop(recorder);
-    /// let (_store, found) = Store::open(&path)?;
-    /// assert_eq!(found.messages(), [Message::new(ttsr::harness::Role::Assistant, "Hello.")]);
-    /// # std::fs::remove_file(path)?;
+    /// let mut seen = 0;
+    /// runtime.block_on(turn.run(Request::default(), "msg", &mut |_| seen += 1));
+    /// assert_eq!(recorder.0, seen);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record(self, recorder: &'a mut dyn TurnRecorder) -> Turn<'a, P> {
@@ -446,7 +453,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
             if let Some(recorder) = &mut self.recorder
                 && recorder
                     .record_message(&message, self.processor.session())
-                    .is_break()
+                    .is_err()
             {
                 self.cancel.cancel();
             }
@@ -465,7 +472,7 @@ fn write(
     if let Some(recorder) = recorder
         && recorder
             .record_step(state.began.elapsed(), step, session)
-            .is_break()
+            .is_err()
     {
         cancel.cancel();
     }
@@ -579,17 +586,4 @@ pub async fn ask_sub_agent<P: Provider + ?Sized>(
         Err(_elapsed) => ConsultOutcome::TimedOut,
         Ok(outcome) => ConsultOutcome::from_turn(outcome.end, &outcome.reply),
     }
-}
-
-/// Records a turn, for example on disk: see [`store::Recorder`](super::store::Recorder).
-///
-/// Both methods return [`ControlFlow::Break`] if the record could not be written and the turn must not continue
-/// without it. The turn is then cancelled.
-pub trait TurnRecorder: Send {
-    /// Records a step, before it is published. `now` is the time since the reply began, and `session` has the state
-    /// after the step.
-    fn record_step(&mut self, now: Duration, step: &Step, session: &Session) -> ControlFlow<()>;
-
-    /// Records a message that is added to the conversation between two replies.
-    fn record_message(&mut self, message: &Message, session: &Session) -> ControlFlow<()>;
 }
