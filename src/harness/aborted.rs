@@ -17,7 +17,7 @@ use crate::{Channel, Counters, PartId, RuleId};
 /// ```
 /// use ttsr::Pack;
 /// use ttsr::harness::{
-///     Cancel, End, Failure, Hooks, Processor, Request, ScriptedReply, Scripted, Settings, run,
+///     Cancel, End, Failure, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, run,
 /// };
 /// let failure = Failure::new("overloaded_error", "try again");
 /// let mut provider = Scripted::new([ScriptedReply::default().text("It is").fail(failure)]);

@@ -173,7 +173,7 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 /// # Example: a tool that has no input
 /// ```
 /// use std::future::ready;
-/// use ttsr::harness::{ToolOutput, Tool, ToolCall, ToolFuture, Tools};
+/// use ttsr::harness::{Tool, ToolCall, ToolFuture, ToolOutput, Tools};
 /// struct Clock;
 /// impl Tools for Clock {
 ///     fn tools(&self) -> Vec<Tool> {

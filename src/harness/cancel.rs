@@ -80,7 +80,9 @@ impl Cancel {
     /// # Example: the user has enough
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Cancel, End, Hooks, Processor, AbortReason, Request, ScriptedReply, Scripted, Settings, run};
+    /// use ttsr::harness::{
+    ///     AbortReason, Cancel, End, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, run,
+    /// };
     /// let mut provider = Scripted::new([ScriptedReply::default().text("And then").hang()]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());

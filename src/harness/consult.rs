@@ -1,8 +1,8 @@
 //! The session of a sub-agent that is asked about a tool call before the call runs.
 //!
-//! Rules ask with the action `consult`, hooks with [`PendingCall::consult`](super::PendingCall::consult), and a host with
-//! [`ask_sub_agent`](super::ask_sub_agent). The question and its outcome are plain data; the turn of the sub-agent is
-//! run by [`Turn`](super::Turn).
+//! Rules ask with the action `consult`, hooks with [`PendingCall::consult`](super::PendingCall::consult), and a host
+//! with [`ask_sub_agent`](super::ask_sub_agent). The question and its outcome are plain data; the turn of the sub-agent
+//! is run by [`Turn`](super::Turn).
 
 use std::future::ready;
 

@@ -239,8 +239,8 @@ impl Foreground {
         }
     }
 
-    /// Processes an event. Returns the switch to make if the event is a refusal and a model is left. `now` is the time of a
-    /// clock that does not go back.
+    /// Processes an event. Returns the switch to make if the event is a refusal and a model is left. `now` is the time
+    /// of a clock that does not go back.
     pub fn see(&mut self, now: Duration, event: &SessionEvent) -> Option<ModelSwitch> {
         if let SessionEvent::Deleted { session } = event {
             self.sessions.remove(session);

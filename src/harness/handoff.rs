@@ -59,7 +59,8 @@ impl Handoff {
     /// Returns the handoff that a call of the tool `handoff_session` asks for.
     ///
     /// # Errors
-    /// Returns an error if the input is not an object with a string `prompt` and, if present, a list of strings `files`.
+    /// Returns an error if the input is not an object with a string `prompt` and, if present, a list of strings
+    /// `files`.
     pub fn from_tool_input(session: &str, input: &str) -> Result<Handoff, serde_json::Error> {
         let input: HandoffInput = serde_json::from_str(input)?;
         Ok(Handoff::new(session, input.prompt).files(input.files))

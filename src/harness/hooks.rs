@@ -36,8 +36,8 @@ use timed::HookWorker;
 pub enum HookPoint {
     /// `stream.delta`: a non-empty delta arrived, and the rules have not seen it.
     Delta,
-    /// `stream.aborted`: an attempt or a turn was aborted. Called once per abort, also for a request that is not sent and
-    /// for a turn whose tools run: see [`Aborted::stage`].
+    /// `stream.aborted`: an attempt or a turn was aborted. Called once per abort, also for a request that is not sent
+    /// and for a turn whose tools run: see [`Aborted::stage`].
     Aborted,
     /// `text.complete`: a text part is complete.
     TextComplete,
@@ -85,15 +85,17 @@ impl HookPoint {
 /// Code of the host that takes part in a stream. Hooks are called in the order of their registration.
 ///
 /// The methods are plain functions. A hook registered with [`Hooks::register`] runs in the loop: while it blocks, its
-/// stream is blocked (no lock of this crate is held). A hook registered with [`Hooks::register_within`] runs on a thread
-/// of its own; the loop stops waiting for it when its deadline is over or the user cancels.
+/// stream is blocked (no lock of this crate is held). A hook registered with [`Hooks::register_within`] runs on a
+/// thread of its own; the loop stops waiting for it when its deadline is over or the user cancels.
 /// [`Settings::on_hook_fault`](super::Settings::on_hook_fault) decides what happens to the stream of a hook that
 /// panicked or did not return in time. (A panic while another panic unwinds ends the process, as always in Rust.)
 ///
 /// # Example: a hook at two points
 /// ```
 /// use std::time::Duration;
-/// use ttsr::harness::{Aborted, HookAnswer, HookContext, Delta, Hook, Hooks, Input, HookPoint, Processor, Settings, Step};
+/// use ttsr::harness::{
+///     Aborted, Delta, Hook, HookAnswer, HookContext, HookPoint, Hooks, Input, Processor, Settings, Step,
+/// };
 /// use ttsr::{Event, Pack, PartId};
 /// struct NoLists;
 /// impl Hook for NoLists {
@@ -138,13 +140,14 @@ pub trait Hook: Send {
     /// Receives an abort. May ask for a retry.
     fn aborted(&mut self, aborted: &Aborted, answer: &mut HookAnswer) {}
 
-    /// Receives a complete text part. May replace the text that is kept. The original was published, and the rules do not
-    /// see the replacement.
+    /// Receives a complete text part. May replace the text that is kept. The original was published, and the rules do
+    /// not see the replacement.
     ///
     /// # Example: no white space at the end
     /// ```
     /// use ttsr::harness::{
-    ///     HookContext, Cancel, Hook, Hooks, HookPoint, Processor, Request, ScriptedReply, Scripted, Settings, run,
+    ///     Cancel, Hook, HookContext, HookPoint, Hooks, Processor, Request, Scripted, ScriptedReply,
+    ///     Settings, run,
     /// };
     /// use ttsr::{Channel, Pack};
     /// struct Trims;
@@ -174,7 +177,7 @@ pub trait Hook: Send {
     /// # Example: another input
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{PendingCall, Gate, Hook, Hooks, HookPoint, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{Gate, Hook, HookPoint, Hooks, PendingCall, Processor, Settings, ToolCall};
     /// struct Gentle;
     /// impl Hook for Gentle {
     ///     fn points(&self) -> &[HookPoint] {
@@ -204,7 +207,7 @@ pub trait Hook: Send {
     /// # Example: a secret stays here
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{ToolOutput, Hook, Hooks, HookPoint, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{Hook, HookPoint, Hooks, Processor, Settings, ToolCall, ToolOutput};
     /// struct Keeps(String);
     /// impl Hook for Keeps {
     ///     fn points(&self) -> &[HookPoint] {
@@ -233,7 +236,7 @@ pub trait Hook: Send {
     /// # Example: whose request it is
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Hook, Hooks, HookPoint, Processor, Request, Settings, RequestTarget};
+    /// use ttsr::harness::{Hook, HookPoint, Hooks, Processor, Request, RequestTarget, Settings};
     /// struct Traced;
     /// impl Hook for Traced {
     ///     fn points(&self) -> &[HookPoint] {
@@ -345,7 +348,7 @@ impl<'a> Delta<'a> {
     /// # Example: a list ends the reply
     /// ```
     /// use std::time::Duration;
-    /// use ttsr::harness::{End, Hooks, Input, Processor, Settings, AbortSource, Step};
+    /// use ttsr::harness::{AbortSource, End, Hooks, Input, Processor, Settings, Step};
     /// use ttsr::{Event, Pack, PartId};
     /// let mut hooks = Hooks::default();
     /// hooks.on_delta("no-lists", |_, delta| {
@@ -413,7 +416,7 @@ impl HookFault {
 ///
 /// # Example: who is called where
 /// ```
-/// use ttsr::harness::{Hooks, HookPoint};
+/// use ttsr::harness::{HookPoint, Hooks};
 /// let mut hooks = Hooks::default();
 /// hooks.on_delta("no-lists", |at, delta| {
 ///     if at.so_far.ends_with(b"\n") && delta.bytes().starts_with(b"- ") {
@@ -437,10 +440,10 @@ impl Hooks {
         self.add(name.into(), &points, HookThread::Loop(Box::new(hook)));
     }
 
-    /// Registers a hook that runs on a thread of its own, with a deadline. The loop waits for the hook until it returns,
-    /// the deadline is over or the user cancels. A cancel ends the reply at once; the hook is notified of the abort
-    /// (`stream.aborted`) when it has returned, and is not waited for. The cancel must come from another thread, or
-    /// another worker of the runtime, than the one that runs the loop.
+    /// Registers a hook that runs on a thread of its own, with a deadline. The loop waits for the hook until it
+    /// returns, the deadline is over or the user cancels. A cancel ends the reply at once; the hook is notified of the
+    /// abort (`stream.aborted`) when it has returned, and is not waited for. The cancel must come from another thread,
+    /// or another worker of the runtime, than the one that runs the loop.
     ///
     /// A function that hangs cannot be ended: its thread stays until it returns, and until then the hook is not called.
     ///
@@ -451,7 +454,9 @@ impl Hooks {
     /// ```
     /// use std::{sync::mpsc, time::Duration};
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Gate, Hook, Hooks, OnHookFault, HookPoint, PendingCall, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{
+    ///     Gate, Hook, HookPoint, Hooks, OnHookFault, PendingCall, Processor, Settings, ToolCall,
+    /// };
     /// struct Hangs(mpsc::Receiver<()>);
     /// impl Hook for Hangs {
     ///     fn points(&self) -> &[HookPoint] {
@@ -514,7 +519,7 @@ impl Hooks {
     /// ```
     /// use std::time::Duration;
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Failure, Hooks, Input, Processor, AbortReason, Settings, Step};
+    /// use ttsr::harness::{AbortReason, Failure, Hooks, Input, Processor, Settings, Step};
     /// let mut hooks = Hooks::default();
     /// hooks.on_aborted("again", |aborted, answer| answer.retry = aborted.reason == AbortReason::Error);
     /// let session = Pack::builder().build()?.session();
@@ -547,7 +552,7 @@ impl Hooks {
     /// # Example: colours are left out
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{ToolOutput, Hooks, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{Hooks, Processor, Settings, ToolCall, ToolOutput};
     /// let mut hooks = Hooks::default();
     /// hooks.on_tool_after("plain", |_, after| after.output = after.output.replace("\x1b[31m", ""));
     /// let session = Pack::builder().build()?.session();

@@ -96,13 +96,15 @@ impl Message {
         Message::of(Role::User, text.into(), true)
     }
 
-    /// Returns the message that keeps a reply in the conversation: its text, reasoning and tool calls, in order. Aborted
-    /// calls are left out. A call without an id is given one, made from its part's id.
+    /// Returns the message that keeps a reply in the conversation: its text, reasoning and tool calls, in order.
+    /// Aborted calls are left out. A call without an id is given one, made from its part's id.
     ///
     /// # Example: an answer in the conversation
     /// ```
     /// use ttsr::Pack;
-    /// use ttsr::harness::{Cancel, Hooks, Message, Processor, Request, Role, ScriptedReply, Scripted, Settings, run};
+    /// use ttsr::harness::{
+    ///     Cancel, Hooks, Message, Processor, Request, Role, Scripted, ScriptedReply, Settings, run,
+    /// };
     /// let mut provider = Scripted::new([ScriptedReply::default().text("It is noon.").finish("stop")]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());

@@ -1,8 +1,8 @@
 //! The reference loop: hooks, rules and a provider work together on a reply.
 //!
-//! [`Processor`] is the loop without I/O: a host with its own transport and runtime passes inputs in and carries out the
-//! steps that follow. [`run`](run()) runs one reply over any [`Provider`], on tokio; [`Turn`] runs a whole turn with its
-//! tools. [`Hooks`] are code of the host that takes part, [`Scripted`] is a provider for tests, and
+//! [`Processor`] is the loop without I/O: a host with its own transport and runtime passes inputs in and carries out
+//! the steps that follow. [`run`](run()) runs one reply over any [`Provider`], on tokio; [`Turn`] runs a whole turn
+//! with its tools. [`Hooks`] are code of the host that takes part, [`Scripted`] is a provider for tests, and
 //! [`LoopEvent`](event::LoopEvent) is the type that logs are written from. The loop knows no provider's wire format.
 //!
 //! Each delta passes the hooks, in the order of their registration, then the rules, which see the output of the hooks.
@@ -17,7 +17,7 @@
 //! ```
 //! use ttsr::Pack;
 //! use ttsr::harness::{
-//!     Cancel, End, Hooks, Message, Processor, Request, ScriptedReply, Scripted, Settings, Step, run,
+//!     Cancel, End, Hooks, Message, Processor, Request, Scripted, ScriptedReply, Settings, Step, run,
 //! };
 //! let pack = Pack::from_toml(r#"
 //! schema = 1

@@ -169,11 +169,11 @@ pub struct Processor {
 struct TurnProgress {
     calls: RepeatedCalls,
     /// The ids of the sub-agents' sessions.
-    children: Vec<String>,
+    sub_agents: Vec<String>,
     /// The handoffs that rules asked for, to be made after the next complete reply.
     handoffs: Vec<WantedHandoff>,
     /// The calls that a sub-agent was asked about.
-    advised: Vec<AskedCall>,
+    asked_calls: Vec<AskedCall>,
     /// The number of retries that hooks were granted.
     hook_retries: u32,
     prompt: PromptRef,
@@ -242,13 +242,13 @@ struct ReplyProgress {
     /// The model, if it is not that of the first request.
     model: Option<String>,
     /// The model of this attempt's request, once the request is prepared.
-    asked: Option<String>,
+    request_model: Option<String>,
     /// The guidance in a request that was asked for and is not sent yet.
     sending: VecDeque<Guidance>,
     /// The decision of the rule that asked for the request that is not sent yet.
-    retaking: Option<Decision>,
+    retry_decision: Option<Decision>,
     /// The parts whose publication waits for held text before them, in the order in which they opened.
-    later: VecDeque<DelayedPart>,
+    delayed: VecDeque<DelayedPart>,
     /// The consultations of calls that came to a gate. If a provider gives several calls one id, they apply to each.
     at_gate: Vec<Consultation>,
 }
@@ -369,7 +369,7 @@ impl Processor {
         }
         self.unsend();
         self.drop_attempt();
-        self.turn.advised.retain_mut(AskedCall::outlasts_reply);
+        self.turn.asked_calls.retain_mut(AskedCall::outlasts_reply);
         self.hooks.begin_reply();
         self.progress = ReplyProgress {
             message: message.into(),
@@ -389,14 +389,14 @@ impl Processor {
             (ReplyState::Asking, input) => self.step_asking(input, out),
             (_, input) => self.step_streaming(input, out),
         }
-        if self.attempt.holds || !self.progress.later.is_empty() {
+        if self.attempt.holds || !self.progress.delayed.is_empty() {
             self.order_steps(first, out);
         }
     }
 
     /// Marks the moment at which the host begins to wait for the provider. Returns the time at which it must pass
-    /// [`Tick`](Input::Tick) if nothing arrives. The provider's silence counts from here, so that the host's own work does
-    /// not count.
+    /// [`Tick`](Input::Tick) if nothing arrives. The provider's silence counts from here, so that the host's own work
+    /// does not count.
     ///
     /// # Example: a provider that says nothing
     /// ```
@@ -633,26 +633,26 @@ impl Processor {
 
     /// Asks for the next attempt. Its messages are the text kept of the previous attempt, the guidance that waited, and
     /// the messages that steer the retry, in this order.
-    fn request_attempt(&mut self, retake: NextAttempt, out: &mut Vec<Step>) {
+    fn request_attempt(&mut self, next_attempt: NextAttempt, out: &mut Vec<Step>) {
         self.progress.sending.append(&mut self.waiting);
         let guidance = self.progress.sending.iter();
         let guidance = guidance.map(|guidance| guidance.message.clone());
-        let kept = retake.kept.into_iter();
-        let messages: Vec<Message> = kept.chain(guidance).chain(retake.steering).collect();
+        let kept = next_attempt.kept.into_iter();
+        let messages: Vec<Message> = kept.chain(guidance).chain(next_attempt.steering).collect();
         self.progress.added.extend_from_slice(&messages);
         self.progress.attempts += 1;
-        self.progress.retaking = retake.decision;
-        if retake.model.is_some() {
-            self.progress.model.clone_from(&retake.model);
-            self.progress.asked = None;
+        self.progress.retry_decision = next_attempt.decision;
+        if next_attempt.model.is_some() {
+            self.progress.model.clone_from(&next_attempt.model);
+            self.progress.request_model = None;
         }
         self.begin_attempt();
         self.state = ReplyState::Asking;
         out.push(Step::Send {
             attempt: self.attempt.stream.attempt(),
             messages,
-            model: retake.model,
-            temperature: retake.temperature,
+            model: next_attempt.model,
+            temperature: next_attempt.temperature,
         });
     }
 
@@ -665,16 +665,17 @@ impl Processor {
         for guidance in self.progress.sending.drain(..) {
             self.session.delivered(&guidance.decision);
         }
-        if let Some(decision) = self.progress.retaking.take() {
+        if let Some(decision) = self.progress.retry_decision.take() {
             self.session.delivered(&decision);
         }
     }
 
-    /// Undoes the preparation of a request that is never sent: its guidance waits again, and its messages were not added.
+    /// Undoes the preparation of a request that is never sent: its guidance waits again, and its messages were not
+    /// added.
     fn unsend(&mut self) {
         let sent = self.progress.added_and_sent;
         self.progress.added.truncate(sent);
-        if let Some(decision) = self.progress.retaking.take() {
+        if let Some(decision) = self.progress.retry_decision.take() {
             self.session.dropped(&decision);
         }
         self.progress.sending.append(&mut self.waiting);

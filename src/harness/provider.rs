@@ -43,12 +43,12 @@ pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Provider: Send {
-    /// Starts to answer a request. Returns at once: the stream connects when it is first polled, and a failed connection is
-    /// its first item.
+    /// Starts to answer a request. Returns at once: the stream connects when it is first polled, and a failed
+    /// connection is its first item.
     ///
     /// The stream ends with the reply, and is not polled again after an error. A stream that ends without
-    /// [`Event::Finish`] was cut off and is not an answer. If the transport is re-established and the reply starts over,
-    /// the stream yields [`Event::Restart`].
+    /// [`Event::Finish`] was cut off and is not an answer. If the transport is re-established and the reply starts
+    /// over, the stream yields [`Event::Restart`].
     fn send(&mut self, request: &Request) -> EventStream;
 }
 

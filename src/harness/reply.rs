@@ -10,7 +10,7 @@ pub const TOOL_ABORTED: &str = "Tool execution aborted";
 ///
 /// # Example: a reply with a tool call
 /// ```
-/// use ttsr::harness::{Cancel, Hooks, Processor, Request, ScriptedReply, Scripted, Settings, run};
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, run};
 /// use ttsr::{Channel, Pack, PartId};
 /// let script = ScriptedReply::default().reasoning("Hm.").text("I look.").tool("read", "call_1", "{}");
 /// let mut provider = Scripted::new([script.finish("tool_use")]);
@@ -40,7 +40,7 @@ pub struct Reply {
 ///
 /// # Example: a call without an id
 /// ```
-/// use ttsr::harness::{Cancel, Hooks, Processor, Request, ScriptedReply, Scripted, Settings, run};
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, run};
 /// use ttsr::{Channel, Event, Pack, PartId};
 /// let calls = Event::PartStart {
 ///     part: PartId(7),
@@ -76,8 +76,8 @@ pub struct ReplyPart {
     pub tool: Option<String>,
     /// The id of the tool call, once it is known.
     pub call: Option<String>,
-    /// The accumulated bytes: the delivered bytes as changed by hooks and redactions, without those that a rule holds. For
-    /// a tool call this is its raw input.
+    /// The accumulated bytes: the delivered bytes as changed by hooks and redactions, without those that a rule holds.
+    /// For a tool call this is its raw input.
     pub raw: Vec<u8>,
     /// The state of the part.
     pub state: PartState,
@@ -116,7 +116,8 @@ pub enum PartState {
     Open,
     /// The provider said that the part is complete.
     Complete,
-    /// The part is a tool call that must not run: see [`TOOL_ABORTED`]. Parts of other channels are never in this state.
+    /// The part is a tool call that must not run: see [`TOOL_ABORTED`]. Parts of other channels are never in this
+    /// state.
     Aborted,
 }
 
@@ -209,8 +210,8 @@ impl ReplyPart {
         }
     }
 
-    /// Returns the length of the longest prefix of at most `most` bytes that does not end inside a character. Bytes that
-    /// are not UTF-8 count as characters.
+    /// Returns the length of the longest prefix of at most `most` bytes that does not end inside a character. Bytes
+    /// that are not UTF-8 count as characters.
     pub(super) fn characters(&self, most: usize) -> usize {
         let bytes = &self.raw[..most.min(self.raw.len())];
         match std::str::from_utf8(bytes) {

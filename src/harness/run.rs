@@ -26,7 +26,7 @@ use crate::{Event, Session};
 ///
 /// # Example: step by step, and then the rest
 /// ```
-/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Run, ScriptedReply, Scripted, Settings, Step};
+/// use ttsr::harness::{Cancel, Hooks, Processor, Request, Run, Scripted, ScriptedReply, Settings, Step};
 /// use ttsr::{Channel, Pack};
 /// let mut provider = Scripted::new([
 ///     ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use"),
@@ -238,7 +238,7 @@ impl<'a, P: Provider + ?Sized> Run<'a, P> {
 /// # Example: one reply
 /// ```
 /// use ttsr::Pack;
-/// use ttsr::harness::{Cancel, End, Hooks, Processor, Request, ScriptedReply, Scripted, Settings, Step, run};
+/// use ttsr::harness::{Cancel, End, Hooks, Processor, Request, Scripted, ScriptedReply, Settings, Step, run};
 /// let mut provider = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
 /// let session = Pack::builder().build()?.session();
 /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());

@@ -187,7 +187,7 @@ fn pieces(event: Event, size: usize) -> Vec<Event> {
 /// # Example: what was asked
 /// ```
 /// use std::future::poll_fn;
-/// use ttsr::harness::{Provider, Request, ScriptedReply, Scripted};
+/// use ttsr::harness::{Provider, Request, Scripted, ScriptedReply};
 /// let mut provider = Scripted::new([ScriptedReply::default().text("one"), ScriptedReply::default().text("two")]);
 /// let mut first = provider.send(&Request::new("a-model", Vec::new()));
 /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;

@@ -249,8 +249,8 @@ impl EventBuilder {
         self.ready.push_back(event);
     }
 
-    /// Ends the reply with all its parts, in the order in which they opened. Later events belong to no reply, so usage must
-    /// be reported before.
+    /// Ends the reply with all its parts, in the order in which they opened. Later events belong to no reply, so usage
+    /// must be reported before.
     pub fn finish(&mut self, reason: &str) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;

@@ -47,7 +47,7 @@ pub struct TraceContext {
 /// # Example: a tracer beside a loop
 /// ```
 /// use ttsr::harness::{
-///     Cancel, TraceContext, Hooks, Processor, Request, Run, ScriptedReply, Scripted, Settings, Tracer,
+///     Cancel, Hooks, Processor, Request, Run, Scripted, ScriptedReply, Settings, TraceContext, Tracer,
 /// };
 /// # use std::sync::{Arc, Mutex};
 /// # use tracing::{Event, Metadata, Subscriber, field::{Field, Visit}, span};

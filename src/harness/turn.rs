@@ -29,8 +29,8 @@ const MAX_REPLIES: u32 = 50;
 /// ```
 /// use ttsr::Pack;
 /// use ttsr::harness::{
-///     ToolOutput, Cancel, Hooks, Message, Processor, Request, ScriptedReply, Scripted, Settings, Tool, ToolCall,
-///     ToolFuture, Tools, Turn,
+///     Cancel, Hooks, Message, Processor, Request, Scripted, ScriptedReply, Settings, Tool, ToolCall,
+///     ToolFuture, ToolOutput, Tools, Turn,
 /// };
 /// struct Clock;
 /// impl Tools for Clock {
@@ -141,7 +141,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{
-    ///     Cancel, End, Hooks, NoTools, Processor, Request, ScriptedReply, Scripted, Settings, Turn,
+    ///     Cancel, End, Hooks, NoTools, Processor, Request, Scripted, ScriptedReply, Settings, Turn,
     /// };
     /// let calls = ScriptedReply::default().tool("clock", "call_1", "{}").finish("tool_use");
     /// let mut provider = Scripted::new([calls]);
@@ -162,8 +162,8 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// Records the turn: each step before it is published, and each message that is added. The host records the messages
-    /// of the first request. If the recorder fails, the turn is cancelled.
+    /// Records the turn: each step before it is published, and each message that is added. The host records the
+    /// messages of the first request. If the recorder fails, the turn is cancelled.
     ///
     /// # Example: the steps of a turn are counted
     /// ```
@@ -545,7 +545,7 @@ impl TurnState {
 /// ```
 /// use ttsr::{Consult, Origin, Pack};
 /// use ttsr::harness::consult::{Consultation, ConsultOutcome, ParentSession};
-/// use ttsr::harness::{Cancel, Hooks, NoTools, ScriptedReply, Scripted, Settings, ask_sub_agent};
+/// use ttsr::harness::{Cancel, Hooks, NoTools, Scripted, ScriptedReply, Settings, ask_sub_agent};
 /// let mut provider = Scripted::new([ScriptedReply::default().text("Looks fine.").finish("stop")]);
 /// let parent = ParentSession {
 ///     settings: Settings { session: "ses_1".into(), ..Settings::default() },

@@ -1,4 +1,4 @@
-//! Cancels, timeouts, and futures dropped half way.
+//! Cancels, timeouts, and futures that are dropped half way.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn the_user_cancels_while_the_provider_is_silent() {
     assert_cancelled(&played);
 }
 
-/// Complaint C28: the user's cancel wins over what an abort had in mind.
+/// Complaint C28: a cancel takes precedence over the retry that follows an abort.
 #[test]
 fn the_user_cancels_between_an_abort_and_its_retry() {
     type Moment = fn(&Step) -> bool;
@@ -196,7 +196,7 @@ fn a_provider_that_never_ends_its_stream_is_left_after_a_while() {
     assert_eq!(played.provider.cancelled(), [true]);
 }
 
-/// A provider that always sends something must not keep a turn for ever, where the host has set no bound of its own.
+/// A provider that never stops sending must not keep a turn open, even if the host has set no bound.
 #[test]
 fn a_reply_ends_after_ten_minutes_unless_the_host_says_otherwise() {
     let unbounded = Settings {
@@ -226,7 +226,7 @@ fn a_reply_ends_after_ten_minutes_unless_the_host_says_otherwise() {
     }
 }
 
-/// Times in seconds; what each bound does, without waiting for it.
+/// The effect of each bound of time, in seconds. The times are passed in, so the test does not wait.
 #[test]
 fn bounds_of_time() {
     let seconds = Duration::from_secs;
@@ -332,7 +332,7 @@ fn what_belongs_to_a_cut_attempt_is_dropped_and_counted() {
     assert_eq!(ends.count(), 1);
 }
 
-/// Polls a reply `polls` times, drops it, and goes on with the next one.
+/// Polls a reply `polls` times, drops it, and runs the next one.
 fn dropped_at(polls: usize) -> bool {
     let runtime = runtime();
     let _inside = runtime.enter();

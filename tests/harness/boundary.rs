@@ -1,4 +1,4 @@
-//! Whole texts: requests, tool calls and what tools give back.
+//! Whole texts: requests, tool calls and the outputs of tools.
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
@@ -31,7 +31,7 @@ fn processor(rules: impl IntoIterator<Item = Rule>, hooks: Hooks) -> Processor {
     Processor::new(pack.build().unwrap().session(), hooks, Settings::default())
 }
 
-/// What a tool gave back, after rules and hooks, and the steps.
+/// Returns the output of a tool after rules and hooks, and the steps.
 fn after(processor: &mut Processor, output: &str) -> (Result<ToolOutput, End>, Vec<Step>) {
     let mut out = Vec::new();
     let told = processor.after_tool(&call("bash", "{}"), ToolOutput::output(output), &mut out);
@@ -52,6 +52,19 @@ fn c1_rules_put_words_around_what_a_tool_gave_back() {
         panic!("{steps:?}");
     };
     assert_eq!((&**output, &**call), (expected, "c1"));
+}
+
+#[test]
+fn a_decision_about_an_output_is_recorded_with_its_rule_and_channel() {
+    let rules = [rule(Action::Append, Channel::ToolOutput, "x")];
+    let (_, steps) = after(&mut processor(rules, Hooks::default()), "an x");
+    let Some(Step::Observe(LoopEvent::Decision(decision))) = steps.first() else {
+        panic!("{steps:?}");
+    };
+    assert!(decision.rule.is_some() && decision.decision.is_some());
+    assert_eq!(decision.part.channel, Some(Channel::ToolOutput));
+    assert_eq!(decision.part.tool.as_deref(), Some("bash"));
+    assert_eq!((decision.end, decision.is_suppressed()), (Some(4), false));
 }
 
 #[test]
@@ -190,7 +203,7 @@ fn c1_rules_read_what_the_user_wrote_once_a_turn() {
     };
     assert_eq!(decided(&steps), 3);
 
-    // The next request of the turn has the same words around it, and nothing is decided anew.
+    // The next request of the turn has the same text around the message, without a new decision.
     let mut out = Vec::new();
     processor.proceed("msg-2", &mut out);
     let again = Request::new("m", vec![Message::user("Please deploy.")]);

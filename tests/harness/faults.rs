@@ -1,5 +1,5 @@
-//! What can go wrong around the loop, one case each, by the name of what goes wrong. Others are beside what
-//! they belong to: a future dropped at any poll, a provider that is always ready, hooks that panic or hang.
+//! Failures around the loop, one test each, named after the failure. Others are tested beside the code they belong to:
+//! a future dropped at any poll, a provider that is always ready, hooks that panic or hang.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn a_clock_that_goes_back_or_leaps_brings_no_second_end() {
 
 #[test]
 fn a_stream_that_fails_in_the_middle_of_a_match_is_no_clean_end() {
-    // `the end$` would match if the failure were taken for the end of the text.
+    // `the end$` would match if the failure counted as the end of the text.
     let script = ScriptedReply::default().event(delta(0, "this is the end"));
     let script = script.fail(Failure::new("reset", "connection reset by peer"));
     let played = play(Hooks::default(), vec![script]);
@@ -182,7 +182,7 @@ fn two_rules_on_one_byte_are_decided_the_same_in_whatever_order_they_are_loaded(
     }
 }
 
-/// What two processors do that are stepped in turn; the hook of the first one panics.
+/// Returns the steps of two processors that are stepped in turn. The hook of the first one panics.
 #[test]
 fn e69_a_hook_that_panics_leaves_other_streams_alone() {
     let mut broken = Hooks::default();
@@ -216,7 +216,7 @@ fn e69_a_hook_that_panics_leaves_other_streams_alone() {
 
 const CHILD: &str = "TTSR_PANIC_CHILD";
 
-/// Not a test of its own: a process whose hook panics, and panics again while that is unwound.
+/// A child process of the next test: its hook panics, and panics again while the stack unwinds.
 #[test]
 #[ignore = "started by the test below"]
 fn child() {
@@ -260,7 +260,7 @@ fn e70_a_panic_within_a_panic_ends_the_process() {
     }
 }
 
-/// A hook is called while no lock is held: it may use the rules of the reply it is called for.
+/// No lock is held while a hook is called, so a hook may use the rules of its own reply.
 #[test]
 fn e72_a_hook_may_read_with_the_rules_it_is_called_under() {
     let seen = Arc::new(AtomicUsize::new(0));
@@ -272,7 +272,7 @@ fn e72_a_hook_may_read_with_the_rules_it_is_called_under() {
         let _ = session.open(&mut stream, PartId(0), Channel::Text);
         let _ = session.push(&mut stream, PartId(0), delta.text().as_bytes());
         count.fetch_add(session.decisions().len(), Ordering::Relaxed);
-        // A whole loop of its own, with its own runtime, on a thread of its own.
+        // A complete loop with its own runtime, on its own thread.
         let inner = std::thread::spawn(|| play(Hooks::default(), vec![text("inner")]));
         assert_eq!(inner.join().unwrap().published(), "inner");
     });
@@ -323,7 +323,7 @@ fn e75_cancels_of_many_threads_at_once_make_one_end() {
     }
 }
 
-/// However a reply ended, there is one end, and what comes behind it is counted.
+/// Every reply has one end, and inputs after it are counted.
 #[test]
 fn e75_behind_each_kind_of_end_nothing_ends_again() {
     let failed = || Input::Failed(Failure::new("reset", "connection reset by peer"));

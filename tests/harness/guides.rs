@@ -1,5 +1,5 @@
-//! The packs of `rules/opencode`, each at the hook point that it is made for. Names that begin with `c2_` to
-//! `c7_` are of the corresponding row of the behaviour they are modelled on.
+//! The packs of `rules/opencode`, each at its hook point. Names that begin with `c2_` to `c7_` belong to the row of
+//! `docs/harness.md` with that id.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn provider(name: &str) -> Origin {
     }
 }
 
-/// The request of the next turn as it is sent, and how many decisions it took.
+/// Returns the request of the next turn as it is sent, and the number of decisions about it.
 fn sent(processor: &mut Processor, messages: Vec<Message>) -> (Request, usize) {
     let mut out = Vec::new();
     processor.begin("msg", &mut out);
@@ -72,7 +72,7 @@ fn c2_the_reminder_stands_before_the_last_message_of_the_user() {
     assert_eq!(texts[0], "First.");
     assert!(texts[1].starts_with("Reminder of the order of work"));
     assert!(texts[1].ends_with("\n\nfix the login"));
-    // The next turn has it again.
+    // The next turn has the reminder again.
     let (request, _) = sent(&mut processor, messages);
     assert!(request.messages[1].text().starts_with("Reminder"));
 }
@@ -154,7 +154,7 @@ fn c4_a_message_is_checked_once_a_turn_and_the_memory_of_it_is_bounded() {
         let is_decision = |step: &Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
         assert_eq!(out.iter().any(is_decision), number > 0, "message {number}");
     }
-    // A thousand others came since: the first one is forgotten, and checked anew.
+    // After a thousand other messages the first one is forgotten, and checked again.
     processor.proceed("msg", &mut out);
     out.clear();
     again(&mut processor, message(0), &mut out);

@@ -1,4 +1,4 @@
-//! Text that waits for a rule, and text that a rule takes out.
+//! Text that rules hold, and text that rules redact.
 
 use ttsr::harness::{BlockReplay, Cancel, Hooks, Processor, ScriptedReply, Settings, Step};
 use ttsr::{
@@ -73,7 +73,7 @@ fn only_bytes_that_no_rule_can_want_are_forwarded() {
 fn what_waits_when_the_reply_is_cut_is_in_no_partial() {
     let mut stop = Rule::new("p/stop", vec![Pattern::literal("stop")]);
     stop.action = Action::Abort;
-    // The end of the first part would decide about the key, but it never comes.
+    // The rule on the key would be decided at the end of the first part, which never comes.
     let script = ScriptedReply::default()
         .event(delta(0, "so key-12"))
         .event(delta(1, "stop"));
@@ -146,7 +146,7 @@ fn an_abort_says_which_blocks_may_be_sent_again() {
     }
 }
 
-/// A rule that takes out what the pattern matches in tool input.
+/// Returns a rule that redacts the matches of a pattern in tool input.
 fn taken_out(id: &str, pattern: Pattern, replacement: &str) -> Rule {
     let mut rule = Rule::new(id, vec![pattern]);
     rule.on = vec![Channel::ToolInput];
@@ -155,7 +155,7 @@ fn taken_out(id: &str, pattern: Pattern, replacement: &str) -> Rule {
     rule
 }
 
-/// What leaves of a tool call with that input, in deltas of that many bytes.
+/// Returns the forwarded input of a tool call whose input is delivered in deltas of the given lengths.
 fn leaves(pack: &Pack, input: &[u8], cut: impl FnMut() -> usize) -> Vec<u8> {
     let mut cut = cut;
     let mut events = vec![Event::PartStart {
@@ -255,7 +255,7 @@ fn a_command_of_several_values_is_taken_out_as_json() {
     }
 }
 
-/// A JSON value, written with random blanks and escapes.
+/// Writes a JSON value with random white space and escapes.
 fn json(random: &mut Random, depth: usize, out: &mut String) {
     const SCALARS: [&str; 12] = [
         "4111",
@@ -343,13 +343,13 @@ fn random_rule(random: &mut Random, number: usize) -> Rule {
         "0",
     ]);
     let mut pattern = Pattern::regex(regex);
-    // What stands between the words of a list is no text that could be taken out.
+    // The white space between the words of a list is not text that could be redacted.
     if random.one_in(5) && regex != " " {
         pattern.region = vec![Region::Shell];
     } else if random.one_in(5) {
         pattern.fold = vec![Fold::Case];
     }
-    // What takes its place is matched by no rule here, and joins nothing to a match.
+    // No rule matches a replacement, and no replacement forms a match with its surroundings.
     let replacement = random.pick(&[
         "\u{2588}",
         "\u{2588}\"\u{2588}",
@@ -400,7 +400,7 @@ fn tool_input_that_was_json_is_json_without_a_match_whatever_is_taken_out_and_ho
         replaced += usize::from(after != before);
         scalars += usize::from(shown.contains(":\"\u{2588}"));
         keys += usize::from(shown.contains("\u{2588}\":") || shown.contains("\u{2588}\" :"));
-        // Nothing is left of what a rule takes out.
+        // No match of the redacted pattern is left.
         let mut stream = pack.stream();
         stream.open(PartId(0), Channel::ToolInput);
         let _ = stream.tool(PartId(0), "write", "c");

@@ -1,4 +1,4 @@
-//! What hooks see and may do.
+//! The data that hooks receive, and their effects.
 
 use std::sync::{Arc, Mutex};
 
@@ -441,7 +441,7 @@ fn a_hook_sees_the_name_of_a_tool_that_came_late() {
     assert_eq!(played.processor.counters().abandoned_replies, 1);
 }
 
-/// A hook that does not return from the delta with an `s` in it until it is let go.
+/// A hook that does not return from the delta with an `s` until it is released.
 struct Stuck {
     log: Log,
     go: std::sync::mpsc::Receiver<()>,
@@ -465,7 +465,7 @@ impl Hook for Stuck {
     }
 }
 
-/// The deadline is an hour: where it is what ends this, nobody waits for the test.
+/// The deadline is an hour. If the deadline ended the wait, the test would take that long.
 #[test]
 fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
     for on_hook_fault in [OnHookFault::Abort, OnHookFault::Continue] {
@@ -496,7 +496,7 @@ fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
             "it is not to blame"
         );
         assert_eq!(lines(&log), ["+a", "a+b", "ab+s"], "it has not returned");
-        // When it does, it hears of the abort, and is asked again.
+        // When the hook has returned, it is notified of the abort, and called again.
         let_go.send(()).unwrap();
         let again = play_with(
             played.processor,
@@ -511,7 +511,7 @@ fn a4_a_hook_that_hangs_does_not_hold_up_the_users_cancel() {
 
 type LetGo = std::sync::mpsc::Sender<()>;
 
-/// A processor whose one hook is stuck, what the hook writes down, and what lets it go.
+/// Returns a processor with one hook that hangs, the hook's notes, and the sender that releases it.
 fn stuck_within(
     deadline: std::time::Duration,
     on_hook_fault: OnHookFault,
@@ -570,7 +570,7 @@ fn a_hook_that_returned_too_late_is_asked_again_in_the_next_reply() {
     let (played, _, let_go) = stuck(OnHookFault::Continue);
     let_go.send(()).unwrap();
     let mut processor = played.processor;
-    // It is busy until it has returned, whenever the system lets it: a busy one may take its time.
+    // The hook counts as hanging until its thread has run, which may take a while on a busy machine.
     let is_asked_again = (0..20_000).any(|_| {
         let before = processor.counters().hook_timeouts;
         let own = std::mem::replace(&mut processor, super::processor(Hooks::default()));

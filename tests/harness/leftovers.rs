@@ -1,4 +1,4 @@
-//! What a cut, a cancel or an end leaves behind: nothing that a later reply could see and should not.
+//! The state after a cut, a cancel or an end contains nothing that must not affect a later reply.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn outcome(steps: &[Step]) -> &ReplyOutcome {
     }
 }
 
-/// A rule that hands over, as often as it is broken.
+/// Returns a rule that hands over each time it hits.
 fn full(on: Channel) -> Rule {
     let mut rule = Rule::new("p/full", vec![Pattern::literal("full")]);
     (rule.action, rule.on) = (Action::Handoff, vec![on]);
@@ -98,8 +98,8 @@ fn a_handoff_of_what_the_provider_took_back_is_not_made() {
     assert_eq!(handoffs(&out), 0);
 }
 
-/// What a tool gave back is read once, so the handoff that a rule wants for it outlives the attempts of the reply
-/// behind it, and not the turn.
+/// The output of a tool is read once, so a handoff decided on it outlives the attempts of the following reply, but not
+/// the turn.
 #[test]
 fn a_handoff_for_the_output_of_a_tool_outlives_an_attempt_and_not_the_turn() {
     let call = ToolCall {
@@ -136,7 +136,7 @@ fn a_handoff_for_the_output_of_a_tool_outlives_an_attempt_and_not_the_turn() {
     assert_eq!(handoffs(&out), 0, "the user has asked for something else");
 }
 
-/// Asks once a session: whoever forgets to release it is never asked again.
+/// Returns a rule that asks once per session. If its decision is not dropped, it never asks again.
 fn once() -> Rule {
     let mut rule = Rule::new("p/commit", vec![Pattern::literal("git commit")]);
     (rule.action, rule.on) = (Action::Consult, vec![Channel::ToolInput]);
@@ -148,7 +148,7 @@ fn once() -> Rule {
     rule
 }
 
-/// The same, as often as it is broken.
+/// Returns a rule that asks each time it hits.
 fn every() -> Rule {
     let mut rule = once();
     rule.repeat = None;
@@ -179,7 +179,7 @@ fn asked(processor: &mut Processor, call: &str, input: &str) -> bool {
 
 const COMMIT: &str = r#"{"command":"git commit"}"#;
 
-/// A question that a rule wanted and that was not asked is released, whatever ended before the gate.
+/// A question of a rule that was not asked is dropped, whatever ended before the gate.
 #[test]
 fn a_question_that_was_not_asked_may_be_asked_later() {
     type Ends = fn(&mut Processor, &mut Vec<Step>);
@@ -222,7 +222,7 @@ fn a_question_that_was_not_asked_may_be_asked_later() {
     }
 }
 
-/// A call that the reply ended in does not run, so nobody is to be asked about it.
+/// A call that was incomplete at the end of the reply does not run, so nobody is asked about it.
 #[test]
 fn nobody_is_asked_about_a_call_that_was_never_completed() {
     for finish_reason in ["tool_use", "length"] {
@@ -248,7 +248,7 @@ fn nobody_is_asked_about_a_call_that_was_never_completed() {
     }
 }
 
-/// Providers that name a call late, or all calls the same, do not get a call past its question.
+/// A call whose id arrives late, or is shared by all calls, does not evade its question.
 #[test]
 fn a_call_is_asked_about_whatever_its_id() {
     let mut processor = processor([every()]);
@@ -277,7 +277,7 @@ fn a_call_is_asked_about_whatever_its_id() {
     assert!(asked(&mut processor, "", other), "they share an id");
 }
 
-/// A question that the host never answered holds nothing in later replies: it is asked again.
+/// A question whose outcome the host never reported has no effect on later replies: it is asked again.
 #[test]
 fn an_answer_that_never_came_is_not_taken_for_one() {
     let mut processor = processor([every()]);
@@ -294,7 +294,7 @@ fn an_answer_that_never_came_is_not_taken_for_one() {
     }
 }
 
-/// Tools of which `read` never ends.
+/// Tools whose `read` never ends.
 struct Hangs;
 
 impl Tools for Hangs {
@@ -310,8 +310,8 @@ impl Tools for Hangs {
     }
 }
 
-/// The results of the calls promise an answer: it is in the conversation although the turn ends before the model
-/// hears of it, and behind the results of all calls.
+/// The results of the calls refer to an answer. The answer is in the conversation after all results, even if the turn
+/// ends before the model reads it.
 #[test]
 fn what_a_sub_agent_said_is_kept_where_the_turn_ends_before_the_model_hears_it() {
     let mut processor = processor([every()]);
@@ -321,7 +321,7 @@ fn what_a_sub_agent_said_is_kept_where_the_turn_ends_before_the_model_hears_it()
     let cancel = Cancel::default();
     let switch = cancel.clone();
     let mut watch = move |step: &Step| {
-        // The sub-agent has answered; the other call is about to hang.
+        // The sub-agent has answered, and the other call is about to hang.
         if matches!(step, Step::ToolResult { call, .. } if call == "c1") {
             let switch = switch.clone();
             std::thread::spawn(move || {
@@ -344,7 +344,7 @@ fn what_a_sub_agent_said_is_kept_where_the_turn_ends_before_the_model_hears_it()
     assert!(outcome.added[3].text().ends_with("Mention it."));
 }
 
-/// A guard that fell over is not called again in its reply, so no other hook may bring that reply back.
+/// A guard that failed is not called again in its reply, so no other hook may retry that reply.
 #[test]
 fn a_reply_whose_guard_fell_over_is_not_taken_again_unguarded() {
     let mut hooks = Hooks::default();
@@ -362,7 +362,7 @@ fn a_reply_whose_guard_fell_over_is_not_taken_again_unguarded() {
     assert_eq!(OnHookFault::default(), OnHookFault::Abort);
 }
 
-/// The calls of a reply that was aborted are not counted with those that follow.
+/// The calls of an aborted reply are not counted with later calls.
 #[test]
 fn calls_of_an_aborted_reply_are_no_part_of_a_doom_loop() {
     let mut processor = processor([]);
@@ -383,7 +383,7 @@ fn calls_of_an_aborted_reply_are_no_part_of_a_doom_loop() {
     assert!(!out.iter().any(looped));
 }
 
-/// A sub-agent that could not be asked because the user cancelled has not been: the rule may ask again.
+/// A question that was not asked because the user cancelled may be asked again.
 #[test]
 fn a_question_that_the_user_cancelled_may_be_asked_again() {
     let cancel = Cancel::default();

@@ -1,4 +1,4 @@
-//! Parts: what is accumulated and published, and what is only counted.
+//! Parts: text that is accumulated and published, and input that is only counted.
 
 use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
@@ -142,7 +142,7 @@ fn a10_an_unfinished_call_is_marked() {
     assert_eq!(TOOL_ABORTED, "Tool execution aborted");
 }
 
-/// Complaint C14: what an attempt left behind is no result.
+/// Complaint C14: the remains of an attempt are not a result.
 #[test]
 fn no_call_of_an_aborted_attempt_runs_and_only_one_is_blamed() {
     let script = ScriptedReply::default()

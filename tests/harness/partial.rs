@@ -1,4 +1,4 @@
-//! What stays of a reply that a rule cut, and with which model it is taken again.
+//! The text that stays of a reply that a rule cut, and the model of the retry.
 
 use ttsr::harness::{Cancel, Content, Hooks, Processor, Role, ScriptedReply, Settings, Step};
 use ttsr::{Action, Channel, Limits, Origin, Pack, Partial, Pattern, Rule};
@@ -26,7 +26,7 @@ fn played(rule: Rule, script: ScriptedReply) -> Played {
     )
 }
 
-/// The model's own pieces in the second request, and how many bytes of each part were left published.
+/// Returns the model's own pieces in the second request, and the number of published bytes that stay of each part.
 fn kept(played: &Played) -> (Vec<String>, Vec<u64>) {
     let request = &played.provider.requests()[1];
     let own = request.messages.iter();

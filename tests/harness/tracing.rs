@@ -1,4 +1,4 @@
-//! What subscribers of `tracing` are told of a conversation.
+//! The events that subscribers of `tracing` receive.
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use ttsr::harness::{
     TraceContext, Tracer,
 };
 
-/// Keeps everything that it is told: level, fields.
+/// Keeps the level and the fields of every event.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Told>>>);
 
@@ -83,7 +83,7 @@ message = "canary in a message"
 examples.match = ["x: any"]
 "#;
 
-/// What is told of a reply that is cut once and then taken again, a second a step.
+/// Returns the events of a reply that is cut once and retried, with one second per step.
 fn told() -> Vec<Told> {
     let collector = Collector::default();
     let kept = collector.clone();
@@ -169,7 +169,7 @@ fn the_end_says_how_long_it_took_and_what_was_saved() {
         ]
     );
     let finish = told.last().unwrap();
-    // 22 bytes, of which 8 had come of the attempt that was cut.
+    // 22 bytes, of which 8 had arrived of the attempt that was cut.
     assert_eq!(finish.field("counter.ttsr.bytes_saved"), "14");
     assert_eq!(finish.field("ttsr.bytes"), "22");
     assert_eq!(finish.field("ttsr.attempts"), "2");

@@ -1,4 +1,4 @@
-//! Turns as data: `turns.toml`.
+//! Turns as data, in `turns.toml`.
 
 use serde::Deserialize;
 use ttsr::harness::event::LoopEvent;
@@ -94,7 +94,7 @@ fn describe(aborted: &Aborted) -> String {
     text
 }
 
-/// What was decided, with the offsets: everything but how it was cut into deltas.
+/// Returns the decisions with their offsets, which must not depend on how the reply is cut into deltas.
 fn decisions(played: &Played) -> Vec<String> {
     let decisions = played.steps.iter().filter_map(|step| match step {
         Step::Observe(LoopEvent::Decision(decision)) => Some(format!("{decision:?}")),

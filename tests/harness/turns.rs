@@ -1,4 +1,4 @@
-//! Whole turns: tools between replies, sub-agents that are asked, and a second model.
+//! Whole turns: tools between replies, sub-agents that are asked, and fallback models.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use ttsr::{Action, Channel, Consult, Origin, Pack, Pattern, Rule};
 
 use super::{runtime, text};
 
-/// Tools that say what they were called with, and remember it.
+/// Tools that return their input and remember their calls.
 #[derive(Clone, Default)]
 struct Echo {
     calls: Arc<Mutex<Vec<String>>>,
@@ -78,7 +78,7 @@ fn ran_with(
 }
 
 impl Ran {
-    /// What the model was told of its calls, in the end.
+    /// Returns the outputs that the model received for its calls.
     fn told(&self) -> Vec<String> {
         let content = self
             .outcome
@@ -202,7 +202,7 @@ fn a_cancel_ends_the_tool_at_work_and_each_call_has_a_result() {
 fn a_tool_call_that_was_cut_never_runs() {
     let mut rule = Rule::new("p/no-rm", vec![Pattern::literal("rm -rf")]);
     rule.action = Action::Abort;
-    // The first call is complete before the second one is cut.
+    // The first call is complete when the second one is cut.
     let script = ScriptedReply::default().tool("read", "c1", "{}");
     let script = script
         .tool("bash", "c2", r#"{"command":"rm -rf /"}"#)
@@ -212,7 +212,7 @@ fn a_tool_call_that_was_cut_never_runs() {
     assert!(matches!(ran.outcome.end, End::Aborted { .. }));
 }
 
-/// The example of the row: a commit is looked at first.
+/// The example of the row: a commit is reviewed first.
 fn commit() -> Rule {
     let mut rule = Rule::new("p/commit", vec![Pattern::literal("git commit")]);
     rule.action = Action::Consult;
@@ -231,13 +231,13 @@ const COMMIT: &str = r#"{"command":"git commit -m x"}"#;
 fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
     let scripts = vec![
         calls("bash", COMMIT),
-        // The sub-agent, which looks first.
+        // The sub-agent reads a file first.
         calls("read", r#"{"path":"CHANGELOG.md"}"#),
         ScriptedReply::default()
             .text("Let me see.")
             .text("Mention it in CHANGELOG.md.")
             .finish("stop"),
-        // The agent heard it, and sends the call again.
+        // The agent has the answer and sends the call again.
         calls("bash", COMMIT),
         text("committed"),
     ];
@@ -245,7 +245,7 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
         session: "ses_1".into(),
         ..Settings::default()
     };
-    // Each request says whose it is.
+    // Each request carries the ids of its session.
     let mut hooks = Hooks::default();
     hooks.register("whose", Whose);
     let pack = Pack::builder().rule(commit()).build().unwrap();
@@ -302,7 +302,7 @@ fn d1_a_sub_agent_is_asked_before_the_call_runs_and_the_model_decides() {
     assert!(ran.told()[0].contains("has not run yet"));
 }
 
-/// Puts the session of a request into its headers.
+/// A hook that puts the ids of a request's session into its headers.
 struct Whose;
 
 impl Hook for Whose {
@@ -321,7 +321,7 @@ impl Hook for Whose {
     }
 }
 
-/// The session of a request, and the one that opened it.
+/// Returns the session of a request, and the session that opened it.
 fn whose(request: &Request) -> (String, Option<String>) {
     let header = |wanted: &str| {
         let found = request.headers.iter().find(|(name, _)| name == wanted);
@@ -346,7 +346,7 @@ fn d1_the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen()
     assert_eq!(ran.consulted().len(), 1, "nobody is asked twice");
     let told = ran.told();
     assert!(told.len() == 2 && told.iter().all(|told| told.contains("has not run yet")));
-    // The answer comes once, after the results of both.
+    // The answer comes once, after the results of both calls.
     let last: Vec<Role> = ran.provider.requests()[2]
         .messages
         .iter()
@@ -362,7 +362,7 @@ fn d1_the_same_call_twice_in_one_reply_does_not_run_before_the_answer_was_seen()
     assert_eq!(last, expected);
 }
 
-/// Two who want the same call asked about have a session each.
+/// Two questions about the same call have a session each.
 #[test]
 fn d1_each_sub_agent_has_a_session_of_its_own() {
     let mut hooks = Hooks::default();
@@ -393,7 +393,7 @@ fn d1_each_sub_agent_has_a_session_of_its_own() {
     assert_eq!(sessions, ["ses_1/c1", "ses_1/c1-2"]);
 }
 
-/// Hooks that see every delta and every call, by session, and block `sudo`.
+/// Returns hooks that record every delta and every call with its session, and block `sudo`.
 fn guarding(seen: &Arc<Mutex<Vec<String>>>) -> Hooks {
     let mut hooks = Hooks::default();
     let deltas = Arc::clone(seen);
@@ -449,7 +449,7 @@ fn d1_hooks_of_the_host_guard_sub_agents_too() {
     );
 }
 
-/// The host's hooks are back whatever ends the sub-agent: here the host forgets the turn.
+/// The host has its hooks back, whatever ends the sub-agent. Here the host drops the turn.
 #[test]
 fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     let seen = Arc::default();
@@ -484,7 +484,7 @@ fn d1_hooks_come_back_from_a_sub_agent_that_is_forgotten() {
     assert!(matches!(gate, Gate::Blocked(..)));
 }
 
-/// Half a verdict is none: it may say the opposite of the whole one.
+/// The first half of an answer may mean the opposite of the whole.
 #[test]
 fn d3_an_answer_that_the_length_limit_cut_is_no_answer() {
     for (blocks_on_failure, ran_then) in [(true, 0), (false, 1)] {
@@ -520,7 +520,7 @@ fn a_reply_that_the_length_limit_cut_is_no_complete_answer() {
     );
 }
 
-/// Every turn that is aborted has told the hooks so, once, whatever part of it was.
+/// Every turn that is aborted notifies the hooks once, whatever its stage.
 #[test]
 fn a4_a_turn_that_ends_between_replies_is_an_abort() {
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -541,12 +541,12 @@ fn a4_a_turn_that_ends_between_replies_is_an_abort() {
     let processor = || Processor::new(pack.session(), hooks(), Settings::default());
     let is_aborted = |step: &&Step| matches!(step, Step::Aborted(aborted) if !aborted.retry);
 
-    // A rule refuses what a tool gave back.
+    // A rule refuses the output of a tool.
     let refused = ran(&mut processor(), vec![calls("read", "worm"), text("done")]);
     assert!(matches!(refused.outcome.end, End::Aborted { .. }));
     assert_eq!(refused.steps.iter().filter(is_aborted).count(), 1);
 
-    // The model calls on and on.
+    // The model never stops to call tools.
     let mut own = processor();
     let mut provider = Scripted::new([calls("read", "{}")]);
     let mut tools = Echo::default();
@@ -674,7 +674,7 @@ fn d3_where_nobody_answers_the_call_runs_or_is_blocked_as_the_rule_says() {
 fn d3_a_sub_agent_asks_nobody() {
     let scripts = vec![
         calls("bash", COMMIT),
-        // The sub-agent wants to commit, too.
+        // The sub-agent commits too.
         calls("bash", COMMIT),
         text("fine"),
         text("done"),

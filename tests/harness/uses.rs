@@ -1,4 +1,4 @@
-//! What hooks and rules in the loop are for: the hooks of `examples/hooks.rs`, and detectors of waste.
+//! Uses of hooks and rules in the loop: the hooks of `examples/hooks.rs`, and detectors of waste.
 
 #[path = "../../examples/hooks.rs"]
 mod hooks;
@@ -59,7 +59,7 @@ fn a8_time_to_first_token_and_throughput_are_measured() {
     assert_eq!(pace.throughput(), Some(8.0));
 }
 
-/// Complaints C13 and C27: why a reply was cut, and by whom, is a type and no text to be read again.
+/// Complaints C13 and C27: the cause of a cut is a type, and not text to be parsed.
 #[test]
 fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
     let mut own = Hooks::default();
@@ -83,12 +83,12 @@ fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
     });
     let limited = || ScriptedReply::default().fail(Failure::new("429", "Too Many Requests"));
     let cancel = Cancel::default();
-    // Rules cut twice, then the provider fails before anything came, and the other model answers.
+    // Rules cut twice, then the provider fails before the first byte, and the other model answers.
     let scripts = vec![text("x: any"), text("x: any"), limited(), text("good")];
     let played = play_with(processor, scripts, &cancel, |_| {});
     assert_eq!(played.outcome.reply.text(Channel::Text), "good");
-    // Of the second prompt the provider fails before anything came and there is no other model; then the user
-    // cancels one before it is sent.
+    // With the second prompt the provider fails before the first byte, and no model is left. Then the user cancels a
+    // reply before its request is sent.
     let played = play_with(played.processor, vec![limited()], &cancel, |_| {});
     cancel.cancel();
     play_with(played.processor, vec![text("late")], &cancel, |_| {});
@@ -105,7 +105,7 @@ fn a8_aborts_are_counted_by_reason_rule_model_and_prompt() {
     ];
     let counts = counts.lock().unwrap();
     assert_eq!(counts.causes, BTreeMap::from(expected));
-    // Every prompt was "Go."; of the one that was cancelled no request was made.
+    // Every prompt was "Go."; the cancelled reply made no request.
     let prompt = PromptRef::new(1, &[Message::user("Go.")]).hash.unwrap();
     assert_eq!(counts.prompts, BTreeMap::from([(prompt, 4)]));
 }
@@ -129,7 +129,7 @@ fn a8_a_timeout_is_steered_to_a_shorter_answer() {
     assert_eq!(played.outcome.reply.text(Channel::Text), "Yes.");
 }
 
-/// A reply that is good after one that a rule cuts.
+/// Plays a good reply after one that a rule cuts.
 fn wasted(rule: &str, bad: &str) -> Played {
     let rules = format!(
         "schema = 1\n[pack]\nname = \"t\"\n[rule.waste]\ndescription = \"Waste\"\nseverity = \"error\"\n{rule}"

@@ -36,8 +36,8 @@ type PartKey = (String, u32, PartId);
 /// The data of the thread.
 struct ThreadState {
     hook: Box<dyn Hook>,
-    /// The text of the part in the last call. Only new text is sent to the thread: sending the whole text with every delta
-    /// would take time quadratic in its length.
+    /// The text of the part in the last call. Only new text is sent to the thread: sending the whole text with every
+    /// delta would take time quadratic in its length.
     so_far: Vec<u8>,
 }
 

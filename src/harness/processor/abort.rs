@@ -350,7 +350,7 @@ impl Processor {
         let stays = cause
             .stays
             .bytes(&aborted.partial, self.settings.signs_reasoning);
-        let retake = NextAttempt {
+        let next_attempt = NextAttempt {
             decision: cause.decision,
             kept: kept(&aborted.partial, &stays),
             steering,
@@ -361,7 +361,7 @@ impl Processor {
         retract(&aborted.partial, &stays, &mut retracts);
         out.push(Step::Aborted(Box::new(aborted)));
         out.append(&mut retracts);
-        self.request_attempt(retake, out);
+        self.request_attempt(next_attempt, out);
     }
 
     /// Ends a reply whose request must not be sent, without a retry. The hooks are notified, except if the request is a
@@ -382,13 +382,14 @@ impl Processor {
 
     /// Ends a turn between two replies: while its tools run, or because it reached its last reply. Notifies the hooks
     /// at `stream.aborted`, which cannot retry it, and drops the questions and handoffs of the reply.
-    /// [`Turn`](crate::harness::Turn) calls this itself. Does nothing if `end` is not an abort or a reply is in progress.
+    /// [`Turn`](crate::harness::Turn) calls this itself. Does nothing if `end` is not an abort or a reply is in
+    /// progress.
     ///
     /// # Example: the user cancels a tool
     /// ```
     /// use std::sync::mpsc;
     /// use ttsr::Pack;
-    /// use ttsr::harness::{AbortStage, End, Hooks, Processor, AbortReason, Settings, AbortSource, Step};
+    /// use ttsr::harness::{AbortReason, AbortSource, AbortStage, End, Hooks, Processor, Settings, Step};
     /// let (told, heard) = mpsc::channel();
     /// let mut hooks = Hooks::default();
     /// hooks.on_aborted("count", move |aborted, _| drop(told.send((aborted.reason, aborted.stage))));
@@ -561,7 +562,7 @@ impl Processor {
     fn model(&self) -> Option<String> {
         let progress = self
             .progress
-            .asked
+            .request_model
             .as_ref()
             .or(self.progress.model.as_ref());
         let model = progress.or(self.session.origin().model.as_ref());

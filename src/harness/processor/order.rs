@@ -30,19 +30,19 @@ enum PublishOrder {
 }
 
 impl Processor {
-    /// Reorders the steps of `out` from index `first` on: steps of parts that must wait are withheld, and steps that have
-    /// waited long enough are appended.
+    /// Reorders the steps of `out` from index `first` on: steps of parts that must wait are withheld, and steps that
+    /// have waited long enough are appended.
     pub(super) fn order_steps(&mut self, first: usize, out: &mut Vec<Step>) {
         let opens = |step: &Step| matches!(step, Step::Open { .. });
-        if self.progress.later.is_empty() && !out[first..].iter().any(opens) {
+        if self.progress.delayed.is_empty() && !out[first..].iter().any(opens) {
             return;
         }
         for step in out.split_off(first) {
             match order(&step) {
                 PublishOrder::Any => out.push(step),
                 PublishOrder::Last => {
-                    let later = self.progress.later.drain(..);
-                    out.extend(later.flat_map(|later| later.steps));
+                    let delayed = self.progress.delayed.drain(..);
+                    out.extend(delayed.flat_map(|delayed| delayed.steps));
                     out.push(step);
                 }
                 PublishOrder::Of(part) => self.place_step(part, step, out),
@@ -52,13 +52,18 @@ impl Processor {
     }
 
     fn place_step(&mut self, part: PartId, step: Step, out: &mut Vec<Step>) {
-        if self.progress.later.iter().any(|later| later.part == part) {
+        if self
+            .progress
+            .delayed
+            .iter()
+            .any(|delayed| delayed.part == part)
+        {
             self.publish_ready(out);
         }
         if matches!(step, Step::Open { .. }) {
             let after = self.waiting_before(part);
             if !after.is_empty() {
-                self.progress.later.push_back(DelayedPart {
+                self.progress.delayed.push_back(DelayedPart {
                     part,
                     after,
                     steps: vec![step],
@@ -68,11 +73,11 @@ impl Processor {
         }
         match self
             .progress
-            .later
+            .delayed
             .iter_mut()
-            .find(|later| later.part == part)
+            .find(|delayed| delayed.part == part)
         {
-            Some(later) => later.steps.push(step),
+            Some(delayed) => delayed.steps.push(step),
             None => out.push(step),
         }
     }
@@ -80,15 +85,19 @@ impl Processor {
     /// Publishes the waiting parts whose text before them has left. A part that opened later waits for at least as much
     /// text, so the search stops at the first part that must wait.
     fn publish_ready(&mut self, out: &mut Vec<Step>) {
-        while let Some(later) = self.progress.later.front() {
+        while let Some(delayed) = self.progress.delayed.front() {
             let has_left = |&(index, bytes): &(usize, u64)| {
                 let part = self.attempt.reply.parts.get(index);
                 part.is_none_or(|part| part.released >= bytes)
             };
-            if !later.after.iter().all(has_left) {
+            if !delayed.after.iter().all(has_left) {
                 return;
             }
-            let steps = self.progress.later.pop_front().map(|later| later.steps);
+            let steps = self
+                .progress
+                .delayed
+                .pop_front()
+                .map(|delayed| delayed.steps);
             out.extend(steps.into_iter().flatten());
         }
     }

@@ -237,8 +237,8 @@ impl Processor {
         out.push(Step::ToolAborted { part, call });
     }
 
-    /// Aborts complete tool calls whose input is not JSON. If a limit of the model cuts the reply, providers end the call
-    /// in progress as if it were complete, and only its input shows that it is not.
+    /// Aborts complete tool calls whose input is not JSON. If a limit of the model cuts the reply, providers end the
+    /// call in progress as if it were complete, and only its input shows that it is not.
     pub(super) fn abort_partial_calls(&mut self, out: &mut Vec<Step>) {
         let calls =
             self.attempt.reply.parts.iter_mut().filter(|part| {

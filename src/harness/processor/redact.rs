@@ -46,8 +46,8 @@ pub(super) struct Redactor<'a> {
 }
 
 impl Redactor<'_> {
-    /// Returns the piece with its redactions replaced. `stretches` must be sorted by their start. Overlapping redactions
-    /// are merged and replaced by the text of the first.
+    /// Returns the piece with its redactions replaced. `stretches` must be sorted by their start. Overlapping
+    /// redactions are merged and replaced by the text of the first.
     pub(super) fn apply(
         mut self,
         bytes: &[u8],
@@ -103,8 +103,8 @@ impl Redactor<'_> {
         left
     }
 
-    /// Returns the start of a redaction, moved back to the start of a character or an unquoted scalar, and true if it is an
-    /// unquoted scalar. Characters between scalars are not replaced.
+    /// Returns the start of a redaction, moved back to the start of a character or an unquoted scalar, and true if it
+    /// is an unquoted scalar. Characters between scalars are not replaced.
     fn redaction_start(&self, bytes: &[u8], from: u64) -> (u64, bool) {
         let Some(scalars) = self.scalars else {
             return (from, false);

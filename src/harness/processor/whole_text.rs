@@ -110,8 +110,9 @@ impl CheckedMessages {
 }
 
 impl Processor {
-    /// Prepares the request of the last [`Step::Send`]: hooks edit its messages, rules read the user's last message, and
-    /// headers are set. Edits of messages apply to this request only, except for those in [`added`](PreparedRequest::added).
+    /// Prepares the request of the last [`Step::Send`]: hooks edit its messages, rules read the user's last message,
+    /// and headers are set. Edits of messages apply to this request only, except for those in
+    /// [`added`](PreparedRequest::added).
     ///
     /// Returns `None` if the request must not be sent: the reply is over, and the steps in `out` give the reason.
     ///
@@ -138,7 +139,7 @@ impl Processor {
             added: Vec::new(),
         };
         self.turn.prompt = PromptRef::new(self.session.turn(), &request.messages);
-        self.progress.asked = Some(request.model.clone()).filter(|model| !model.is_empty());
+        self.progress.request_model = Some(request.model.clone()).filter(|model| !model.is_empty());
         let target = self.target(&request.model);
         if !self.hooks.is_empty(HookPoint::Messages) {
             let faults = self.hooks.messages(&target, &mut prepared.request.messages);
@@ -186,7 +187,7 @@ impl Processor {
         {
             return self.block(call, why, out);
         }
-        match self.advice(&call) {
+        match self.treatment(&call) {
             None if wanted.is_empty() => return Gate::Run(call),
             None => {}
             Some(advice) => {
@@ -204,10 +205,10 @@ impl Processor {
             }
         }
         if self.settings.depth == 0 {
-            self.advise(&call, CallTreatment::Asked);
+            self.set_treatment(&call, CallTreatment::Asked);
             for wanted in &mut wanted {
-                let session = wanted.assign_session(&self.settings.session, &self.turn.children);
-                self.turn.children.push(session.clone());
+                let session = wanted.assign_session(&self.settings.session, &self.turn.sub_agents);
+                self.turn.sub_agents.push(session.clone());
                 out.push(Step::Observe(LoopEvent::SubAgent {
                     call: call.call.clone(),
                     by: wanted.by.clone(),
@@ -228,8 +229,8 @@ impl Processor {
 
     /// Reports the outcomes of the questions about a call. If somebody answered, the call does not run: the answers are
     /// messages to add after the results of the reply's calls, and an equal call of a later reply runs. If nobody
-    /// answered, the call runs or is blocked, as the rule or hook that asked specifies. Equal calls of the same reply are
-    /// treated like this one without further questions.
+    /// answered, the call runs or is blocked, as the rule or hook that asked specifies. Equal calls of the same reply
+    /// are treated like this one without further questions.
     ///
     /// # Example: the answer goes to the model
     /// ```
@@ -280,14 +281,14 @@ impl Processor {
             }));
         }
         if let Some(why) = why {
-            self.advise(&call, CallTreatment::Blocked(why.clone()));
+            self.set_treatment(&call, CallTreatment::Blocked(why.clone()));
             return (self.block(call, why, out), answers);
         }
         if answers.is_empty() {
-            self.advise(&call, CallTreatment::Unanswered);
+            self.set_treatment(&call, CallTreatment::Unanswered);
             return (Gate::Run(call), answers);
         }
-        self.advise(&call, CallTreatment::Waits);
+        self.set_treatment(&call, CallTreatment::Waits);
         (self.block(call, PAUSED.to_owned(), out), answers)
     }
 
@@ -299,10 +300,10 @@ impl Processor {
 
     /// Returns the treatment of a call, if a sub-agent was asked about an equal one. A call whose answer the model has
     /// read counts as run from now on.
-    fn advice(&mut self, call: &ToolCall) -> Option<&CallTreatment> {
+    fn treatment(&mut self, call: &ToolCall) -> Option<&CallTreatment> {
         let input = canonical(call.input.as_bytes());
         let equal = |known: &&mut AskedCall| known.tool == call.tool && known.input == input;
-        let known = self.turn.advised.iter_mut().find(equal)?;
+        let known = self.turn.asked_calls.iter_mut().find(equal)?;
         if known.state == CallTreatment::Heard {
             known.state = CallTreatment::Taken;
         }
@@ -310,12 +311,12 @@ impl Processor {
     }
 
     /// Sets the treatment of calls that equal this one.
-    fn advise(&mut self, call: &ToolCall, state: CallTreatment) {
+    fn set_treatment(&mut self, call: &ToolCall, state: CallTreatment) {
         let input = canonical(call.input.as_bytes());
         self.turn
-            .advised
+            .asked_calls
             .retain(|known| known.tool != call.tool || known.input != input);
-        self.turn.advised.push(AskedCall {
+        self.turn.asked_calls.push(AskedCall {
             tool: call.tool.clone(),
             input,
             state,
@@ -331,7 +332,7 @@ impl Processor {
     ///
     /// # Example: a word behind an output
     /// ```
-    /// use ttsr::harness::{ToolOutput, Hooks, Processor, Settings, ToolCall};
+    /// use ttsr::harness::{Hooks, Processor, Settings, ToolCall, ToolOutput};
     /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/full", vec![Pattern::literal("No space left")]);
     /// rule.on = vec![Channel::ToolOutput];
@@ -412,16 +413,16 @@ impl Processor {
 
     /// Notifies the hooks of an event of a session.
     ///
-    /// The loop calls this for its own session: at the end of a reply (`message.updated`), after an abort by an error or
-    /// a timeout (`session.error`), and after an abort or an answer without tool calls (`session.idle`). The host calls it
-    /// for events of a server and of other sessions.
+    /// The loop calls this for its own session: at the end of a reply (`message.updated`), after an abort by an error
+    /// or a timeout (`session.error`), and after an abort or an answer without tool calls (`session.idle`). The host
+    /// calls it for events of a server and of other sessions.
     ///
     /// # Example: a hook that hears of it
     /// ```
     /// use std::sync::mpsc;
     /// use ttsr::Pack;
     /// use ttsr::harness::fallback::SessionEvent;
-    /// use ttsr::harness::{Hook, Hooks, HookPoint, Processor, Settings};
+    /// use ttsr::harness::{Hook, HookPoint, Hooks, Processor, Settings};
     /// struct Hears(mpsc::Sender<String>);
     /// impl Hook for Hears {
     ///     fn points(&self) -> &[HookPoint] {
@@ -494,8 +495,8 @@ impl Processor {
         (whole.apply(text), verdicts)
     }
 
-    /// Counts hook failures. Returns the failure that ends the stream: a cancel always ends it, and the first failure ends
-    /// it if [`Settings::on_hook_fault`](crate::harness::Settings::on_hook_fault) says so.
+    /// Counts hook failures. Returns the failure that ends the stream: a cancel always ends it, and the first failure
+    /// ends it if [`Settings::on_hook_fault`](crate::harness::Settings::on_hook_fault) says so.
     pub(super) fn record_faults(
         &mut self,
         faults: Faults,

@@ -170,7 +170,7 @@ impl Transcripts for StoredSessions {
 /// use ttsr::Pack;
 /// use ttsr_agent::handoff::{HandoffTools, StoredSessions, summary_prompt};
 /// use ttsr::harness::{
-///     Cancel, Hooks, Message, NoTools, Processor, Request, ScriptedReply, Scripted, Settings, Turn,
+///     Cancel, Hooks, Message, NoTools, Processor, Request, Scripted, ScriptedReply, Settings, Turn,
 /// };
 /// let input = r#"{"prompt": "Finish the parser.", "files": ["src/parse.rs"]}"#;
 /// let mut provider = Scripted::new([

@@ -32,7 +32,7 @@ const REST: Duration = Duration::from_secs(5);
 ///
 /// # Example: two models
 /// ```
-/// use ttsr::harness::{Failure, Request, ScriptedReply, Scripted};
+/// use ttsr::harness::{Failure, Request, Scripted, ScriptedReply};
 /// use ttsr_agent::providers::Chain;
 /// let busy = Scripted::new([ScriptedReply::default().fail(Failure::new("http", "busy").with_status(529))]);
 /// let good = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
@@ -86,7 +86,7 @@ impl Chain {
     /// ```
     /// use std::{future::poll_fn, time::Duration};
     /// use ttsr_agent::providers::Chain;
-    /// use ttsr::harness::{Failure, Provider, Request, ScriptedReply, Scripted};
+    /// use ttsr::harness::{Failure, Provider, Request, Scripted, ScriptedReply};
     /// let busy = Scripted::new([ScriptedReply::default().fail(Failure::new("http", "busy").with_status(529))]);
     /// let good = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
     /// let mut chain = Chain::new(busy.clone()).then("small-model", good.clone()).rest(Duration::from_secs(60));
@@ -113,7 +113,7 @@ impl Chain {
     /// use std::sync::{Arc, Mutex};
     /// use std::time::Duration;
     /// use ttsr_agent::providers::{Chain, Notice};
-    /// use ttsr::harness::{Failure, Provider, Request, ScriptedReply, Scripted};
+    /// use ttsr::harness::{Failure, Provider, Request, Scripted, ScriptedReply};
     /// let busy = Scripted::new([ScriptedReply::default().fail(Failure::new("http", "busy").with_status(529))]);
     /// let good = Scripted::new([ScriptedReply::default().text("Hello.").finish("stop")]);
     /// let asked = Arc::new(Mutex::new(Vec::new()));

@@ -30,7 +30,7 @@ pub enum OnFailure {
 /// use ttsr::Pack;
 /// use ttsr_agent::store::{OnFailure, Recorder, Store};
 /// use ttsr::harness::{
-///     Cancel, Hooks, Message, Processor, Request, Run, ScriptedReply, Scripted, Settings, Step,
+///     Cancel, Hooks, Message, Processor, Request, Run, Scripted, ScriptedReply, Settings, Step,
 /// };
 /// # let folder = std::env::temp_dir().join(format!("ttsr-recorder-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;

@@ -1,7 +1,7 @@
-//! The behaviour of the loop as data: `tests/conformance/*.toml`, in the format of `docs/conformance.md`.
+//! The behaviour of the loop as data, in the format of `docs/conformance.md`.
 //!
-//! Each case runs as written and with its deltas cut into single bytes; what is published joined must be
-//! the same. `UPDATE_GOLDEN=1` writes the steps that were given into the files: look at the difference.
+//! Each case runs as written and with its deltas cut into single bytes; the joined output must be the same.
+//! `UPDATE_GOLDEN=1` writes the steps into the files: review the difference.
 
 mod channel;
 #[cfg(feature = "opencode")]
@@ -42,7 +42,7 @@ use steps::{done, shown, shown_end, synthetic_text};
 struct File {
     /// The version of the format.
     format: u32,
-    /// Rules of the cases that have none of their own.
+    /// The rules of the cases without rules of their own.
     #[serde(default)]
     rules: String,
     case: Vec<Case>,
@@ -60,10 +60,10 @@ struct Case {
     settings: CaseSettings,
     #[serde(default)]
     hooks: Vec<CaseHook>,
-    /// Kinds of steps to look at besides those that always count.
+    /// The kinds of steps to compare in addition to those that are always compared.
     #[serde(default)]
     also: Vec<String>,
-    /// Whether the case is about where deltas are cut.
+    /// True if the case is about the cuts between deltas, and only runs as written.
     #[serde(default)]
     as_written: bool,
     r#in: Vec<toml::Table>,
@@ -87,15 +87,15 @@ struct CaseSettings {
     hook_retries: Option<u32>,
     signs_reasoning: bool,
     fallback: Vec<String>,
-    /// For each agent, or `*`, the models that take over where a provider refuses a session.
+    /// For each agent, or `*`, the fallback models.
     chains: BTreeMap<String, Vec<String>>,
     router: toml::Table,
-    /// What kind of chat a prompt comes from.
+    /// The kind of chat that a prompt comes from.
     channel: Option<String>,
-    /// What the channel cannot do, and what it never finishes: `typing`, or to say something with this in it.
+    /// The operation that fails, and the one that hangs: `typing`, or sending a text that contains these words.
     fails: Option<String>,
     hangs: Option<String>,
-    /// The interface of the server that the case is about, and its password.
+    /// The interface of the server of the case, and its password.
     api: Option<String>,
     password: Option<String>,
 }
@@ -105,7 +105,7 @@ struct CaseSettings {
 struct CaseHook {
     name: String,
     at: String,
-    /// The hook does nothing unless this is in the text so far.
+    /// The hook does nothing unless the text so far contains this.
     #[serde(default)]
     when: String,
     #[serde(default)]
@@ -115,11 +115,11 @@ struct CaseHook {
     retry: bool,
     inject: Option<String>,
     block: Option<String>,
-    /// What a sub-agent is asked.
+    /// The question to a sub-agent.
     ask: Option<String>,
 }
 
-/// One step in the words of the format, keys in order.
+/// A step in the words of the format, with its keys in order.
 type Shown = Vec<(&'static str, Value)>;
 
 #[test]
@@ -199,8 +199,8 @@ fn every_case_gives_its_steps() {
     assert!(cases > 30, "{cases} cases");
 }
 
-/// Whether all that is wanted is there; lists must be of one length. Of a text it may be wanted how it starts
-/// and ends, and what it holds, in that order.
+/// Returns true if `given` has everything in `wanted`. Lists must have equal lengths. For a text, `wanted` may give its
+/// start, its end and the pieces that it contains in order.
 fn fits(given: &Value, wanted: &Value) -> bool {
     match (given, wanted) {
         (Value::String(given), Value::Object(wanted)) => {
@@ -231,17 +231,17 @@ fn object(shown: &Shown) -> Value {
     Value::Object(pairs.collect())
 }
 
-/// The steps, with what is forwarded of a part in a row as one, and without what only says where deltas end.
-/// What an attempt came to before it was cut does depend on that.
+/// Joins consecutive forwards of a part, and removes steps that depend on the cuts between deltas. The text of an
+/// attempt before its cut depends on them too.
 fn joined(steps: &[Shown]) -> Vec<Value> {
     let mut joined: Vec<Value> = Vec::new();
-    // Words about the text stand before the delta that brought them, wherever that begins.
+    // Messages about the text precede the delta that caused them, wherever that delta begins.
     let mut words: Vec<Value> = Vec::new();
     let is_cut = steps.iter().any(|step| step[0].0 == "aborted");
     for step in steps {
         let (kind, step) = (step[0].0, object(step));
         let is_of_attempt = ["open", "forward", "close", "aborted", "retract"].contains(&kind);
-        // Every delta calls its hooks.
+        // Hooks are called for every delta.
         let is_of_delta = ["hold", "called"].contains(&kind);
         if is_of_delta || (is_cut && is_of_attempt) {
             continue;
@@ -295,7 +295,7 @@ fn in_toml(value: &Value) -> String {
     }
 }
 
-/// The file with the steps of that case in it.
+/// Returns the file with the steps of a case replaced.
 fn with_steps(file: &str, case: &Case, steps: &[Shown]) -> String {
     let name = file.find(&format!("name = \"{}\"", case.name)).unwrap();
     let start = name + file[name..].find("\nout = [").expect("each case has `out`") + 1;
@@ -312,7 +312,7 @@ fn with_steps(file: &str, case: &Case, steps: &[Shown]) -> String {
     )
 }
 
-/// What hooks were asked, in order.
+/// The calls of hooks, in order.
 type Calls = Arc<Mutex<Vec<Shown>>>;
 
 /// A hook of a case.
@@ -450,7 +450,7 @@ fn processor(case: &Case, rules: &str, calls: &Calls) -> Processor {
     processor
 }
 
-/// Feeds the inputs, deltas cut into pieces of that size; gives the steps.
+/// Feeds the inputs, with deltas cut into pieces of `size` bytes. Returns the steps.
 fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
     #[cfg(feature = "opencode")]
     if case.settings.api.is_some() {
@@ -494,16 +494,16 @@ struct Run<'a> {
     calls: Calls,
     shown: Vec<Shown>,
     now: Duration,
-    /// The prompt of a chat that is under way, and its session.
+    /// The prompt of a chat in progress, and its session.
     chat: Option<(Prompting, String)>,
     handoffs: Handoffs,
-    /// What a rule or the model handed over last.
+    /// The last handoff of a rule or the model.
     handoff: Option<Handoff>,
     files: Memory,
     router: &'a toml::Table,
 }
 
-/// Files that are only there in memory.
+/// Files in memory.
 #[derive(Default)]
 struct Memory(Vec<(String, String)>);
 
@@ -594,7 +594,7 @@ impl Run<'_> {
         self.steps(out);
     }
 
-    /// Going on in a new session. Says whether the input was about that.
+    /// Processes an input about a new session. Returns false for any other input.
     fn take_handoff(&mut self, input: &Given<'_>) -> bool {
         let session = input.text("session").unwrap_or_else(|| "ses_1".to_owned());
         if let Some(text) = input.text("handoff") {
@@ -673,7 +673,7 @@ impl Run<'_> {
         }
     }
 
-    /// The prompt of a chat. Says whether the input was about that.
+    /// Processes an input about the prompt of a chat. Returns false for any other input.
     fn take_chat(&mut self, input: &Given<'_>) -> bool {
         let mut out = Vec::new();
         if let Some(json) = input.text("settings") {
@@ -739,7 +739,7 @@ impl Run<'_> {
         }
     }
 
-    /// What hooks were asked since the last steps.
+    /// Appends the calls of hooks since the last steps.
     fn calls(&mut self) {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         for call in calls {

@@ -14,7 +14,7 @@ use super::foreground::foreground;
 use super::{Case, Given, Shown, pack};
 use ttsr_testing::opencode::{Asked, Imitation, Play};
 
-/// The steps of a case whose settings name an interface of a server.
+/// Returns the steps of a case whose settings name an interface of a server.
 pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -63,7 +63,7 @@ fn refusal(status: u64) -> String {
     format!("{status} No\r\ncontent-length: 2\r\n\r\nno")
 }
 
-/// What the server does on each connection to its events.
+/// Returns the server's actions for each connection to its events.
 fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
     let mut connections = vec![Vec::new()];
     for input in inputs {
@@ -77,7 +77,7 @@ fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
             connections.push(Vec::new());
         }
     }
-    // Whoever hears the last of them comes to an end.
+    // The reader of the last connection comes to an end.
     if let Some(plays) = connections.last_mut() {
         plays.push(Play::Break);
     }
@@ -87,7 +87,7 @@ fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
 struct Client {
     server: Server,
     imitation: Imitation,
-    /// What the client told, each with the number of requests before it.
+    /// The client's reports, each with the number of requests before it.
     seen: Vec<(usize, Shown)>,
 }
 
@@ -133,7 +133,7 @@ impl Client {
             }
             self.watch(case, input, watching).await
         } else {
-            // The server's own inputs are played by it.
+            // The server itself plays these inputs.
             let own = ["event", "until", "breaks", "refuses", "answers-json"];
             assert!(own.iter().any(|key| input.has(key)), "{:?}", input.table);
             Ok(())
@@ -143,7 +143,7 @@ impl Client {
         }
     }
 
-    /// Rules act on what the server says, until it has said everything.
+    /// Runs rules on the server's events until the last one.
     async fn watch(
         &mut self,
         case: &Case,
@@ -188,7 +188,7 @@ impl Client {
         ended.expect("everything is said in time")
     }
 
-    /// The requests that are steps: not those by which a watcher finds out about sessions and other watchers.
+    /// Returns the requests that are steps, without those that look for sessions and other watchers.
     fn shown_requests(&self) -> Vec<Asked> {
         let mut asked = self.imitation.all_asked();
         let is_lookup = |asked: &Asked| {
@@ -204,7 +204,7 @@ impl Client {
         self.seen.push((before, shown));
     }
 
-    /// Requests and what was told, in their order.
+    /// Returns requests and reports in their order.
     fn steps(self, also: &[String]) -> Vec<Shown> {
         let mut steps = Vec::new();
         let asked = self.shown_requests();

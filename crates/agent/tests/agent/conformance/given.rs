@@ -1,4 +1,4 @@
-//! What comes in: a table of `in`, in the words of the format.
+//! Inputs: the tables of `in`, in the words of the format.
 
 use ttsr::harness::{Failure, Input, Message, ToolCall};
 use ttsr::{Channel, Event, PartId};
@@ -8,7 +8,7 @@ use ttsr_agent::question::{Choice, Question, QuestionRequest};
 
 use super::Case;
 
-/// One input in the words of the format.
+/// An input in the words of the format.
 pub(super) struct Given<'a> {
     pub(super) table: &'a toml::Table,
     pub(super) case: &'a str,
@@ -61,7 +61,7 @@ impl Given<'_> {
         }
     }
 
-    /// The provider's event that it is, or several.
+    /// Returns the provider events of the input, if it has any.
     pub(super) fn events(&self, size: usize) -> Option<Vec<Event>> {
         let event = if self.has("delta") {
             let text = self.words("text").into_bytes();
@@ -122,7 +122,7 @@ impl Given<'_> {
             .collect()
     }
 
-    /// What the tool gives back, where the session holds what the input says.
+    /// Returns the output of `read_session` for the session that the input describes.
     pub(super) fn transcript(&self, read: &ReadSession) -> String {
         let said: Vec<Said> = match self.number("messages") {
             Some(count) => (1..=count).map(|at| says(&at.to_string())).collect(),
@@ -134,7 +134,7 @@ impl Given<'_> {
         })
     }
 
-    /// The messages of an earlier session.
+    /// Returns the messages of an earlier session.
     pub(super) fn said(&self) -> Vec<Said> {
         let said = self.table.get("said").and_then(toml::Value::as_array);
         let said = said.into_iter().flatten().map(|said| {
@@ -152,7 +152,7 @@ impl Given<'_> {
         said.collect()
     }
 
-    /// What the server of a chat's agent says; of its own session, where no other is named.
+    /// Returns the event of the server of a chat's agent, of its own session unless the input names another.
     pub(super) fn agent_event(&self, own: &str) -> Option<AgentEvent> {
         let session = self.text("session").unwrap_or_else(|| own.to_owned());
         let message = self.text("of").unwrap_or_else(|| "m".to_owned());
@@ -265,7 +265,7 @@ fn said_part(part: &toml::Value) -> SaidPart {
     }
 }
 
-/// A message of the user.
+/// Returns a message of the user.
 fn says(text: &str) -> Said {
     Said {
         by: Speaker::User,

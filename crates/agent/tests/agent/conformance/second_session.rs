@@ -1,4 +1,4 @@
-//! The way from a goal, or from a rule, to the first request of a second session, through whole turns.
+//! From a goal or a rule to the first request of a second session, through whole turns.
 
 use serde_json::{Value, json};
 use ttsr::Pack;
@@ -13,8 +13,8 @@ use ttsr_agent::handoff::{
 use super::Run;
 use super::given::Given;
 
-/// Runs a turn of that session, which begins with these messages; the requests, and the handoff that the model called
-/// for.
+/// Runs a turn of a session that begins with these messages. Returns the requests, and the handoff that the model
+/// called for.
 fn turn(
     session: &str,
     messages: Vec<Message>,
@@ -39,7 +39,7 @@ fn turn(
     (provider.requests(), handoff)
 }
 
-/// Each text of a request.
+/// Returns each text of a request.
 fn texts(request: &Request) -> Value {
     let contents = request.messages.iter().flat_map(|message| &message.content);
     let texts = contents.filter_map(|content| match content {
@@ -69,7 +69,7 @@ impl Run<'_> {
         self.handoff = handoff;
     }
 
-    /// The host opens `session` with the last handoff as its draft, and the user sends it, `edited` or as it is.
+    /// The host opens `session` with the last handoff as its draft, and the user sends it, as `edited` or unchanged.
     pub(super) fn go_on(&mut self, session: &str, input: &Given<'_>) {
         let handoff = self.handoff.take();
         let handoff = handoff.unwrap_or_else(|| panic!("{}: no handoff", input.case));
@@ -78,7 +78,7 @@ impl Run<'_> {
         self.say(session, draft);
     }
 
-    /// The user says something in `session`.
+    /// The user writes a message in `session`.
     pub(super) fn say(&mut self, session: &str, text: String) {
         let said = Message::user(text);
         let arrived = Arrived {

@@ -1,4 +1,4 @@
-//! What comes out: steps, in the words of the format.
+//! Outputs: steps in the words of the format.
 
 use serde_json::{Value, json};
 use ttsr::Channel;
@@ -8,7 +8,7 @@ use ttsr_agent::progress::Do;
 
 use super::Shown;
 
-/// What is to be done for a chat.
+/// Returns an action for a chat.
 pub(super) fn done(what: Do) -> Shown {
     match what {
         Do::Typing => vec![("typing", json!(true))],

@@ -279,3 +279,71 @@ fn g98_every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
     }
     println!("{faults} runs with a failing disk: the same verdicts");
 }
+
+/// A record with one event as a line of a file.
+fn line(seq: u64, event: &str) -> String {
+    let json = format!(
+        r#"{{"seq":{seq},"at":0,"entries":[{{"kind":"event","event":{{"event":{event}}}}}]}}"#
+    );
+    format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()))
+}
+
+#[test]
+fn events_are_read_from_files_that_have_fewer_fields() {
+    let written = [
+        r#""send","attempt":1,"messages":2"#,
+        r#""first-token","after":5"#,
+        r#""decision","rule":"t/any","action":"retry","turn":1,"attempt":1,"part":"0","channel":"text","end":10,"decided":10"#,
+        r#""aborted","reason":"plugin","source":"rule","by":"t/any","attempt":1,"bytes":8,"calls":0,"retry":true"#,
+        r#""tool-call","tool":"bash","call":"c1""#,
+        r#""doom-loop","tool":"bash","times":3"#,
+        r#""usage","input":1,"output":2"#,
+        r#""sub-agent","session":"s/c1","parent":"s","call":"c1","by":"t/any""#,
+        r#""unscanned","bytes":3,"of":"logprobs""#,
+        r#""note","what":"restarted""#,
+        r#""finish","complete":true,"reason":"stop","attempts":1,"bytes":8,"millis":9,"saved":0,"unscanned":0"#,
+    ];
+    let mut file = "ttsr-session 1\n".to_owned();
+    for (seq, event) in (1..).zip(written) {
+        file += &line(seq, event);
+    }
+    let pieces = Reader::new(file.as_bytes()).unwrap();
+    let entries = pieces.flat_map(|piece| match piece.unwrap() {
+        Piece::Record(record) => record.entries,
+        other => panic!("{other:?}"),
+    });
+    let events: Vec<LoopEvent> = entries
+        .map(|entry| match entry {
+            Entry::Event { event } => event,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let names: Vec<&str> = events.iter().map(LoopEvent::name).collect();
+    assert_eq!(
+        names,
+        [
+            "send",
+            "first-token",
+            "decision",
+            "aborted",
+            "tool-call",
+            "doom-loop",
+            "usage",
+            "sub-agent",
+            "unscanned",
+            "unknown",
+            "finish"
+        ]
+    );
+    let LoopEvent::Decision(decision) = &events[2] else {
+        panic!("{:?}", events[2])
+    };
+    assert_eq!(
+        (decision.rule_or_limit(), &*decision.part.name),
+        ("t/any", "0")
+    );
+    let LoopEvent::ToolCall(part) = &events[4] else {
+        panic!("{:?}", events[4])
+    };
+    assert_eq!((part.tool.as_deref(), part.id), (Some("bash"), None));
+}
