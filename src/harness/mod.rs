@@ -65,6 +65,8 @@ mod handoff;
 mod hooks;
 mod json_scalars;
 mod message;
+#[cfg(all(test, loom))]
+mod models;
 mod processor;
 mod provider;
 mod record;
