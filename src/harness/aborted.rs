@@ -13,7 +13,7 @@ use crate::{Channel, Counters, PartId, RuleId};
 
 /// The kind of reason for an abort.
 ///
-/// # Example: why there is no answer
+/// # Example: a reply without an answer has a reason
 /// ```
 /// use ttsr::Pack;
 /// use ttsr::harness::{

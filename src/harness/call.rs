@@ -41,7 +41,7 @@ impl PendingCall {
 
     /// Blocks the call. The model receives the reason as the output.
     ///
-    /// # Example: no force
+    /// # Example: a hook blocks forced pushes
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
@@ -65,7 +65,7 @@ impl PendingCall {
 
     /// Has a sub-agent asked before the tool runs.
     ///
-    /// # Example: somebody is asked about every push
+    /// # Example: a hook asks a sub-agent about every push
     /// ```
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
     /// use ttsr::{Consult, Pack};
@@ -98,7 +98,7 @@ impl PendingCall {
 
 /// The output of a tool.
 ///
-/// # Example: a tool that doubles
+/// # Example: an output or an error
 /// ```
 /// use ttsr::harness::ToolOutput;
 /// let run = |input: &str| match input.parse::<u32>() {
@@ -216,7 +216,7 @@ impl<T: Tools + ?Sized> Tools for Box<T> {
 
 /// An implementation of [`Tools`] without tools.
 ///
-/// # Example: a tool that there is not
+/// # Example: a call of an unknown tool
 /// ```
 /// use ttsr::harness::{NoTools, ToolCall, Tools};
 /// assert!(NoTools.tools().is_empty());

@@ -77,7 +77,7 @@ impl Drop for CallbackGuard<'_> {
 impl Cancel {
     /// Cancels every reply that runs with this switch or a clone of it.
     ///
-    /// # Example: the user has enough
+    /// # Example: the user cancels a reply
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{

@@ -46,7 +46,7 @@ impl Chains {
 
     /// Sets the chain of every agent without a chain of its own.
     ///
-    /// # Example: a chain for everyone
+    /// # Example: a default chain
     /// ```
     /// use ttsr::harness::fallback::Chains;
     /// let chains = Chains::default().any(["small"]).chain("plan", ["large"]);
@@ -77,7 +77,7 @@ impl Chains {
 
 /// Returns an error as rules read it: the text, with the HTTP status appended unless the text contains it.
 ///
-/// # Example: a status that the text does not mention
+/// # Example: a status that is not in the text
 /// ```
 /// use ttsr::harness::fallback::error_text;
 /// assert_eq!(error_text("http: busy", Some(529)), "http: busy (HTTP 529)");
@@ -94,7 +94,7 @@ pub fn error_text(text: &str, status: Option<u16>) -> String {
 
 /// An event of a session, as an agent's server reports it.
 ///
-/// # Example: a session comes and goes
+/// # Example: a session is remembered until it is deleted
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Pack;
@@ -192,7 +192,7 @@ pub struct ModelSwitch {
 
 /// Watches the sessions of a server and switches a session to another model when its provider refuses.
 ///
-/// # Example: a session that hits a limit goes on with the next model, once
+/// # Example: each refusal switches to the next model once
 /// ```
 /// use std::time::Duration;
 /// use ttsr::Pack;

@@ -24,7 +24,7 @@ use timed::HookWorker;
 
 /// A point of the loop at which hooks are called.
 ///
-/// # Example: a name from a configuration
+/// # Example: a point from its name in a configuration
 /// ```
 /// use ttsr::harness::HookPoint;
 /// let of_name = |name: &str| HookPoint::ALL.into_iter().find(|point| point.name() == name);
@@ -143,7 +143,7 @@ pub trait Hook: Send {
     /// Receives a complete text part. May replace the text that is kept. The original was published, and the rules do
     /// not see the replacement.
     ///
-    /// # Example: no white space at the end
+    /// # Example: white space at the end is removed
     /// ```
     /// use ttsr::harness::{
     ///     Cancel, Hook, HookContext, HookPoint, Hooks, Processor, Request, Scripted, ScriptedReply,
@@ -174,7 +174,7 @@ pub trait Hook: Send {
 
     /// Receives a tool call before it runs. May change its input, block it, or have a sub-agent asked first.
     ///
-    /// # Example: another input
+    /// # Example: a hook changes the input
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Gate, Hook, HookPoint, Hooks, PendingCall, Processor, Settings, ToolCall};
@@ -204,7 +204,7 @@ pub trait Hook: Send {
 
     /// Receives the output of a tool before the rules and the model. May change it.
     ///
-    /// # Example: a secret stays here
+    /// # Example: a secret is removed from an output
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hook, HookPoint, Hooks, Processor, Settings, ToolCall, ToolOutput};
@@ -233,7 +233,7 @@ pub trait Hook: Send {
 
     /// Receives the headers of a request after the rules. May change them.
     ///
-    /// # Example: whose request it is
+    /// # Example: the session's id as a header
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hook, HookPoint, Hooks, Processor, Request, RequestTarget, Settings};
@@ -291,7 +291,7 @@ pub struct HookContext<'a> {
 
 /// A delta that hooks may change. It may begin and end inside a character.
 ///
-/// # Example: other bytes in their place
+/// # Example: a name is replaced
 /// ```
 /// use std::time::Duration;
 /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
@@ -414,7 +414,7 @@ impl HookFault {
 
 /// The hooks of a host, in the order of registration.
 ///
-/// # Example: who is called where
+/// # Example: a hook is called at its points only
 /// ```
 /// use ttsr::harness::{HookPoint, Hooks};
 /// let mut hooks = Hooks::default();
@@ -515,7 +515,7 @@ impl Hooks {
 
     /// Registers a function for [`HookPoint::Aborted`].
     ///
-    /// # Example: a reply that broke off is taken again
+    /// # Example: a reply is retried after an error
     /// ```
     /// use std::time::Duration;
     /// use ttsr::Pack;
@@ -549,7 +549,7 @@ impl Hooks {
 
     /// Registers a function for [`HookPoint::ToolAfter`].
     ///
-    /// # Example: colours are left out
+    /// # Example: escape sequences are removed from an output
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hooks, Processor, Settings, ToolCall, ToolOutput};

@@ -62,7 +62,7 @@ pub enum Content {
 
 /// A message of a conversation.
 ///
-/// # Example: what the user says, and what steers
+/// # Example: a user's message and a steering message
 /// ```
 /// use ttsr::harness::{Content, Message, Request, Role};
 /// let asked = Message::user("What time is it?");
@@ -185,7 +185,7 @@ pub struct Tool {
 
 /// A request to a provider.
 ///
-/// # Example: what the provider gets
+/// # Example: the provider receives the request
 /// ```
 /// use ttsr::harness::{Message, Provider, Request, Scripted};
 /// let mut request = Request::new("a-model", vec![Message::user("What time is it?")]);

@@ -13,7 +13,7 @@
 //! `reply`, `message`, `aborted`, `consultation`, `handoff`, `event`, `call`, `step`), `provider`, `fallback` and
 //! `hooks`, `processor`, then `run`, `consult` and `turn`, which do I/O.
 //!
-//! # Example: a rule is broken, the reply is taken again
+//! # Example: a rule cuts the reply, and it is retried
 //! ```
 //! use ttsr::Pack;
 //! use ttsr::harness::{

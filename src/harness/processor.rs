@@ -115,7 +115,7 @@ pub struct ProcessorCounters {
 /// attempts it takes. After the end, and between a cut and the next [`Input::Sent`], inputs are ignored and counted.
 /// Guidance that was not sent yet waits for the next request, in this turn or a later one.
 ///
-/// # Example: a delta is judged before it is published
+/// # Example: rules see a delta before it is published
 /// ```
 /// use std::time::Duration;
 /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
@@ -344,7 +344,7 @@ impl Processor {
     /// Begins the next reply of the same turn, with the results of the tools in the request. The bounds of a turn
     /// continue to count.
     ///
-    /// # Example: behind the results of the tools
+    /// # Example: the reply after the results of tools
     /// ```
     /// use std::time::Duration;
     /// use ttsr::harness::{Hooks, Input, Processor, Settings, Step};
@@ -398,7 +398,7 @@ impl Processor {
     /// [`Tick`](Input::Tick) if nothing arrives. The provider's silence counts from here, so that the host's own work
     /// does not count.
     ///
-    /// # Example: a provider that says nothing
+    /// # Example: a silent provider
     /// ```
     /// use std::time::Duration;
     /// use ttsr::Pack;
@@ -457,7 +457,7 @@ impl Processor {
 
     /// Replaces the pack from the next attempt on. See [`Session::reload`].
     ///
-    /// # Example: another rule
+    /// # Example: another pack
     /// ```
     /// use ttsr::harness::{Hooks, Processor, Settings};
     /// use ttsr::{Pack, Pattern, Rule};
@@ -520,7 +520,7 @@ impl Processor {
 
     /// Returns the session. Guidance that was not sent is released, so that its rules may give it again.
     ///
-    /// # Example: one conversation, another processor
+    /// # Example: a conversation moves to another processor
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hooks, Processor, Settings};

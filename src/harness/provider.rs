@@ -16,7 +16,7 @@ pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Failure>> + Send>
 
 /// A service that answers requests.
 ///
-/// # Example: a provider that repeats what it is told
+/// # Example: a provider that echoes the last message
 /// ```
 /// use ttsr::harness::{
 ///     Cancel, EventStream, Hooks, Message, Processor, Provider, Request, Settings, run, unfold,

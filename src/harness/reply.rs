@@ -201,7 +201,7 @@ impl ReplyPart {
     }
 
     /// Returns the offset in `raw` of a delivered byte; for a redacted byte, the start of its replacement.
-    pub(super) fn place(&self, delivered: usize) -> usize {
+    pub(super) fn raw_offset(&self, delivered: usize) -> usize {
         let byte = delivered as u64;
         match self.replaced.iter().rfind(|other| other.from < byte) {
             None => delivered,
@@ -212,7 +212,7 @@ impl ReplyPart {
 
     /// Returns the length of the longest prefix of at most `most` bytes that does not end inside a character. Bytes
     /// that are not UTF-8 count as characters.
-    pub(super) fn characters(&self, most: usize) -> usize {
+    pub(super) fn whole_characters(&self, most: usize) -> usize {
         let bytes = &self.raw[..most.min(self.raw.len())];
         match std::str::from_utf8(bytes) {
             Err(error) if error.error_len().is_none() => error.valid_up_to(),

@@ -24,7 +24,7 @@ use crate::{Event, Session};
 /// the steps of one event are buffered. Steps for the transport ([`Step::Send`], [`Step::CancelUpstream`]) are carried
 /// out before they are returned.
 ///
-/// # Example: step by step, and then the rest
+/// # Example: single steps, then the rest at once
 /// ```
 /// use ttsr::harness::{Cancel, Hooks, Processor, Request, Run, Scripted, ScriptedReply, Settings, Step};
 /// use ttsr::{Channel, Pack};

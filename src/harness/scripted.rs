@@ -15,7 +15,7 @@ use crate::{Channel, Event, PartId};
 
 /// A recorded reply: its events, their pace and its end.
 ///
-/// # Example: half a text, then the connection breaks
+/// # Example: a connection that breaks after a text
 /// ```
 /// use ttsr::harness::{Failure, ScriptedReply};
 /// let script = ScriptedReply::default()
@@ -184,7 +184,7 @@ fn pieces(event: Event, size: usize) -> Vec<Event> {
 ///
 /// Clones share their scripts and requests, so that a test can keep one and pass another on.
 ///
-/// # Example: what was asked
+/// # Example: requests and cancels are remembered
 /// ```
 /// use std::future::poll_fn;
 /// use ttsr::harness::{Provider, Request, Scripted, ScriptedReply};

@@ -76,7 +76,7 @@ where
 /// Dropping the result drops the call or the stream, and with it the client's transport. The end of the client's
 /// stream ends the reply; the reply is complete only if `read` called [`EventBuilder::finish`].
 ///
-/// # Example: a client that gives words
+/// # Example: a client that yields words
 /// ```
 /// use std::{future::poll_fn, pin::Pin, task::{Context, Poll}};
 /// use ttsr::harness::{Failure, stream_adapter};

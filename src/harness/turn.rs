@@ -25,7 +25,7 @@ const MAX_REPLIES: u32 = 50;
 
 /// A turn, from the user's prompt to the answer.
 ///
-/// # Example: a tool runs, and the model goes on with what it gave back
+/// # Example: a tool runs, and the model continues with its output
 /// ```
 /// use ttsr::Pack;
 /// use ttsr::harness::{

@@ -24,11 +24,11 @@ pub(super) struct AbortCause {
     detail: String,
     part: Option<PartId>,
     /// The condition for a retry.
-    again: RetryCondition,
+    retry_condition: RetryCondition,
     /// True if the transport is open and must be closed.
     is_connected: bool,
     /// The text that stays in the context if the reply is retried.
-    stays: KeptText,
+    kept_text: KeptText,
     model: Option<String>,
     temperature: Option<u32>,
     /// The rule's message to the model for a retry.
@@ -87,10 +87,12 @@ impl KeptText {
             _ if part.channel == Channel::ToolInput => 0,
             _ if part.channel == Channel::Reasoning && signs_reasoning => 0,
             KeptText::Nothing => 0,
-            KeptText::All => part.characters(part.raw.len()),
-            KeptText::UpTo(_, bytes) if Some(place) == cut => part.characters(part.place(bytes)),
+            KeptText::All => part.whole_characters(part.raw.len()),
+            KeptText::UpTo(_, bytes) if Some(place) == cut => {
+                part.whole_characters(part.raw_offset(bytes))
+            }
             KeptText::UpTo(..) if Some(place) > cut => 0,
-            KeptText::UpTo(..) => part.characters(part.raw.len()),
+            KeptText::UpTo(..) => part.whole_characters(part.raw.len()),
         };
         parts.enumerate().map(of_part).collect()
     }
@@ -131,9 +133,9 @@ impl AbortCause {
             source,
             detail,
             part: None,
-            again: RetryCondition::IfAsked,
+            retry_condition: RetryCondition::IfAsked,
             is_connected: true,
-            stays: KeptText::Nothing,
+            kept_text: KeptText::Nothing,
             model: None,
             temperature: None,
             steering: None,
@@ -154,7 +156,7 @@ impl AbortCause {
             return None;
         };
         Some(AbortCause {
-            again: RetryCondition::Never,
+            retry_condition: RetryCondition::Never,
             is_connected: false,
             stage: AbortStage::Tools,
             ..AbortCause::new(*reason, source.clone(), detail.clone())
@@ -164,7 +166,7 @@ impl AbortCause {
     /// Changes the cause to that of a request that is not sent. A retry would send the same request, so there is none.
     fn before_sending(self) -> AbortCause {
         AbortCause {
-            again: RetryCondition::Never,
+            retry_condition: RetryCondition::Never,
             is_connected: false,
             stage: AbortStage::Request,
             ..self
@@ -195,19 +197,19 @@ impl AbortCause {
 
     pub(super) fn cancelled() -> AbortCause {
         AbortCause {
-            again: RetryCondition::Never,
+            retry_condition: RetryCondition::Never,
             ..AbortCause::new(AbortReason::User, AbortSource::User, String::new())
         }
     }
 
     /// The cause of a bound of time. The bound `reply` leaves no time for a retry.
     pub(super) fn timeout(bound: &'static str) -> AbortCause {
-        let again = match bound {
+        let retry_condition = match bound {
             "reply" => RetryCondition::Never,
             _ => RetryCondition::IfAsked,
         };
         AbortCause {
-            again,
+            retry_condition,
             ..AbortCause::new(
                 AbortReason::Timeout,
                 AbortSource::Limit(bound),
@@ -263,7 +265,7 @@ impl AbortCause {
         AbortCause {
             part,
             // The hook is not called again in this reply, so a retry would be unguarded.
-            again: RetryCondition::Never,
+            retry_condition: RetryCondition::Never,
             ..AbortCause::new(fault.reason(), AbortSource::Hook(name), detail)
         }
     }
@@ -288,7 +290,7 @@ impl AbortCause {
             crate::Source::Limit { name, part, .. } => return AbortCause::limit(name, part),
         };
         let rule = stream.pack().rule(hit.rule);
-        let again = match decision.action {
+        let retry_condition = match decision.action {
             Action::Retry => RetryCondition::Rule,
             _ if rule.severity == Severity::Critical => RetryCondition::Never,
             _ => RetryCondition::IfAsked,
@@ -299,12 +301,12 @@ impl AbortCause {
         };
         let cause = AbortCause {
             part: Some(hit.part),
-            again,
+            retry_condition,
             ..AbortCause::new(AbortReason::Plugin, source, message)
         };
         match decision.action {
             Action::Retry => AbortCause {
-                stays: KeptText::from_rule(rule, stream, &hit),
+                kept_text: KeptText::from_rule(rule, stream, &hit),
                 model: rule.retry.model.clone(),
                 temperature: rule.retry.temperature,
                 steering: Some(cause.detail.clone()).filter(|text| !text.is_empty()),
@@ -338,17 +340,17 @@ impl Processor {
             .map(Message::steering)
             .into_iter()
             .collect();
-        let wants_retry = self.notify_hooks(&aborted, &cause.again, &mut steering, out);
-        if wants_retry && cause.again == RetryCondition::IfAsked {
+        let wants_retry = self.notify_hooks(&aborted, &cause.retry_condition, &mut steering, out);
+        if wants_retry && cause.retry_condition == RetryCondition::IfAsked {
             self.turn.hook_retries += 1;
         }
-        if !wants_retry && cause.again != RetryCondition::Rule {
+        if !wants_retry && cause.retry_condition != RetryCondition::Rule {
             out.push(Step::Aborted(Box::new(aborted)));
             return self.give_up(cause, out);
         }
         aborted.retry = true;
         let stays = cause
-            .stays
+            .kept_text
             .bytes(&aborted.partial, self.settings.signs_reasoning);
         let next_attempt = NextAttempt {
             decision: cause.decision,
@@ -409,7 +411,7 @@ impl Processor {
         };
         self.drop_attempt();
         let aborted = self.aborted(&cause);
-        self.notify_hooks(&aborted, &cause.again, &mut Vec::new(), out);
+        self.notify_hooks(&aborted, &cause.retry_condition, &mut Vec::new(), out);
         out.push(Step::Aborted(Box::new(aborted)));
     }
 
@@ -417,11 +419,11 @@ impl Processor {
     fn notify_hooks(
         &mut self,
         aborted: &Aborted,
-        again: &RetryCondition,
+        retry_condition: &RetryCondition,
         steering: &mut Vec<Message>,
         out: &mut Vec<Step>,
     ) -> bool {
-        let may_retry = self.may_retry(again);
+        let may_retry = self.may_retry(retry_condition);
         let mut wants_retry = false;
         for answered in self.hooks.aborted(aborted) {
             wants_retry |= self.apply_answer(answered, may_retry, steering, out);
@@ -483,7 +485,7 @@ impl Processor {
         }
         if let Some(decision) = verdicts.fallback {
             if let Some(model) = self.next_model() {
-                cause.again = RetryCondition::Rule;
+                cause.retry_condition = RetryCondition::Rule;
                 cause.model = Some(model);
                 cause.decision = Some(decision);
                 return;
@@ -492,7 +494,7 @@ impl Processor {
             out.push(Step::Observe(LoopEvent::NoFallback));
         }
         if let Some(retry) = verdicts.retry {
-            cause.again = RetryCondition::Rule;
+            cause.retry_condition = RetryCondition::Rule;
             cause.steering = retry.steering;
             cause.model = retry.model;
             cause.temperature = retry.temperature;
@@ -520,8 +522,8 @@ impl Processor {
         self.finish_with(cause.end(), out);
     }
 
-    fn may_retry(&self, again: &RetryCondition) -> bool {
-        match again {
+    fn may_retry(&self, retry_condition: &RetryCondition) -> bool {
+        match retry_condition {
             RetryCondition::Rule => true,
             RetryCondition::IfAsked => self.turn.hook_retries < self.settings.hook_retries,
             RetryCondition::Never => false,
@@ -599,15 +601,15 @@ impl Processor {
             calls,
             partial,
             blocks,
-            retry: cause.again == RetryCondition::Rule,
+            retry: cause.retry_condition == RetryCondition::Rule,
             counters: self.attempt.stream.counters(),
         }
     }
 }
 
-/// Returns the bytes of an aborted part that may be sent again.
+/// Returns the bytes of an aborted part that may be sent retry_condition.
 fn block(part: &ReplyPart, signs_reasoning: bool) -> AbortedBlock {
-    let whole = part.characters(part.raw.len()) as u64;
+    let whole = part.whole_characters(part.raw.len()) as u64;
     let replay = match part.channel {
         Channel::ToolInput => BlockReplay::Never,
         Channel::Reasoning if signs_reasoning => BlockReplay::Never,

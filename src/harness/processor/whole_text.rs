@@ -156,7 +156,7 @@ impl Processor {
     /// Checks a tool call of the last reply before it runs: hooks, then rules if a hook changed its input, then the
     /// questions of rules and hooks to sub-agents.
     ///
-    /// # Example: a call that nobody minds
+    /// # Example: a call without objections
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
@@ -330,7 +330,7 @@ impl Processor {
     /// [`tool_cancelled`](Self::tool_cancelled) for its result. The hooks were notified as by
     /// [`end_turn`](Self::end_turn).
     ///
-    /// # Example: a word behind an output
+    /// # Example: a rule appends to an output
     /// ```
     /// use ttsr::harness::{Hooks, Processor, Settings, ToolCall, ToolOutput};
     /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
@@ -393,7 +393,7 @@ impl Processor {
 
     /// Returns the output for the model of a call that was cancelled or whose turn ended.
     ///
-    /// # Example: what the model is told
+    /// # Example: the output of a cancelled call
     /// ```
     /// use ttsr::Pack;
     /// use ttsr::harness::{Hooks, Processor, Settings, Step, TOOL_ABORTED, ToolCall};
@@ -417,7 +417,7 @@ impl Processor {
     /// or a timeout (`session.error`), and after an abort or an answer without tool calls (`session.idle`). The host
     /// calls it for events of a server and of other sessions.
     ///
-    /// # Example: a hook that hears of it
+    /// # Example: a hook receives an event
     /// ```
     /// use std::sync::mpsc;
     /// use ttsr::Pack;
