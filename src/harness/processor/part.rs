@@ -593,17 +593,16 @@ fn at<'a>(
 }
 
 /// Returns the description of a part for events. A part without a name is named by its number.
-fn event_part(reply: &Reply, part: PartId) -> EventPart {
-    let mut described = EventPart::default();
-    described.id = Some(part);
-    described.name = part.0.to_string();
-    if let Some(known) = reply.part(part) {
-        if !known.name.is_empty() {
-            described.name.clone_from(&known.name);
-        }
-        described.channel = Some(known.channel);
-        described.tool.clone_from(&known.tool);
-        described.call.clone_from(&known.call);
+fn event_part(reply: &Reply, id: PartId) -> EventPart {
+    let known = reply.part(id);
+    let name = known.map(|part| part.name.clone());
+    EventPart {
+        id: Some(id),
+        name: name
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| id.0.to_string()),
+        channel: known.map(|part| part.channel),
+        tool: known.and_then(|part| part.tool.clone()),
+        call: known.and_then(|part| part.call.clone()),
     }
-    described
 }

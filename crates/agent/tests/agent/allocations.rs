@@ -650,7 +650,7 @@ fn refused_after(answered: u64, path: &std::path::Path) -> (Vec<String>, std::pr
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "refused_child",
+            "allocations::refused_child",
             "--ignored",
             "--nocapture",
             "--test-threads=1",
