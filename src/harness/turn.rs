@@ -193,7 +193,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// let mut seen = 0;
     /// runtime.block_on(turn.run(Request::default(), "msg", &mut |_| seen += 1));
-    /// assert_eq!(recorder.0, seen);
+    /// assert_eq!(recorder.0, seen + 1, "the end is recorded, and returned");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn record(self, recorder: &'a mut dyn TurnRecorder) -> Turn<'a, P> {
@@ -204,7 +204,8 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     }
 
     /// Runs the turn to its end. `message` is the id of the first reply; later replies append `-2`, `-3` and so on.
-    /// `watch` sees every step, except those of sub-agents. If the request names no tools, all tools are offered.
+    /// `watch` sees every step, except `Step::Finish` and those of sub-agents. If the request names no tools, all tools
+    /// are offered.
     ///
     /// Dropping the future closes the transport and ends the running tool; no hook is called after that.
     pub async fn run(
