@@ -81,7 +81,7 @@ fn run_and_kill(folder: &Folder, before: usize, random: &mut Random) -> usize {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "kill::child",
+            "store::kill::child",
             "--ignored",
             "--nocapture",
             "--test-threads=1",
