@@ -1,11 +1,12 @@
-//! The packs of `rules/opencode`, each at the hook point that it is made for. Names that begin with `c2_` to
-//! `c7_` are of the corresponding row of the behaviour they are modelled on.
+//! The packs of `rules/opencode`, each at its hook point. Names that begin with `c2_` to `c7_` belong to the row of
+//! `docs/harness.md` with that id.
 
 use std::time::Duration;
 
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::fallback::{Chains, Foreground, MAX_SESSIONS, SessionEvent};
 use ttsr::harness::{
-    After, Content, Hooks, Input, Message, Observation, Processor, Request, Settings, Step,
+    Content, Hooks, Input, Message, Processor, Request, Settings, Step, ToolOutput,
 };
 use ttsr::{Origin, Pack};
 
@@ -38,12 +39,12 @@ fn provider(name: &str) -> Origin {
     }
 }
 
-/// The request of the next turn as it is sent, and how many decisions it took.
+/// Returns the request of the next turn as it is sent, and the number of decisions about it.
 fn sent(processor: &mut Processor, messages: Vec<Message>) -> (Request, usize) {
     let mut out = Vec::new();
     processor.begin("msg", &mut out);
     let request = again(processor, messages, &mut out);
-    let is_decision = |step: &&Step| matches!(step, Step::Observe(Observation::Decision(_)));
+    let is_decision = |step: &&Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
     (request, out.iter().filter(is_decision).count())
 }
 
@@ -56,7 +57,11 @@ fn again(processor: &mut Processor, messages: Vec<Message>, out: &mut Vec<Step>)
 }
 
 fn told(processor: &mut Processor, tool: &str, output: &str) -> String {
-    let told = processor.after_tool(&call(tool, "{}"), After::output(output), &mut Vec::new());
+    let told = processor.after_tool(
+        &call(tool, "{}"),
+        ToolOutput::output(output),
+        &mut Vec::new(),
+    );
     told.unwrap().output
 }
 
@@ -69,7 +74,7 @@ fn c2_the_reminder_stands_before_the_last_message_of_the_user() {
     assert_eq!(texts[0], "First.");
     assert!(texts[1].starts_with("Reminder of the order of work"));
     assert!(texts[1].ends_with("\n\nfix the login"));
-    // The next turn has it again.
+    // The next turn has the reminder again.
     let (request, _) = sent(&mut processor, messages);
     assert!(request.messages[1].text().starts_with("Reminder"));
 }
@@ -148,14 +153,14 @@ fn c4_a_message_is_checked_once_a_turn_and_the_memory_of_it_is_bounded() {
         out.clear();
         let request = again(&mut processor, message(number), &mut out);
         assert_eq!(initiator(&request), Some("agent"));
-        let is_decision = |step: &Step| matches!(step, Step::Observe(Observation::Decision(_)));
+        let is_decision = |step: &Step| matches!(step, Step::Observe(LoopEvent::Decision(_)));
         assert_eq!(out.iter().any(is_decision), number > 0, "message {number}");
     }
-    // A thousand others came since: the first one is forgotten, and checked anew.
+    // After a thousand other messages the first one is forgotten, and checked again.
     processor.proceed("msg", &mut out);
     out.clear();
     again(&mut processor, message(0), &mut out);
-    assert!(matches!(out[0], Step::Observe(Observation::Decision(_))));
+    assert!(matches!(out[0], Step::Observe(LoopEvent::Decision(_))));
 }
 
 #[test]
@@ -583,8 +588,11 @@ fn c3_an_empty_or_failed_read_gets_no_nudge() {
     }
     // A harness that says so needs no words for it.
     for output in ["/a is a directory", "00001| fn main() {}"] {
-        let failed =
-            processor.after_tool(&call("read", "{}"), After::error(output), &mut Vec::new());
+        let failed = processor.after_tool(
+            &call("read", "{}"),
+            ToolOutput::error(output),
+            &mut Vec::new(),
+        );
         assert_eq!(failed.unwrap().output, output);
     }
     let file = "00001| fn error() {}\n\n(End of file - total 1 lines)";

@@ -1,7 +1,7 @@
-//! The behaviour of the loop as data: `crates/agent/tests/agent/conformance/*.toml`, in the format of `docs/conformance.md`.
+//! The behaviour of the loop as data, in the format of `docs/conformance.md`.
 //!
-//! Each case runs as written and with its deltas cut into single bytes; what is published joined must be
-//! the same. `UPDATE_GOLDEN=1` writes the steps that were given into the files: look at the difference.
+//! Each case runs as written and with its deltas cut into single bytes; the joined output must be the same.
+//! `UPDATE_GOLDEN=1` writes the steps into the files: review the difference.
 
 mod channel;
 #[cfg(feature = "opencode")]
@@ -21,18 +21,18 @@ use ttsr_testing::skip;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use ttsr::harness::consult::{Consultation, Consulted};
+use ttsr::harness::consult::{ConsultOutcome, Consultation};
 use ttsr::harness::fallback::Chains;
 use ttsr::harness::{
-    Aborted, After, Answer, At, Before, Content, Delta, Gate, Hook, Hooks, Input, Message, Point,
-    Processor, Request, Settings, Step, ToolCall,
+    Aborted, Content, Delta, Gate, Hook, HookAnswer, HookContext, HookPoint, Hooks, Input, Message,
+    PendingCall, Processor, Request, Settings, Step, ToolCall, ToolOutput,
 };
 use ttsr::{Consult, Origin, Pack};
 use ttsr_agent::handoff::{
-    Arrived, Draft, Files, Handoff, Handoffs, ReadSession, command, read_part, references,
-    summary_prompt,
+    ArrivedMessage, DraftStep, FileSource, Handoff, HandoffTracker, ReadSession, command,
+    read_part, references, summary_prompt,
 };
-use ttsr_agent::progress::{Do, Prompting, RouterSettings};
+use ttsr_agent::progress::{ChatAction, PendingPrompt, RouterSettings};
 
 use given::Given;
 use steps::{done, shown, shown_end, synthetic_text};
@@ -42,7 +42,7 @@ use steps::{done, shown, shown_end, synthetic_text};
 struct File {
     /// The version of the format.
     format: u32,
-    /// Rules of the cases that have none of their own.
+    /// The rules of the cases without rules of their own.
     #[serde(default)]
     rules: String,
     case: Vec<Case>,
@@ -60,10 +60,10 @@ struct Case {
     settings: CaseSettings,
     #[serde(default)]
     hooks: Vec<CaseHook>,
-    /// Kinds of steps to look at besides those that always count.
+    /// The kinds of steps to compare in addition to those that are always compared.
     #[serde(default)]
     also: Vec<String>,
-    /// Whether the case is about where deltas are cut.
+    /// True if the case is about the cuts between deltas, and only runs as written.
     #[serde(default)]
     as_written: bool,
     r#in: Vec<toml::Table>,
@@ -87,15 +87,15 @@ struct CaseSettings {
     hook_retries: Option<u32>,
     signs_reasoning: bool,
     fallback: Vec<String>,
-    /// For each agent, or `*`, the models that take over where a provider refuses a session.
+    /// For each agent, or `*`, the fallback models.
     chains: BTreeMap<String, Vec<String>>,
     router: toml::Table,
-    /// What kind of chat a prompt comes from.
+    /// The kind of chat that a prompt comes from.
     channel: Option<String>,
-    /// What the channel cannot do, and what it never finishes: `typing`, or to say something with this in it.
+    /// The operation that fails, and the one that hangs: `typing`, or sending a text that contains these words.
     fails: Option<String>,
     hangs: Option<String>,
-    /// The interface of the server that the case is about, and its password.
+    /// The interface of the server of the case, and its password.
     api: Option<String>,
     password: Option<String>,
 }
@@ -105,7 +105,7 @@ struct CaseSettings {
 struct CaseHook {
     name: String,
     at: String,
-    /// The hook does nothing unless this is in the text so far.
+    /// The hook does nothing unless the text so far contains this.
     #[serde(default)]
     when: String,
     #[serde(default)]
@@ -115,11 +115,11 @@ struct CaseHook {
     retry: bool,
     inject: Option<String>,
     block: Option<String>,
-    /// What a sub-agent is asked.
+    /// The question to a sub-agent.
     ask: Option<String>,
 }
 
-/// One step in the words of the format, keys in order.
+/// A step in the words of the format, with its keys in order.
 type Shown = Vec<(&'static str, Value)>;
 
 #[test]
@@ -199,8 +199,8 @@ fn every_case_gives_its_steps() {
     assert!(cases > 30, "{cases} cases");
 }
 
-/// Whether all that is wanted is there; lists must be of one length. Of a text it may be wanted how it starts
-/// and ends, and what it holds, in that order.
+/// Returns true if `given` has everything in `wanted`. Lists must have equal lengths. For a text, `wanted` may give its
+/// start, its end and the pieces that it contains in order.
 fn fits(given: &Value, wanted: &Value) -> bool {
     match (given, wanted) {
         (Value::String(given), Value::Object(wanted)) => {
@@ -231,17 +231,17 @@ fn object(shown: &Shown) -> Value {
     Value::Object(pairs.collect())
 }
 
-/// The steps, with what is forwarded of a part in a row as one, and without what only says where deltas end.
-/// What an attempt came to before it was cut does depend on that.
+/// Joins consecutive forwards of a part, and removes steps that depend on the cuts between deltas. The text of an
+/// attempt before its cut depends on them too.
 fn joined(steps: &[Shown]) -> Vec<Value> {
     let mut joined: Vec<Value> = Vec::new();
-    // Words about the text stand before the delta that brought them, wherever that begins.
+    // Messages about the text precede the delta that caused them, wherever that delta begins.
     let mut words: Vec<Value> = Vec::new();
     let is_cut = steps.iter().any(|step| step[0].0 == "aborted");
     for step in steps {
         let (kind, step) = (step[0].0, object(step));
         let is_of_attempt = ["open", "forward", "close", "aborted", "retract"].contains(&kind);
-        // Every delta calls its hooks.
+        // Hooks are called for every delta.
         let is_of_delta = ["hold", "called"].contains(&kind);
         if is_of_delta || (is_cut && is_of_attempt) {
             continue;
@@ -295,7 +295,7 @@ fn in_toml(value: &Value) -> String {
     }
 }
 
-/// The file with the steps of that case in it.
+/// Returns the file with the steps of a case replaced.
 fn with_steps(file: &str, case: &Case, steps: &[Shown]) -> String {
     let name = file.find(&format!("name = \"{}\"", case.name)).unwrap();
     let start = name + file[name..].find("\nout = [").expect("each case has `out`") + 1;
@@ -312,13 +312,13 @@ fn with_steps(file: &str, case: &Case, steps: &[Shown]) -> String {
     )
 }
 
-/// What hooks were asked, in order.
+/// The calls of hooks, in order.
 type Calls = Arc<Mutex<Vec<Shown>>>;
 
 /// A hook of a case.
 struct Listed {
     hook: CaseHook,
-    points: [Point; 1],
+    points: [HookPoint; 1],
     calls: Calls,
 }
 
@@ -333,7 +333,7 @@ impl Listed {
 }
 
 impl Hook for Listed {
-    fn points(&self) -> &[Point] {
+    fn points(&self) -> &[HookPoint] {
         let registered = vec![
             ("registered", json!(self.hook.name)),
             ("at", json!(self.hook.at)),
@@ -342,7 +342,7 @@ impl Hook for Listed {
         &self.points
     }
 
-    fn delta(&mut self, at: &At<'_>, delta: &mut Delta<'_>) {
+    fn delta(&mut self, at: &HookContext<'_>, delta: &mut Delta<'_>) {
         self.called();
         let so_far = String::from_utf8_lossy(at.so_far).into_owned() + &delta.text();
         if so_far.contains(&self.hook.when) {
@@ -355,13 +355,13 @@ impl Hook for Listed {
         }
     }
 
-    fn aborted(&mut self, _: &Aborted, answer: &mut Answer) {
+    fn aborted(&mut self, _: &Aborted, answer: &mut HookAnswer) {
         self.called();
         answer.retry = self.hook.retry;
         answer.inject_message = self.hook.inject.clone();
     }
 
-    fn tool_before(&mut self, call: &ToolCall, before: &mut Before) {
+    fn tool_before(&mut self, call: &ToolCall, before: &mut PendingCall) {
         self.called();
         if call.input.contains(&self.hook.when) {
             if let Some(input) = &self.hook.rewrite {
@@ -376,7 +376,7 @@ impl Hook for Listed {
         }
     }
 
-    fn tool_after(&mut self, _: &ToolCall, after: &mut After) {
+    fn tool_after(&mut self, _: &ToolCall, after: &mut ToolOutput) {
         self.called();
         if let Some(text) = &self.hook.rewrite
             && after.output.contains(&self.hook.when)
@@ -387,11 +387,11 @@ impl Hook for Listed {
 }
 
 fn hooks(case: &Case, calls: &Calls) -> Hooks {
-    const KNOWN: [Point; 4] = [
-        Point::Delta,
-        Point::Aborted,
-        Point::ToolBefore,
-        Point::ToolAfter,
+    const KNOWN: [HookPoint; 4] = [
+        HookPoint::Delta,
+        HookPoint::Aborted,
+        HookPoint::ToolBefore,
+        HookPoint::ToolAfter,
     ];
     let mut hooks = Hooks::default();
     for hook in case.hooks.iter().cloned() {
@@ -450,7 +450,7 @@ fn processor(case: &Case, rules: &str, calls: &Calls) -> Processor {
     processor
 }
 
-/// Feeds the inputs, deltas cut into pieces of that size; gives the steps.
+/// Feeds the inputs, with deltas cut into pieces of `size` bytes. Returns the steps.
 fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
     #[cfg(feature = "opencode")]
     if case.settings.api.is_some() {
@@ -471,7 +471,7 @@ fn run(case: &Case, rules: &str, size: usize) -> Vec<Shown> {
         shown: Vec::new(),
         now: Duration::ZERO,
         chat: None,
-        handoffs: Handoffs::default(),
+        handoffs: HandoffTracker::default(),
         handoff: None,
         files: Memory::default(),
         router: &case.settings.router,
@@ -494,20 +494,20 @@ struct Run<'a> {
     calls: Calls,
     shown: Vec<Shown>,
     now: Duration,
-    /// The prompt of a chat that is under way, and its session.
-    chat: Option<(Prompting, String)>,
-    handoffs: Handoffs,
-    /// What a rule or the model handed over last.
+    /// The prompt of a chat in progress, and its session.
+    chat: Option<(PendingPrompt, String)>,
+    handoffs: HandoffTracker,
+    /// The last handoff of a rule or the model.
     handoff: Option<Handoff>,
     files: Memory,
     router: &'a toml::Table,
 }
 
-/// Files that are only there in memory.
+/// Files in memory.
 #[derive(Default)]
 struct Memory(Vec<(String, String)>);
 
-impl Files for Memory {
+impl FileSource for Memory {
     fn resolve(&self, reference: &str) -> Option<PathBuf> {
         let known = self.0.iter().find(|(name, _)| name == reference)?;
         Some(Path::new("/project").join(&known.0))
@@ -558,10 +558,10 @@ impl Run<'_> {
             return self.gate(gate);
         } else if input.has("consulted") {
             let consulted = match (input.text("answer"), &*input.words("failed")) {
-                (Some(answer), _) => Consulted::Answered(answer),
-                (None, "timeout") => Consulted::TimedOut,
-                (None, "cancelled") => Consulted::Cancelled,
-                (None, reason) => Consulted::Refused {
+                (Some(answer), _) => ConsultOutcome::Answered(answer),
+                (None, "timeout") => ConsultOutcome::TimedOut,
+                (None, "cancelled") => ConsultOutcome::Cancelled,
+                (None, reason) => ConsultOutcome::Refused {
                     reason: reason.to_owned(),
                 },
             };
@@ -575,7 +575,7 @@ impl Run<'_> {
             }
             return;
         } else if input.has("after") {
-            let mut after = After::output(input.words("output"));
+            let mut after = ToolOutput::output(input.words("output"));
             after.is_error = input.has("is-error");
             let told = processor.after_tool(&input.call("after"), after, &mut out);
             self.steps(out);
@@ -594,7 +594,7 @@ impl Run<'_> {
         self.steps(out);
     }
 
-    /// Going on in a new session. Says whether the input was about that.
+    /// Processes an input about a new session. Returns false for any other input.
     fn take_handoff(&mut self, input: &Given<'_>) -> bool {
         let session = input.text("session").unwrap_or_else(|| "ses_1".to_owned());
         if let Some(text) = input.text("handoff") {
@@ -625,7 +625,7 @@ impl Run<'_> {
             self.show(vec![("parts", parts.unwrap_or(Value::Bool(false)))]);
         } else if let Some(text) = input.text("arrived") {
             let synthetic = input.has("synthetic");
-            let arrived = Arrived {
+            let arrived = ArrivedMessage {
                 session: &session,
                 model: "a/model",
                 agent: "build",
@@ -659,12 +659,12 @@ impl Run<'_> {
     }
 
     fn draft(&mut self, handoff: &Handoff) {
-        for draft in Draft::steps(handoff) {
+        for draft in DraftStep::steps(handoff) {
             self.show(match draft {
-                Draft::OpenSession => vec![("open-session", json!(true))],
-                Draft::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
-                Draft::Append(text) => vec![("append", json!(text))],
-                Draft::Toast { text, lasts } => vec![
+                DraftStep::OpenSession => vec![("open-session", json!(true))],
+                DraftStep::Wait(time) => vec![("wait-ms", json!(time.as_millis() as u64))],
+                DraftStep::Append(text) => vec![("append", json!(text))],
+                DraftStep::Toast { text, lasts } => vec![
                     ("toast", json!(text)),
                     ("lasts-ms", json!(lasts.as_millis() as u64)),
                 ],
@@ -673,7 +673,7 @@ impl Run<'_> {
         }
     }
 
-    /// The prompt of a chat. Says whether the input was about that.
+    /// Processes an input about the prompt of a chat. Returns false for any other input.
     fn take_chat(&mut self, input: &Given<'_>) -> bool {
         let mut out = Vec::new();
         if let Some(json) = input.text("settings") {
@@ -690,7 +690,7 @@ impl Run<'_> {
             let json = serde_json::to_string(self.router).unwrap();
             let settings = RouterSettings::from_json(&json);
             let settings = settings.unwrap_or_else(|why| panic!("{}: {why}", input.case));
-            let prompting = Prompting::begin(session.clone(), settings, &mut out);
+            let prompting = PendingPrompt::begin(session.clone(), settings, &mut out);
             self.chat = Some((prompting, session));
         } else if let Some((prompting, session)) = &mut self.chat {
             if let Some(event) = input.agent_event(session) {
@@ -699,7 +699,7 @@ impl Run<'_> {
                 match (&*text, prompting.is_asking()) {
                     ("/cancel", _) => prompting.cancel(self.now, &mut out),
                     (_, true) => prompting.answer(self.now, &text, &mut out),
-                    (_, false) => out.push(Do::Note(format!("(unread: {text})"))),
+                    (_, false) => out.push(ChatAction::Note(format!("(unread: {text})"))),
                 }
             } else if let Some(request) = input.text("not-asked") {
                 prompting.not_asked(self.now, &request, &mut out);
@@ -739,7 +739,7 @@ impl Run<'_> {
         }
     }
 
-    /// What hooks were asked since the last steps.
+    /// Appends the calls of hooks since the last steps.
     fn calls(&mut self) {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         for call in calls {
@@ -755,7 +755,7 @@ impl Run<'_> {
             if let Step::Handoff { handoff, .. } = &step {
                 self.handoff = Some(handoff.clone());
             }
-            if let Some(shown) = shown(&step, &self.processor) {
+            if let Some(shown) = shown(&step) {
                 let is_extra = ["decision", "step-started", "step-finished"].contains(&shown[0].0);
                 if !is_extra || self.also.iter().any(|also| also == shown[0].0) {
                     self.show(shown);

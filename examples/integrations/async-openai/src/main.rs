@@ -1,4 +1,4 @@
-//! async-openai's stream as a provider.
+//! A stream of async-openai as a provider.
 
 #[path = "../../demo.rs"]
 mod demo;
@@ -11,10 +11,10 @@ use async_openai::types::chat::{
     ChatCompletionRequestSystemMessage, ChatCompletionRequestUserMessage,
     CreateChatCompletionRequest, CreateChatCompletionStreamResponse, FinishReason,
 };
-use ttsr::harness::adapt::{self, Parts};
+use ttsr::harness::stream_adapter::{self, EventBuilder};
 use ttsr::harness::{EventStream, Failure, Message, Provider, Request, Role};
 
-/// OpenAI's Chat Completions through async-openai.
+/// OpenAI Chat Completions through async-openai.
 struct AsyncOpenAi(Client<OpenAIConfig>);
 
 impl Provider for AsyncOpenAi {
@@ -26,7 +26,7 @@ impl Provider for AsyncOpenAi {
             ..CreateChatCompletionRequest::default()
         };
         let opening = async move { client.chat().create_stream(request).await.map_err(failure) };
-        adapt::chunks(opening, |chunk, parts| read(chunk.map_err(failure)?, parts))
+        stream_adapter::chunks(opening, |chunk, parts| read(chunk.map_err(failure)?, parts))
     }
 }
 
@@ -39,7 +39,7 @@ fn message(message: &Message) -> ChatCompletionRequestMessage {
     }
 }
 
-fn read(chunk: CreateChatCompletionStreamResponse, parts: &mut Parts) -> Result<(), Failure> {
+fn read(chunk: CreateChatCompletionStreamResponse, parts: &mut EventBuilder) -> Result<(), Failure> {
     if let Some(usage) = chunk.usage {
         parts.usage(usage.prompt_tokens.into(), usage.completion_tokens.into());
     }

@@ -1,15 +1,16 @@
-//! A conversation that is written down while it is had.
+//! A conversation that is recorded as it happens.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ttsr::Pack;
-use ttsr::harness::log::LogEvent;
+use ttsr::harness::event::LoopEvent;
 use ttsr::harness::{
-    Cancel, End, Hooks, Message, Outcome, Processor, Request, Run, Script, Scripted, Settings, Step,
+    Cancel, End, Hooks, Message, Processor, ReplyOutcome, Request, Run, Scripted, ScriptedReply,
+    Settings, Step,
 };
 use ttsr_agent::store::{
-    Entry, OnFailure, Options, Piece, Reader, Recorder, Store, StoreErrorKind,
+    Entry, OnFailure, SessionRecorder, Store, StoreErrorKind, StoreOptions, StoreReader, StoredItem,
 };
 
 use super::disk::{Fault, FaultyDisk, Plan};
@@ -41,23 +42,23 @@ fn file() -> PathBuf {
     PathBuf::from("/a/talk.ttsr")
 }
 
-fn store(disk: &FaultyDisk) -> (Store, ttsr_agent::store::Kept) {
-    let options = Options {
+fn store(disk: &FaultyDisk) -> (Store, ttsr_agent::store::ResumeState) {
+    let options = StoreOptions {
         disk: Box::new(disk.clone()),
         clock: || 0,
-        ..Options::default()
+        ..StoreOptions::default()
     };
     Store::open_with(file(), options).unwrap()
 }
 
-/// A reply with everything written down, a millisecond a step; what came of it and the recorder.
+/// Runs a recorded reply, one millisecond per step; returns its outcome and the recorder.
 fn converse(
-    recorder: &mut Recorder,
+    recorder: &mut SessionRecorder,
     processor: &mut Processor,
     prompt: &str,
-    scripts: Vec<Script>,
+    scripts: Vec<ScriptedReply>,
     mut before: impl FnMut(usize),
-) -> Outcome {
+) -> ReplyOutcome {
     let prompt = Message::user(prompt);
     recorder.message(&prompt, processor.session()).unwrap();
     let mut provider = Scripted::new(scripts);
@@ -92,16 +93,16 @@ fn processor(session: ttsr::Session) -> Processor {
     Processor::new(session, Hooks::default(), Settings::default())
 }
 
-fn text(text: &str) -> Script {
-    Script::default().text(text).finish("stop").cut(4)
+fn text(text: &str) -> ScriptedReply {
+    ScriptedReply::default().text(text).finish("stop").cut(4)
 }
 
-fn events(disk: &FaultyDisk) -> Vec<LogEvent> {
+fn events(disk: &FaultyDisk) -> Vec<LoopEvent> {
     let bytes = disk.bytes(&file());
-    let entries = Reader::new(&*bytes)
+    let entries = StoreReader::new(&*bytes)
         .unwrap()
         .flat_map(|piece| match piece.unwrap() {
-            Piece::Record(record) => record.entries,
+            StoredItem::Record(record) => record.entries,
             other => panic!("{other:?}"),
         });
     let events = entries.filter_map(|entry| match entry {
@@ -115,7 +116,7 @@ fn events(disk: &FaultyDisk) -> Vec<LogEvent> {
 fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
     let disk = FaultyDisk::default();
     let (first, found) = store(&disk);
-    let mut recorder = Recorder::new(first, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(first, OnFailure::Stop);
     let mut one = processor(found.session(&pack()).0);
     let scripts = vec![text("let x: any = 1;"), text("for i in 0..3 {}")];
     let outcome = converse(&mut recorder, &mut one, "Go.", scripts, |_| {});
@@ -127,12 +128,12 @@ fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
         texts(&found),
         ["Go.", "t/any: Say what the type is.", "for i in 0..3 {}"]
     );
-    // What was to be said with the next request, and the request never came.
+    // Guidance for the next request, which was never sent.
     let waiting: Vec<String> = found.waiting().iter().map(Message::text).collect();
     assert_eq!(waiting, ["t/hint: There is a shorter way."]);
     let (session, lost) = found.session(&pack());
     assert_eq!((session.turn(), lost.len()), (1, 0));
-    let mut recorder = Recorder::new(second, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(second, OnFailure::Stop);
     let mut two = processor(session);
     let outcome = converse(
         &mut recorder,
@@ -148,7 +149,7 @@ fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
 #[test]
 fn what_happened_is_there_in_order_with_rule_action_and_place() {
     let disk = FaultyDisk::default();
-    let mut recorder = Recorder::new(store(&disk).0, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::Stop);
     let mut processor = processor(pack().session());
     let scripts = vec![text("let x: any = 1;"), text("let x: u8 = 1;")];
     converse(&mut recorder, &mut processor, "Go.", scripts, |_| {});
@@ -156,11 +157,11 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
     let names: Vec<&str> = events
         .iter()
         .map(|event| match event {
-            LogEvent::Send { .. } => "send",
-            LogEvent::FirstToken { .. } => "first",
-            LogEvent::Decision(_) => "decision",
-            LogEvent::Aborted { .. } => "aborted",
-            LogEvent::Finish(_) => "finish",
+            LoopEvent::Send { .. } => "send",
+            LoopEvent::FirstToken { .. } => "first",
+            LoopEvent::Decision(_) => "decision",
+            LoopEvent::Aborted { .. } => "aborted",
+            LoopEvent::Finish(_) => "finish",
             _ => "other",
         })
         .collect();
@@ -170,15 +171,15 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
             "send", "first", "decision", "aborted", "send", "first", "finish"
         ]
     );
-    let LogEvent::Decision(judged) = &events[2] else {
+    let LoopEvent::Decision(judged) = &events[2] else {
         unreachable!("it was looked at")
     };
     assert_eq!(judged.rule.as_deref(), Some("t/any"));
     assert_eq!((judged.end, judged.decided), (Some(10), 10));
-    let LogEvent::Finish(finished) = &events[6] else {
+    let LoopEvent::Finish(finished) = &events[6] else {
         unreachable!("it was looked at")
     };
-    // The first attempt was cut after 8 of what would have been 14 bytes, had it been as long.
+    // The first attempt was cut after 8 of 14 possible bytes.
     assert_eq!(
         (finished.bytes, finished.saved, finished.attempts),
         (14, 6, 2)
@@ -193,7 +194,7 @@ fn what_happened_is_there_in_order_with_rule_action_and_place() {
 #[test]
 fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
     let disk = FaultyDisk::default();
-    let mut recorder = Recorder::new(store(&disk).0, OnFailure::GoOn);
+    let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::GoOn);
     let mut one = processor(pack().session());
     let breaks = |number| {
         if number == 1 {
@@ -222,10 +223,10 @@ fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
         ]
     );
     let bytes = disk.bytes(&file());
-    let told: u64 = Reader::new(&*bytes)
+    let told: u64 = StoreReader::new(&*bytes)
         .unwrap()
         .flat_map(|piece| match piece.unwrap() {
-            Piece::Record(record) => record.entries,
+            StoredItem::Record(record) => record.entries,
             other => panic!("{other:?}"),
         })
         .map(|entry| match entry {
@@ -239,7 +240,7 @@ fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
 #[test]
 fn g98_a_log_that_is_required_ends_the_reply_when_it_fails() {
     let disk = FaultyDisk::default();
-    let mut recorder = Recorder::new(store(&disk).0, OnFailure::Stop);
+    let mut recorder = SessionRecorder::new(store(&disk).0, OnFailure::Stop);
     let mut one = processor(pack().session());
     let breaks = |number| {
         if number == 1 {
@@ -259,7 +260,7 @@ fn g98_a_log_that_is_required_ends_the_reply_when_it_fails() {
 fn g98_every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
     let run = |plan: Plan, on_failure| {
         let disk = FaultyDisk::default();
-        let mut recorder = Recorder::new(store(&disk).0, on_failure);
+        let mut recorder = SessionRecorder::new(store(&disk).0, on_failure);
         disk.plan(plan);
         let mut one = processor(pack().session());
         let scripts = vec![text("for i in: any"), text("for i in rm -rf")];
@@ -277,4 +278,72 @@ fn g98_every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
         }
     }
     println!("{faults} runs with a failing disk: the same verdicts");
+}
+
+/// A record with one event as a line of a file.
+fn line(seq: u64, event: &str) -> String {
+    let json = format!(
+        r#"{{"seq":{seq},"at":0,"entries":[{{"kind":"event","event":{{"event":{event}}}}}]}}"#
+    );
+    format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()))
+}
+
+#[test]
+fn events_are_read_from_files_that_have_fewer_fields() {
+    let written = [
+        r#""send","attempt":1,"messages":2"#,
+        r#""first-token","after":5"#,
+        r#""decision","rule":"t/any","action":"retry","turn":1,"attempt":1,"part":"0","channel":"text","end":10,"decided":10"#,
+        r#""aborted","reason":"plugin","source":"rule","by":"t/any","attempt":1,"bytes":8,"calls":0,"retry":true"#,
+        r#""tool-call","tool":"bash","call":"c1""#,
+        r#""doom-loop","tool":"bash","times":3"#,
+        r#""usage","input":1,"output":2"#,
+        r#""sub-agent","session":"s/c1","parent":"s","call":"c1","by":"t/any""#,
+        r#""unscanned","bytes":3,"of":"logprobs""#,
+        r#""note","what":"restarted""#,
+        r#""finish","complete":true,"reason":"stop","attempts":1,"bytes":8,"millis":9,"saved":0,"unscanned":0"#,
+    ];
+    let mut file = "ttsr-session 1\n".to_owned();
+    for (seq, event) in (1..).zip(written) {
+        file += &line(seq, event);
+    }
+    let pieces = StoreReader::new(file.as_bytes()).unwrap();
+    let entries = pieces.flat_map(|piece| match piece.unwrap() {
+        StoredItem::Record(record) => record.entries,
+        other => panic!("{other:?}"),
+    });
+    let events: Vec<LoopEvent> = entries
+        .map(|entry| match entry {
+            Entry::Event { event } => event,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let names: Vec<&str> = events.iter().map(LoopEvent::name).collect();
+    assert_eq!(
+        names,
+        [
+            "send",
+            "first-token",
+            "decision",
+            "aborted",
+            "tool-call",
+            "doom-loop",
+            "usage",
+            "sub-agent",
+            "unscanned",
+            "unknown",
+            "finish"
+        ]
+    );
+    let LoopEvent::Decision(decision) = &events[2] else {
+        panic!("{:?}", events[2])
+    };
+    assert_eq!(
+        (decision.rule_or_limit(), &*decision.part.name),
+        ("t/any", "0")
+    );
+    let LoopEvent::ToolCall(part) = &events[4] else {
+        panic!("{:?}", events[4])
+    };
+    assert_eq!((part.tool.as_deref(), part.id), (Some("bash"), None));
 }
