@@ -142,6 +142,7 @@ pub use limits::{Limits, OnLimit};
 pub use matcher::AutomatonSize;
 #[cfg(feature = "cli")]
 pub use pack::import;
+pub use pack::language;
 pub use pack::{
     Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, check,
     schema,

@@ -7,7 +7,7 @@ use super::compose::{self, Date, Today};
 use super::diagnostic::{Diagnostic, code};
 use super::escape::quote;
 use super::source::Files;
-use super::{Check, LoadError, Lock, Pack, builtin, finish, nearest};
+use super::{Check, LoadError, Lock, Pack, builtin, did_you_mean, finish};
 use crate::limits::Limits;
 use crate::rule::{Action, Rule};
 
@@ -258,8 +258,8 @@ impl PackBuilder {
         for input in inputs {
             match input {
                 Input::Path(path) => files.read(&path, &mut check),
-                Input::Text { name, text } => check.text(&name, &text, None),
-                Input::Rule(rule) => check.rule(*rule),
+                Input::Text { name, text } => check.add_text(&name, &text, None),
+                Input::Rule(rule) => check.add_rule(*rule),
                 Input::Builtin(name) => builtin_pack(&name, &mut check),
             }
         }
@@ -275,10 +275,10 @@ impl PackBuilder {
 
 fn builtin_pack(name: &str, check: &mut Check<'_>) {
     if let Some(text) = builtin::text(name) {
-        return check.text(&format!("<{name}>"), text, None);
+        return check.add_text(&format!("<{name}>"), text, None);
     }
     let names: Vec<&str> = Pack::builtins().collect();
     let message = format!("there is no built-in pack {}", quote(name));
     let problem = Diagnostic::of_file(&code::UNKNOWN_PACK, name, message);
-    check.problem(problem.with_help(nearest::help(name, &names)));
+    check.add_problem(problem.with_help(did_you_mean::help(name, &names)));
 }

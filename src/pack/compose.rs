@@ -9,24 +9,25 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use super::check::Check;
 use super::check::fault::Fault;
-use super::check::{Check, Span};
+use super::check::problems::Span;
 use super::diagnostic::code;
 use super::escape::quote;
 use super::source::Files;
-use super::{Pack, builtin, nearest};
+use super::{Pack, builtin, did_you_mean};
 
 mod allow;
 mod date;
 mod grant;
-mod over;
+mod overrides;
 
 pub(crate) use allow::Allow;
-pub(super) use allow::{Written, id_glob, resolve};
+pub(super) use allow::{WrittenAllow, id_glob, resolve};
 pub use date::Date;
 pub(in crate::pack) use date::Today;
 pub(super) use grant::{refused_in, then, ungranted};
-pub(super) use over::{Override, apply};
+pub(super) use overrides::{Override, apply};
 
 /// Most packs in a chain of packs that extend each other.
 const DEPTH: usize = 16;
@@ -137,7 +138,7 @@ fn find(check: &mut Check<'_>, files: &mut Files<'_>) {
             }
             let before = check.sources.len();
             match (builtin::text(&name), &folder) {
-                (Some(text), _) => check.text(&format!("<{name}>"), text, None),
+                (Some(text), _) => check.add_text(&format!("<{name}>"), text, None),
                 (None, Some(folder)) => files.beside(folder, &name, check),
                 (None, None) => {}
             }
@@ -167,7 +168,7 @@ fn unknown(name: &str, sources: &[Source]) -> Fault {
     known.sort_unstable();
     known.dedup();
     let message = format!("there is no pack {}", quote(name));
-    let near = nearest::nearest(name, &known);
+    let near = did_you_mean::nearest(name, &known);
     Fault::new(&code::UNKNOWN_PACK, message).with_help(format!(
         "a pack is built in, given beside this one, or lies next to this file as `{}.toml`{}",
         name.escape_debug(),

@@ -12,8 +12,8 @@ use minijinja::{AutoEscape, Environment, Value};
 
 use super::check::fault::Fault;
 use super::diagnostic::code;
+use super::did_you_mean;
 use super::escape::{self, quote};
-use super::nearest;
 use crate::rule::Rule;
 
 /// Longest template and longest rendered message, in bytes.
@@ -257,7 +257,7 @@ fn variables(template: &str, unknown: &[String]) -> Vec<Fault> {
         let message = format!("unknown variable {} in the message", quote(name));
         let within = template.find(name.as_str()).map(|at| at..at + name.len());
         Fault::new(&code::UNKNOWN_VARIABLE, message)
-            .with_help(nearest::help(name, &VARIABLES))
+            .with_help(did_you_mean::help(name, &VARIABLES))
             .within(within)
     };
     unknown.iter().map(fault).collect()

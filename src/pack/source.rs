@@ -47,7 +47,7 @@ impl<'l> Files<'l> {
             Ok(_) => problem(&code::NOT_A_FILE, path, "this is not a regular file"),
             Err(error) => unreadable(path, &error),
         };
-        check.problem(problem);
+        check.add_problem(problem);
     }
 
     /// Reads the pack of that name that lies in `folder`: the file `name.toml` or the folder `name`. What
@@ -77,7 +77,7 @@ impl<'l> Files<'l> {
                 Ok(real) if real.starts_with(&root) => self.read(&path, check),
                 Ok(_) => {
                     let message = "this link leads out of the folder";
-                    check.problem(problem(&code::OUTSIDE_FOLDER, &path, message));
+                    check.add_problem(problem(&code::OUTSIDE_FOLDER, &path, message));
                 }
                 Err(_) => {}
             }
@@ -89,7 +89,7 @@ impl<'l> Files<'l> {
         let inside = match fs::canonicalize(root) {
             Ok(inside) if self.seen.contains(&inside) => return,
             Ok(inside) => inside,
-            Err(error) => return check.problem(unreadable(root, &error)),
+            Err(error) => return check.add_problem(unreadable(root, &error)),
         };
         walk.folders.push((root.to_path_buf(), inside.clone()));
         while let Some((folder, real)) = walk.folders.pop() {
@@ -97,12 +97,12 @@ impl<'l> Files<'l> {
                 continue;
             }
             if let Err(problem) = self.entries(&folder, &real, &inside, &mut walk, check) {
-                return check.problem(problem);
+                return check.add_problem(problem);
             }
         }
         if walk.found == 0 {
             let message = "no `*.toml` file in this folder";
-            check.problem(problem(&code::NO_RULE_FILE, root, message));
+            check.add_problem(problem(&code::NO_RULE_FILE, root, message));
         }
         walk.files.sort();
         for path in walk.files {
@@ -123,7 +123,7 @@ impl<'l> Files<'l> {
             Ok(entries) => entries,
             Err(error) => {
                 walk.found += 1;
-                check.problem(unreadable(folder, &error));
+                check.add_problem(unreadable(folder, &error));
                 return Ok(());
             }
         };
@@ -144,7 +144,7 @@ impl<'l> Files<'l> {
                 Found::Folder(path, real) => walk.folders.push((path, real)),
                 Found::Problem(problem) => {
                     walk.found += 1;
-                    check.problem(problem);
+                    check.add_problem(problem);
                 }
             }
             if self.files + walk.files.len() > self.limits.files {
@@ -164,12 +164,12 @@ impl<'l> Files<'l> {
         match fs::canonicalize(path) {
             Ok(real) if self.seen.contains(&real) => return,
             Ok(real) => self.seen.insert(real),
-            Err(error) => return check.problem(unreadable(path, &error)),
+            Err(error) => return check.add_problem(unreadable(path, &error)),
         };
         self.files += 1;
         match self.text(path) {
-            Ok(text) => check.text(&name(path), &text, path.parent()),
-            Err(problem) => check.problem(problem),
+            Ok(text) => check.add_text(&name(path), &text, path.parent()),
+            Err(problem) => check.add_problem(problem),
         }
     }
 

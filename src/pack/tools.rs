@@ -7,8 +7,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::check::fault::Fault;
 use super::diagnostic::code;
+use super::did_you_mean;
 use super::escape::quote;
-use super::nearest;
 use crate::rule::{Channel, Rule};
 use crate::view::path::{ToolScope, split_exclusion};
 
@@ -86,7 +86,7 @@ impl KnownTools {
             if self.is_known(glob) || is_pattern(glob) || glob.chars().count() < LEAST_CHARS {
                 continue;
             }
-            if let Some(near) = nearest::nearest(glob, &names) {
+            if let Some(near) = did_you_mean::nearest(glob, &names) {
                 let message = format!("no known harness has a tool {}", quote(glob));
                 let help = format!(
                     "did you mean {}? If not, name your tool in `[pack] tools`",
@@ -129,7 +129,7 @@ impl KnownTools {
         if unknown.chars().count() < LEAST_CHARS {
             return None;
         }
-        let near = nearest::nearest(unknown, &names)?;
+        let near = did_you_mean::nearest(unknown, &names)?;
         let message = format!("no known tool has an argument {}", quote(unknown));
         let help = format!(
             "did you mean {}? If not, name the tool that has it in `tools` and in `[pack] tools`",

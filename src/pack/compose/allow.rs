@@ -3,16 +3,17 @@
 use globset::{GlobBuilder, GlobMatcher};
 use regex_automata::meta::Regex;
 
+use super::super::check::Terms;
 use super::super::check::draft::Place;
 use super::super::check::fault::Fault;
-use super::super::check::{Terms, scope};
 use super::Date;
-use super::over::not_extended;
+use super::overrides::not_extended;
 use crate::limits::Limits;
 use crate::matcher::pattern;
 use crate::pack::diagnostic::code;
+use crate::pack::did_you_mean;
 use crate::pack::escape::quote;
-use crate::pack::nearest;
+use crate::pack::schema::{CALL_CHANNELS, TOOL_CHANNELS};
 use crate::rule::{Condition, Pattern, Rule};
 use crate::verdict::RuleId;
 
@@ -34,20 +35,39 @@ pub(crate) struct Allow {
     pub(crate) until: Option<Date>,
 }
 
-/// An `[[allow]]` as it is written.
+/// An `[[allow]]` of a file, before its globs on rules are resolved.
 #[derive(Clone, Debug)]
-pub(in crate::pack) struct Written {
-    /// What it allows; its rules are not known yet.
+pub(in crate::pack) struct WrittenAllow {
+    /// The entry, without its rules.
     pub(in crate::pack) allow: Allow,
-    /// Globs on full ids, and where they stand.
+    /// Globs on full ids, with their places.
     pub(in crate::pack) rules: Vec<(String, Place)>,
     pub(in crate::pack) at: Place,
+}
+
+impl WrittenAllow {
+    /// An entry without keys.
+    pub(in crate::pack) fn new(at: Place) -> WrittenAllow {
+        let allow = Allow {
+            rules: Vec::new(),
+            tools: Vec::new(),
+            paths: Vec::new(),
+            text: Vec::new(),
+            reason: String::new(),
+            until: None,
+        };
+        WrittenAllow {
+            allow,
+            rules: Vec::new(),
+            at,
+        }
+    }
 }
 
 /// Finds the rules that each entry is about. An entry that ended before today is left out and reported, and so
 /// is one that ends on a day where today is not known; with lints, an entry that excuses nothing is reported too.
 pub(in crate::pack) fn resolve(
-    written: Vec<Written>,
+    written: Vec<WrittenAllow>,
     rules: &[Rule],
     terms: &Terms,
     limits: &Limits,
@@ -55,7 +75,7 @@ pub(in crate::pack) fn resolve(
     let mut allows = Vec::new();
     let mut faults = Vec::new();
     let today = terms.today.date();
-    for Written {
+    for WrittenAllow {
         mut allow,
         rules: globs,
         at,
@@ -132,7 +152,8 @@ fn unknown(glob: &str, rules: &[Rule]) -> Fault {
         format!("no rule is called {}", quote(glob)),
     );
     let usual = "name rules as `pack/rule`; `*` stands for part of a name, `**` for slashes, too";
-    let meant = || nearest::nearest(glob, &known).map(|id| format!("did you mean {}?", quote(id)));
+    let meant =
+        || did_you_mean::nearest(glob, &known).map(|id| format!("did you mean {}?", quote(id)));
     let help = not_extended(glob, &known).or_else(meant);
     fault.with_help(help.unwrap_or_else(|| usual.to_owned()))
 }
@@ -140,17 +161,19 @@ fn unknown(glob: &str, rules: &[Rule]) -> Fault {
 /// Why an entry can never excuse a hit, where that is certain. `earlier` are the entries before it.
 fn unused_for(allow: &Allow, earlier: &[Allow], rules: &[Rule]) -> Option<Fault> {
     let covered = || allow.rules.iter().map(|rule| &rules[rule.index()]);
+    let scopes = [
+        ("tools", &allow.tools, TOOL_CHANNELS),
+        ("paths", &allow.paths, CALL_CHANNELS),
+    ];
     let (why, help) = if earlier.iter().any(|before| before.covers(allow)) {
         (
             "an `allow` above covers it".to_owned(),
             "remove one of the two",
         )
-    } else if let Some((key, _)) = [("tools", &allow.tools), ("paths", &allow.paths)]
-        .into_iter()
-        .find(|(key, globs)| {
-            !globs.is_empty() && !covered().any(|rule| scope::is_reachable(key, &rule.on))
-        })
-    {
+    } else if let Some((key, ..)) = scopes.into_iter().find(|(_, globs, channels)| {
+        let reads = |rule: &Rule| channels.iter().any(|channel| rule.on.contains(channel));
+        !globs.is_empty() && !covered().any(reads)
+    }) {
         (
             format!("it names `{key}`, and none of its rules reads tool calls"),
             "allow by `text`, or leave those rules out",

@@ -1,6 +1,6 @@
 //! Patterns: whether there is text that they are looked for in.
 
-use super::{Found, contradiction};
+use super::{KeyFault, contradiction};
 use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
@@ -8,7 +8,7 @@ use crate::rule::{Channel, Pattern, Region, Rule};
 use crate::view::fold::Folds;
 
 /// Everything that makes no sense in the patterns.
-pub(super) fn faults(rule: &Rule, found: &mut Vec<Found>) {
+pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
     let condition = &rule.condition;
     for (key, patterns) in [
         ("match.any", &condition.any),
@@ -22,7 +22,7 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<Found>) {
     }
 }
 
-fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<Found>) {
+fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.on.contains(&Channel::ToolInput) {
         beside_calls(key, written, found);
     }
@@ -59,7 +59,7 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
 }
 
 /// What only tool calls have, in a rule that does not read them.
-fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<Found>) {
+fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<KeyFault>) {
     let pattern = quote(&written.text);
     let mut unreachable = |wants: &str, help: &str| {
         let message = format!("pattern {pattern} {wants}: `on` does not name `tool-input`");
@@ -81,7 +81,7 @@ fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<Found>) {
 
 /// Regions that a tool call has besides those of a shell are found by the names of its arguments, several of
 /// them together: `args` could not choose among those.
-fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<Found>) {
+fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
     let is_call = rule.on.contains(&Channel::ToolInput);
     let region = written.region.first().filter(|_| is_call);
     let Some(region) = region.filter(|_| !written.region.contains(&Region::Shell)) else {
