@@ -14,10 +14,10 @@ use super::turns::{Reply, TurnLimits, Turns};
 use super::unknown_name::{KnownNames, UnknownName};
 use super::words::Sketch;
 use super::{Detector, Found};
-use crate::testing::{Random, scale};
 use crate::view::piece::{Language, Piece};
 use std::sync::Arc;
 use std::time::Duration;
+use ttsr_testing::{Random, scale};
 
 /// What a detector finds in a text that comes in those pieces.
 fn found_in(mut detector: impl Detector, text: &[u8], cuts: &[usize]) -> Vec<Found> {
@@ -752,8 +752,8 @@ fn each_name_that_a_rule_may_expect_is_a_script_or_a_language() {
 fn what_a_byte_costs() {
     let text = [
         include_str!("../../ARCHITECTURE.md"),
-        include_str!("../matcher/cache.rs"),
-        include_str!("../matcher/lazy_dfa.rs"),
+        include_str!("../detect.rs"),
+        include_str!("../limits.rs"),
         include_str!("../pack/check.rs"),
         include_str!("../session.rs"),
     ]

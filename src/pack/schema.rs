@@ -988,6 +988,16 @@ const EXAMPLES: &[Key<Examples>] = &[
 /// An entry of `case`: one alternative, the expected result, and options.
 pub(super) const CASE: &[Key<Case>] = &[
     Key::new(
+        "case.tool",
+        slot!(Case: tool, Words::FILLED),
+        "The name of the tool, with `input`.",
+    ),
+    Key::new(
+        "case.path",
+        slot!(Case: path, Words::FILLED),
+        "The file of the tool call, with an `input` that does not name it.",
+    ),
+    Key::new(
         "case.text",
         &Slot::<Case, _, _> {
             get: |case| {
@@ -1020,16 +1030,6 @@ pub(super) const CASE: &[Key<Case>] = &[
         "The input of a tool, as the model writes it.",
     )
     .role(KeyRole::Alternative),
-    Key::new(
-        "case.tool",
-        slot!(Case: tool, Words::FILLED),
-        "The name of the tool, with `input`.",
-    ),
-    Key::new(
-        "case.path",
-        slot!(Case: path, Words::FILLED),
-        "The file of the tool call, with an `input` that does not name it.",
-    ),
     Key::new(
         "case.expect",
         slot!(Case: expect, Expected),
