@@ -5,7 +5,7 @@
 //! [`Reader`]. The result is a [`Draft`] per rule. Overrides are then applied to the drafts (`layer`), and `semantics`
 //! checks the keys of each rule together. A rule with a problem is left out, and a load with an error fails.
 //!
-//! Nothing is compiled here; the bounds of a pattern are those of `matcher::pattern`.
+//! Nothing is compiled here; the bounds of a pattern are those of `ttsr_automata::pattern`.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -209,7 +209,7 @@ pub(super) const RULE: &[Key<Draft>] = &[
     ),
     Key::new(
         "tags",
-        slot!(Draft: rule.tags, Listed),
+        slot!(Draft: rule.tags, Listed::ANY),
         "Search terms for the rule, or `@list`.",
     )
     .inherits()
@@ -742,7 +742,7 @@ const CAPTURE: &[Key<Capture>] = &[
     .or("false"),
     Key::new(
         "match.capture.not-in",
-        slot!(Capture: not_in, Listed),
+        slot!(Capture: not_in, Listed::ANY),
         "Texts that do not count, or `@list`. `*` and `?` are wildcards, and case is ignored.",
     ),
 ];
@@ -1068,7 +1068,7 @@ pub(super) const ALLOW: &[Key<WrittenAllow>] = &[
     .required("name rules as `pack/rule`, or with `*`"),
     Key::new(
         "allow.text",
-        slot!(WrittenAllow: allow.text, Listed),
+        slot!(WrittenAllow: allow.text, Listed::ANY),
         "Texts of matches, or `@list`. `*` and `?` are wildcards, and case is ignored.",
     ),
     Key::new(

@@ -142,7 +142,7 @@ impl Draft {
 }
 
 /// Returns the action that `retry.then` names, if the rule retries.
-pub(in crate::pack) fn then(rule: &Rule) -> Option<Action> {
+pub(in crate::pack) fn written_then(rule: &Rule) -> Option<Action> {
     (rule.action == Action::Retry)
         .then_some(rule.retry.then)
         .flatten()

@@ -1,4 +1,4 @@
-//! How drafts are combined: a rule over `[defaults]`, and overrides over a rule.
+//! The combination of drafts: a rule over `[defaults]`, and overrides over a rule.
 
 use std::mem::take;
 

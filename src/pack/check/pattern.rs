@@ -46,7 +46,7 @@ pub(super) fn late_faults<'r>(
 
 /// Returns the fault of a pattern.
 pub(in crate::pack) fn fault(pattern: &Pattern, limits: &Limits) -> Option<Fault> {
-    // The length of what the author wrote counts, not that of the escaped form.
+    // The limit applies to the length that the author wrote, not to that of the escaped form.
     if pattern.text.len() > limits.pattern_bytes {
         return Some(too_long(pattern.text.len(), limits.pattern_bytes));
     }

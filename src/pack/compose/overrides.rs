@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::super::check::draft::{Draft, Layer, Place, then};
+use super::super::check::draft::{Draft, Layer, Place, written_then};
 use super::super::check::fault::Fault;
 use super::closure;
 use crate::pack::diagnostic::code;
@@ -14,11 +14,11 @@ use crate::rule::Action;
 /// An `[override."pack/rule"]` of a file.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct Override {
-    /// The full id of the rule it changes.
+    /// The full id of the rule that it changes.
     pub(in crate::pack) target: String,
     /// The place of the id.
     pub(in crate::pack) at: Place,
-    /// The pack it is written in.
+    /// The pack that contains it.
     pub(in crate::pack) pack: String,
     /// The values that replace those of the rule.
     pub(in crate::pack) replace: Draft,
@@ -80,7 +80,7 @@ fn follow_action(draft: &mut Draft, before: Action, given: &[&str]) {
         return;
     }
     let rule = &mut draft.rule;
-    let (action, then) = (rule.action, then(rule));
+    let (action, then) = (rule.action, written_then(rule));
     for case in &mut rule.cases {
         if !rule.on.contains(&case.channel) {
             (case.expect, case.by_byte) = (None, None);

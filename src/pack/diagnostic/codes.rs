@@ -7,15 +7,15 @@ use super::{Level, LoadErrorKind};
 pub(in crate::pack) struct Code {
     /// The stable name.
     pub(in crate::pack) name: &'static str,
-    /// Whether the pack loads all the same.
+    /// The level; a pack with an error does not load.
     pub(in crate::pack) level: Level,
-    /// What a load that fails only for such reasons is called.
+    /// The kind of a load error that has only problems of this kind.
     pub(in crate::pack) kind: LoadErrorKind,
 }
 
 macro_rules! codes {
     ($($(#[$attribute:meta])* $ident:ident $name:literal $level:ident $kind:ident $meaning:literal)*) => {
-        /// One constant a code.
+        /// A constant for each code.
         pub(in crate::pack) mod code {
             use super::{Code, Level, LoadErrorKind};
             $($(#[$attribute])* pub(in crate::pack) static $ident: Code =

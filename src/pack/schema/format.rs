@@ -656,7 +656,14 @@ impl Format<Vec<String>> for Globs {
 }
 
 /// Texts, with lists filled in.
-pub(super) struct Listed;
+pub(super) struct Listed {
+    /// Returns the fault of an entry.
+    pub(super) check: fn(&str) -> Option<Fault>,
+}
+
+impl Listed {
+    pub(super) const ANY: Listed = Listed { check: |_| None };
+}
 
 impl Format<Vec<String>> for Listed {
     fn shape(&self) -> Shape {
@@ -670,6 +677,11 @@ impl Format<Vec<String>> for Listed {
         reader: &mut Reader<'_>,
     ) -> Option<Vec<String>> {
         let texts = reader.expanded_strings(value, head.name(), head.form)?;
+        for (text, span) in &texts {
+            if let Some(fault) = (self.check)(text) {
+                reader.fault(fault, span.clone());
+            }
+        }
         Some(texts.into_iter().map(|(text, _)| text).collect())
     }
 
@@ -679,6 +691,10 @@ impl Format<Vec<String>> for Listed {
 
     fn append(&self, to: &mut Vec<String>, from: &mut Vec<String>) {
         to.append(from);
+    }
+
+    fn check(&self, _: &Head, value: &Vec<String>, _: &Limits, found: &mut Vec<Fault>) {
+        found.extend(value.iter().filter_map(|text| (self.check)(text)));
     }
 }
 

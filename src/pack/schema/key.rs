@@ -205,7 +205,7 @@ pub(in crate::pack) trait Field<T>: Sync {
     /// Returns the description of the values that the key takes in a table of that kind.
     fn shape(&self, kind: TableKind) -> Shape;
 
-    /// Reads the value of a key into its field. What is wrong with it is recorded by the reader.
+    /// Reads the value of a key into its field. The reader records what is wrong with it.
     fn read(
         &self,
         site: &Site<'_>,
@@ -483,7 +483,7 @@ pub(super) struct Table<T, S: 'static> {
     pub(super) finish: fn(&S, &DeTable<'_>, &mut Reader<'_>),
 }
 
-/// How an override combines with the table that it overrides.
+/// The way in which an override combines with the table that it overrides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merge {
     /// Each key that is written replaces one key.

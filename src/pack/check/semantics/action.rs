@@ -267,7 +267,7 @@ fn cases(rule: &Rule, found: &mut Vec<KeyFault>) {
                 "write `expect = \"nothing\"`, or add the channel to `on`",
             ));
         }
-        if *expected != rule.action && draft::then(rule) != Some(*expected) {
+        if *expected != rule.action && draft::written_then(rule) != Some(*expected) {
             let why = format!(
                 "a case expects `{}`, the rule does `{}`",
                 expected.name(),

@@ -91,8 +91,8 @@ fn windows(condition: &Condition, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// Lines and characters are counted in the text that a pattern sees: patterns that see different texts are at no
-/// distance from each other.
+/// Reports windows between patterns that see different texts. Lines and characters are counted in the text that a pattern
+/// sees, so such patterns have no distance.
 fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
     let is_spread = !condition.all.is_empty() || !condition.sequence.is_empty();
     let within = match condition.within {
@@ -113,7 +113,7 @@ fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
         (regions, pattern.fold.clone())
     };
     let is_other = |other: &&Pattern| sees(other) != sees(first);
-    // Alternatives of `any` alone are at no distance that counts.
+    // The distance between alternatives of `any` does not matter.
     if let Some(other) = patterns.find(is_other)
         && (is_spread || !condition.none.is_empty())
     {
@@ -130,8 +130,8 @@ fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// Patterns that look around are confirmed one by one, at their ends: nothing that needs whole matches goes with
-/// them.
+/// Reports patterns with look-around in conditions that need whole matches. Such a pattern is verified by itself, at the
+/// end of its match.
 fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
     let Some(why) = wants_whole_matches(rule) else {
         return;
@@ -152,7 +152,7 @@ fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// The key because of which it takes more than where a match ends, if there is one.
+/// Returns the key that makes the condition need whole matches instead of their ends, if there is one.
 fn wants_whole_matches(rule: &Rule) -> Option<&'static str> {
     let condition = &rule.condition;
     let reasons = [
@@ -172,7 +172,7 @@ fn wants_whole_matches(rule: &Rule) -> Option<&'static str> {
         .find_map(|(is_there, why)| is_there.then_some(why))
 }
 
-/// What is said of the one match of `any`.
+/// Reports keys on the matches of `any` in a rule without `any`, and bounds that exclude each other.
 fn any_only(condition: &Condition, found: &mut Vec<KeyFault>) {
     let given = [
         (condition.first.is_some(), "match.first"),
@@ -257,7 +257,7 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// The numbers and names of the groups of a pattern.
+/// Returns the numbers and names of the groups of a pattern.
 fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
     let mut groups = vec!["0".to_owned()];
     let Ok(hir) = pattern::parse(&written.to_regex(), &limits.of_pattern()) else {

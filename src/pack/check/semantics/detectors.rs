@@ -64,7 +64,7 @@ fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// Scripts and languages that `script` takes for right.
+/// Reports a `script` without expectations, or with an unknown one.
 fn expected(script: &Script, found: &mut Vec<KeyFault>) {
     if script.expect.is_empty() {
         found.push(contradiction(
@@ -82,7 +82,7 @@ fn expected(script: &Script, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// Loops that `repetition` looks for.
+/// Reports a `repetition` with bounds that contradict each other.
 fn circles(repetition: &Repetition, rule: &Rule, found: &mut Vec<KeyFault>) {
     if repetition.turns.is_some() && rule.on == [Channel::ToolInput] {
         found.push(no_effect(
@@ -108,7 +108,7 @@ fn circles(repetition: &Repetition, rule: &Rule, found: &mut Vec<KeyFault>) {
     }
 }
 
-/// Calls that `doom-loop` looks for.
+/// Reports a `doom-loop` without tool calls, or with too few of them.
 fn doom_loop(doom: &DoomLoop, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.on.contains(&Channel::ToolInput) {
         found.push(no_effect(
