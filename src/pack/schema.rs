@@ -221,6 +221,13 @@ pub(super) const RULE: &[Key<Draft>] = &[
     )
     .inherits(),
     Key::new(
+        "references",
+        slot!(Draft: rule.references, Listed { check: names::address }),
+        "Addresses of sources and discussions, or `@list`.",
+    )
+    .inherits()
+    .appends(),
+    Key::new(
         "why",
         slot!(Draft: rule.why, Words::FILLED),
         "The reason for the rule.",

@@ -557,6 +557,7 @@ impl Helps {
                 },
                 docs: rule.docs.clone().filter(|docs| docs.starts_with("http")),
                 tags: rule.tags.clone(),
+                references: rule.references.clone(),
                 level: level(rule.severity),
             })
         });

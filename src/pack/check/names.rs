@@ -56,6 +56,18 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
+/// Returns the fault of a text that is not the address of a web page.
+pub(in crate::pack) fn address(text: &str) -> Option<Fault> {
+    let mut schemes = ["https://", "http://"].into_iter();
+    let host = schemes.find_map(|scheme| text.strip_prefix(scheme));
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
+    let is_address = host.is_some_and(|host| !host.is_empty() && host.chars().all(is_plain));
+    (!is_address).then(|| {
+        let message = format!("{} is not an address", quote(text));
+        Fault::new(&code::BAD_VALUE, message).with_help("such as `https://example.org/page`")
+    })
+}
+
 /// Returns the fault of a text that is not three numbers.
 pub(in crate::pack) fn version(text: &str) -> Option<Fault> {
     let plain = text.split(['-', '+']).next().unwrap_or_default();
@@ -116,6 +128,23 @@ mod tests {
         }
         for id in ["a", "a-", "1-a", &long[1..]] {
             assert_eq!(rule_id(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn addresses_begin_with_a_scheme_and_hold_no_blanks() {
+        for text in ["https://example.org", "http://a/b?c#d"] {
+            assert_eq!(address(text), None, "{text}");
+        }
+        for text in [
+            "",
+            "https://",
+            "example.org",
+            "ftp://a",
+            "https://a b",
+            "https://a\n",
+        ] {
+            assert!(address(text).is_some(), "{text}");
         }
     }
 

@@ -70,6 +70,7 @@ fn lists_of_texts(keys: &[KeyShape]) -> Vec<&KeyShape> {
 fn entries(key: &KeyShape) -> Vec<String> {
     let own: [&str; 2] = match (&key.shape, key.head.path) {
         (Shape::ListOf(names), "on") => [&names[0], "tool-input"],
+        (_, "references") => ["https://a", "https://b"],
         (_, "grants") => ["inject", "retry"],
         (Shape::ListOf(names), _) => return names.iter().take(2).cloned().collect(),
         // Some regions exclude each other.

@@ -42,6 +42,11 @@ fn values_that_can_mean_nothing_are_told_where_they_stand() {
             "rule id `x` is malformed",
         ),
         (
+            x("references = ['https://example.org', 'example.org']"),
+            8,
+            "`example.org` is not an address",
+        ),
+        (
             x("[[rule.r.case]]\ntext = 'x'\nexpect = 'abrot'"),
             10,
             "`abrot` is not a value of `expect`",
