@@ -17,7 +17,7 @@ use super::compose::{self, Allow, Override, Source, Today, WrittenAllow};
 use super::diagnostic::{Cursor, Diagnostic, Excerpt, Report, code};
 use super::escape::{self, quote};
 use super::header::{self as pack_header, PackHeader};
-use super::lint;
+use super::lint::{self, LintTrial};
 use super::lock::Lock;
 use super::tools::KnownTools;
 use crate::limits::Limits;
@@ -90,8 +90,8 @@ pub(super) struct Terms {
     pub(super) today: Today,
     /// The packs that the load must result in.
     pub(super) lock: Option<Lock>,
-    /// True if lints run as well.
-    pub(super) lints: bool,
+    /// The trial that lints run rules with; `None` if no lints run.
+    pub(super) lints: Option<LintTrial>,
 }
 
 /// The result of a load. If the report has an error, rules are missing.
@@ -289,8 +289,8 @@ impl<'l> Check<'l> {
             if faults.is_empty() {
                 faults = compose::ungranted(draft, asked, terms.grants.as_deref());
             }
-            if terms.lints && faults.is_empty() {
-                faults = lint::of_rule(draft, self.limits, known.as_ref());
+            if let Some(trial) = terms.lints.filter(|_| faults.is_empty()) {
+                faults = lint::lint_rule(draft, self.limits, known.as_ref(), trial);
             }
             let id = Some(draft.rule.id.clone());
             late.extend(
@@ -299,8 +299,8 @@ impl<'l> Check<'l> {
                     .map(|(at, fault)| (at, id.clone(), fault)),
             );
         }
-        if terms.lints {
-            late.extend(lint::of_all(&self.drafts));
+        if terms.lints.is_some() {
+            late.extend(lint::lint_all(&self.drafts));
         }
         late
     }
@@ -308,7 +308,7 @@ impl<'l> Check<'l> {
     /// Returns the tools that scopes are compared with, if lints run.
     fn known_tools(&self, terms: &Terms) -> Option<KnownTools> {
         let own = self.facts.iter().flat_map(|facts| &facts.tools);
-        terms.lints.then(|| KnownTools::new(own))
+        terms.lints.map(|_| KnownTools::new(own))
     }
 
     fn check_programmatic(&mut self, terms: &Terms) {
