@@ -135,6 +135,7 @@ pub use event::Event;
 #[cfg(feature = "futures")]
 pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};
+pub use pack::language;
 pub use pack::{
     Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, schema,
 };

@@ -212,6 +212,9 @@ pub struct Rule {
     pub docs: Option<String>,
     /// Words to find it by.
     pub tags: Vec<String>,
+    /// Addresses of sources and discussions, each beginning with `https://` or `http://`.
+    #[serde(default)]
+    pub references: Vec<String>,
     /// How far the rule is.
     pub status: Status,
     /// The full id of the rule to use instead of a deprecated one.
@@ -292,6 +295,7 @@ impl Rule {
             why: None,
             docs: None,
             tags: Vec::new(),
+            references: Vec::new(),
             status: Status::default(),
             replaced_by: None,
             severity: Severity::Warning,

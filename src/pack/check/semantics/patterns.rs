@@ -1,14 +1,14 @@
-//! Patterns: whether there is text that they are looked for in.
+//! The patterns of a rule: the regions and arguments in which they are searched must exist on its channels.
 
-use super::{Found, contradiction};
+use super::{KeyFault, contradiction};
 use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::rule::{Channel, Pattern, Region, Rule};
 use crate::view::fold::Folds;
 
-/// Everything that makes no sense in the patterns.
-pub(super) fn faults(rule: &Rule, found: &mut Vec<Found>) {
+/// Reports the contradictions in the patterns of a rule.
+pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
     let condition = &rule.condition;
     for (key, patterns) in [
         ("match.any", &condition.any),
@@ -22,7 +22,7 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<Found>) {
     }
 }
 
-fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<Found>) {
+fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.on.contains(&Channel::ToolInput) {
         beside_calls(key, written, found);
     }
@@ -58,8 +58,8 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
     }
 }
 
-/// What only tool calls have, in a rule that does not read them.
-fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<Found>) {
+/// Reports arguments and regions that only tool calls have, in a rule that does not read them.
+fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<KeyFault>) {
     let pattern = quote(&written.text);
     let mut unreachable = |wants: &str, help: &str| {
         let message = format!("pattern {pattern} {wants}: `on` does not name `tool-input`");
@@ -79,9 +79,9 @@ fn beside_calls(key: &'static str, written: &Pattern, found: &mut Vec<Found>) {
     }
 }
 
-/// Regions that a tool call has besides those of a shell are found by the names of its arguments, several of
-/// them together: `args` could not choose among those.
-fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<Found>) {
+/// Reports regions of tool calls that are combined with arguments, or that tool calls do not have. An edit's regions are
+/// found in several arguments together, so `args` could not select among them.
+fn edits(key: &'static str, written: &Pattern, rule: &Rule, found: &mut Vec<KeyFault>) {
     let is_call = rule.on.contains(&Channel::ToolInput);
     let region = written.region.first().filter(|_| is_call);
     let Some(region) = region.filter(|_| !written.region.contains(&Region::Shell)) else {
@@ -130,7 +130,7 @@ fn has_twice<T: PartialEq>(list: &[T]) -> bool {
         .any(|(index, one)| list[..index].contains(one))
 }
 
-/// Two regions of the list that never overlap.
+/// Returns two regions of the list that never overlap.
 fn disjoint(regions: &[Region]) -> Option<(&Region, &Region)> {
     let after = |index: usize| regions[index + 1..].iter();
     let pairs = regions.iter().enumerate();
@@ -146,7 +146,7 @@ fn is_code(region: &Region) -> bool {
     matches!(region, Region::Code | Region::CodeIn(_))
 }
 
-/// Regions of the same group exclude each other.
+/// Returns the group of a region. Regions of the same group exclude each other.
 fn group(region: &Region) -> Option<u8> {
     match region {
         Region::Code | Region::CodeIn(_) | Region::Prose | Region::InlineCode | Region::Heading => {

@@ -1,14 +1,14 @@
-//! The nearest right word for a wrong one.
+//! Suggestions for misspelt names: the nearest name by edit distance.
 
 use super::escape::quote;
 
-/// Words longer than this are not compared: the work is quadratic.
+/// The longest word that is compared, in characters: the work is quadratic.
 const WORD_CHARS: usize = 64;
 
-/// Most words listed when none is near.
+/// The largest number of names that are listed when none is near.
 const LISTED: usize = 24;
 
-/// What to write instead of `word`: the nearest of `allowed`, or all of them.
+/// Returns the help for an unknown `word`: the nearest of `allowed`, or all of them.
 pub(super) fn help(word: &str, allowed: &[&str]) -> String {
     if let Some(near) = nearest(word, allowed) {
         return format!("did you mean {}?", quote(near));
@@ -29,8 +29,8 @@ pub(super) fn help(word: &str, allowed: &[&str]) -> String {
     help
 }
 
-/// The one of `allowed` that `word` was most likely meant to be, if any is close. Case and the choice
-/// between `-` and `_` cost nothing.
+/// Returns the name of `allowed` that is nearest to `word`, if one is near. Differences in case and between `-` and `_`
+/// are ignored.
 pub(super) fn nearest<'a>(word: &str, allowed: &[&'a str]) -> Option<&'a str> {
     let word = normal(word);
     if word.len() > WORD_CHARS {
@@ -58,8 +58,8 @@ fn normal(word: &str) -> Vec<char> {
         .collect()
 }
 
-/// Edit distance where swapping two neighbours is one edit (optimal string alignment). Anything over
-/// `furthest` may be returned as any number over it.
+/// Returns the edit distance, in which a swap of two neighbours is one edit (optimal string alignment). A distance above
+/// `furthest` may be returned as any number above it.
 fn distance(a: &[char], b: &[char], furthest: usize) -> usize {
     if a.len().abs_diff(b.len()) > furthest {
         return furthest + 1;

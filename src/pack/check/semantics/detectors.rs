@@ -1,18 +1,18 @@
-//! What no pattern says: whether it can be found where the rule reads, and with these bounds.
+//! Triggers that are not patterns: their channels and their bounds.
 
-use super::{Found, contradiction, no_effect, reads_stream, zero};
+use super::{KeyFault, contradiction, no_effect, reads_stream, zero};
 use crate::pack::check::ast;
-use crate::pack::check::condition::triggers;
 use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
+use crate::pack::did_you_mean;
 use crate::pack::escape::quote;
-use crate::pack::nearest;
+use crate::pack::schema::Head;
 use crate::rule::{Bound, Channel, DoomLoop, Named, Repetition, Rule, Script, UnknownName};
 
-/// Everything that makes no sense in a detector, and in what stands beside one.
-pub(super) fn faults(rule: &Rule, found: &mut Vec<Found>) {
+/// Reports the contradictions in the trigger of a rule, and in keys that do not go with it.
+pub(super) fn faults(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
     let condition = &rule.condition;
-    let kind = triggers(condition)[0];
+    let kind = trigger.name();
     let is_pattern = ["any", "all", "sequence"].contains(&kind);
     if !is_pattern && !condition.none.is_empty() {
         let why = format!("`{kind}` is not a match that something could stand beside");
@@ -39,7 +39,7 @@ pub(super) fn faults(rule: &Rule, found: &mut Vec<Found>) {
     }
 }
 
-fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<Found>) {
+fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.args.is_empty() {
         found.push(no_effect(
             "args",
@@ -64,8 +64,8 @@ fn unknown_names(names: &UnknownName, rule: &Rule, found: &mut Vec<Found>) {
     }
 }
 
-/// Scripts and languages that `script` takes for right.
-fn expected(script: &Script, found: &mut Vec<Found>) {
+/// Reports a `script` without expectations, or with an unknown one.
+fn expected(script: &Script, found: &mut Vec<KeyFault>) {
     if script.expect.is_empty() {
         found.push(contradiction(
             "match.script",
@@ -77,13 +77,13 @@ fn expected(script: &Script, found: &mut Vec<Found>) {
     if let Some(name) = script.expect.iter().find(unknown) {
         let message = format!("{} is not a value of `expect`", quote(name));
         let fault = Fault::new(&code::BAD_VALUE, message);
-        let fault = fault.with_help(nearest::help(name, &Script::NAMES));
+        let fault = fault.with_help(did_you_mean::help(name, &Script::NAMES));
         found.push(("match.script", fault));
     }
 }
 
-/// Loops that `repetition` looks for.
-fn circles(repetition: &Repetition, rule: &Rule, found: &mut Vec<Found>) {
+/// Reports a `repetition` with bounds that contradict each other.
+fn circles(repetition: &Repetition, rule: &Rule, found: &mut Vec<KeyFault>) {
     if repetition.turns.is_some() && rule.on == [Channel::ToolInput] {
         found.push(no_effect(
             "match.repetition",
@@ -108,8 +108,8 @@ fn circles(repetition: &Repetition, rule: &Rule, found: &mut Vec<Found>) {
     }
 }
 
-/// Calls that `doom-loop` looks for.
-fn doom_loop(doom: &DoomLoop, rule: &Rule, found: &mut Vec<Found>) {
+/// Reports a `doom-loop` without tool calls, or with too few of them.
+fn doom_loop(doom: &DoomLoop, rule: &Rule, found: &mut Vec<KeyFault>) {
     if !rule.on.contains(&Channel::ToolInput) {
         found.push(no_effect(
             "match.doom-loop",
@@ -126,7 +126,7 @@ fn doom_loop(doom: &DoomLoop, rule: &Rule, found: &mut Vec<Found>) {
     }
 }
 
-fn bound(limit: &Bound, rule: &Rule, found: &mut Vec<Found>) {
+fn bound(limit: &Bound, rule: &Rule, found: &mut Vec<KeyFault>) {
     let Bound {
         bytes,
         lines,

@@ -1,24 +1,24 @@
-//! What breaks a rule: one thing, in windows that can be met, within distances that can be kept.
+//! The condition of a rule: exactly one trigger, windows that can be met, distances that have a meaning.
 
 use globset::GlobBuilder;
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::{Found, contradiction, no_effect, zero};
+use super::{KeyFault, contradiction, no_effect, zero};
 use crate::limits::Limits;
-use crate::pack::check::condition::{path, triggers};
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
+use crate::pack::schema::Head;
 use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
 use ttsr_automata::pattern;
 
-/// Exactly one thing breaks a rule.
-pub(super) fn trigger(condition: &Condition, found: &mut Vec<Found>) {
-    match triggers(condition)[..] {
+/// Reports a condition that does not have exactly one trigger.
+pub(super) fn trigger(condition: &Condition, triggers: &[&Head], found: &mut Vec<KeyFault>) {
+    match *triggers {
         [_] => {}
         [] if condition.none.is_empty() => {
-            let message = "`match` holds nothing that could break the rule";
+            let message = "`match` has no key that could break the rule";
             found.push((
                 "match",
                 Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
@@ -26,22 +26,26 @@ pub(super) fn trigger(condition: &Condition, found: &mut Vec<Found>) {
         }
         [] => {
             let message =
-                "`match` has `none` alone: it says what saves a text, not what breaks the rule";
+                "`match` has only `none`, which names exceptions: nothing could break the rule";
             found.push((
                 "match",
                 Fault::new(&code::NO_TRIGGER, message).with_help(FORM),
             ));
         }
         [first, second, ..] => found.push(contradiction(
-            path(second),
-            format!("`{second}` stands beside `{first}`: one thing breaks a rule"),
+            second.path,
+            format!(
+                "`{}` is written together with `{}`: a rule has one of them",
+                second.name(),
+                first.name()
+            ),
             "write two rules, one for each; alternatives of patterns all go into `any`",
         )),
     }
 }
 
-/// Everything that makes no sense in what breaks the rule.
-pub(super) fn faults(rule: &Rule, limits: &Limits, found: &mut Vec<Found>) {
+/// Reports the contradictions in the condition of a rule.
+pub(super) fn faults(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
     windows(&rule.condition, found);
     distances(&rule.condition, found);
     look_around(rule, limits, found);
@@ -49,7 +53,7 @@ pub(super) fn faults(rule: &Rule, limits: &Limits, found: &mut Vec<Found>) {
     capture(&rule.condition, limits, found);
 }
 
-fn windows(condition: &Condition, found: &mut Vec<Found>) {
+fn windows(condition: &Condition, found: &mut Vec<KeyFault>) {
     for (list, name, patterns) in [
         ("match.all", "all", &condition.all),
         ("match.sequence", "sequence", &condition.sequence),
@@ -87,9 +91,9 @@ fn windows(condition: &Condition, found: &mut Vec<Found>) {
     }
 }
 
-/// Lines and characters are counted in the text that a pattern sees: patterns that see different texts are at no
-/// distance from each other.
-fn distances(condition: &Condition, found: &mut Vec<Found>) {
+/// Reports windows between patterns that see different texts. Lines and characters are counted in the text that a pattern
+/// sees, so such patterns have no distance.
+fn distances(condition: &Condition, found: &mut Vec<KeyFault>) {
     let is_spread = !condition.all.is_empty() || !condition.sequence.is_empty();
     let within = match condition.within {
         Some(within) => within,
@@ -109,7 +113,7 @@ fn distances(condition: &Condition, found: &mut Vec<Found>) {
         (regions, pattern.fold.clone())
     };
     let is_other = |other: &&Pattern| sees(other) != sees(first);
-    // Alternatives of `any` alone are at no distance that counts.
+    // The distance between alternatives of `any` does not matter.
     if let Some(other) = patterns.find(is_other)
         && (is_spread || !condition.none.is_empty())
     {
@@ -126,9 +130,9 @@ fn distances(condition: &Condition, found: &mut Vec<Found>) {
     }
 }
 
-/// Patterns that look around are confirmed one by one, at their ends: nothing that needs whole matches goes with
-/// them.
-fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<Found>) {
+/// Reports patterns with look-around in conditions that need whole matches. Such a pattern is verified by itself, at the
+/// end of its match.
+fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<KeyFault>) {
     let Some(why) = wants_whole_matches(rule) else {
         return;
     };
@@ -148,7 +152,7 @@ fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<Found>) {
     }
 }
 
-/// The key because of which it takes more than where a match ends, if there is one.
+/// Returns the key that makes the condition need whole matches instead of their ends, if there is one.
 fn wants_whole_matches(rule: &Rule) -> Option<&'static str> {
     let condition = &rule.condition;
     let reasons = [
@@ -168,8 +172,8 @@ fn wants_whole_matches(rule: &Rule) -> Option<&'static str> {
         .find_map(|(is_there, why)| is_there.then_some(why))
 }
 
-/// What is said of the one match of `any`.
-fn any_only(condition: &Condition, found: &mut Vec<Found>) {
+/// Reports keys on the matches of `any` in a rule without `any`, and bounds that exclude each other.
+fn any_only(condition: &Condition, found: &mut Vec<KeyFault>) {
     let given = [
         (condition.first.is_some(), "match.first"),
         (condition.last.is_some(), "match.last"),
@@ -206,7 +210,7 @@ fn any_only(condition: &Condition, found: &mut Vec<Found>) {
     }
 }
 
-fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<Found>) {
+fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<KeyFault>) {
     let Some(Capture {
         group,
         entropy,
@@ -253,7 +257,7 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<Found>) {
     }
 }
 
-/// The numbers and names of the groups of a pattern.
+/// Returns the numbers and names of the groups of a pattern.
 fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
     let mut groups = vec!["0".to_owned()];
     let Ok(hir) = pattern::parse(&written.to_regex(), &limits.of_pattern()) else {

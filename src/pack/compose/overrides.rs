@@ -1,42 +1,41 @@
-//! Overrides: what one pack changes in the rules of another.
+//! Overrides: changes of one pack to the rules of another.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::super::check::draft::{Draft, Layer, Place, then};
+use super::super::check::draft::{Draft, Layer, Place, written_then};
 use super::super::check::fault::Fault;
 use super::closure;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
-use crate::pack::{Pack, nearest};
-use crate::rule::{Action, Partial, Retry, Rule};
+use crate::pack::schema::is_at_or_below;
+use crate::pack::{Pack, did_you_mean};
+use crate::rule::Action;
 
-/// An `[override."pack/rule"]` as it is written.
+/// An `[override."pack/rule"]` of a file.
 #[derive(Clone, Debug)]
 pub(in crate::pack) struct Override {
-    /// The full id of the rule it changes.
+    /// The full id of the rule that it changes.
     pub(in crate::pack) target: String,
-    /// Where that is written.
+    /// The place of the id.
     pub(in crate::pack) at: Place,
-    /// The pack it is written in.
+    /// The pack that contains it.
     pub(in crate::pack) pack: String,
-    /// What it replaces.
+    /// The values that replace those of the rule.
     pub(in crate::pack) replace: Draft,
-    /// What it adds.
-    pub(in crate::pack) append: Option<Draft>,
+    /// The entries that are added to lists of the rule.
+    pub(in crate::pack) append: Option<Box<Draft>>,
 }
 
-/// Applies `overrides`, which stand in the order of their files, to `drafts`. Returns the numbers of the
-/// rules that were changed, and what is wrong.
+/// Applies `overrides`, which are in the order of their files, to `drafts`, and returns their faults.
 pub(in crate::pack) fn apply(
     drafts: &mut [Draft],
     overrides: Vec<Override>,
     extends: &BTreeMap<String, BTreeSet<String>>,
-) -> (BTreeSet<usize>, Vec<(Place, Fault)>) {
+) -> Vec<(Place, Fault)> {
     let ids = drafts.iter().enumerate();
     let ids: HashMap<String, usize> = ids
         .map(|(index, draft)| (draft.rule.id.clone(), index))
         .collect();
-    let mut changed = BTreeSet::new();
     let mut faults = Vec::new();
     let mut writers: HashMap<(usize, &'static str), String> = HashMap::new();
     for Override {
@@ -58,57 +57,40 @@ pub(in crate::pack) fn apply(
                 faults.push((given.at.clone(), conflict(given.path, &target, &before)));
             }
         }
-        changed.insert(index);
         let given: Vec<&str> = replace.given.iter().map(|given| given.path).collect();
-        let action = drafts[index].rule.action;
-        drafts[index].lay(replace, Layer::Override);
-        follow(&mut drafts[index].rule, action, &given);
+        let draft = &mut drafts[index];
+        let action = draft.rule.action;
+        draft.overlay(replace, Layer::Override);
+        follow_action(draft, action, &given);
         if let Some(append) = append {
-            drafts[index].append(append);
+            draft.extend(*append);
         }
     }
-    (changed, faults)
+    faults
 }
 
-/// What belonged to the action that a rule no longer has goes with it, and its cases expect what it does now:
-/// whoever overrides an action need not know how the rule was written.
-fn follow(rule: &mut Rule, before: Action, given: &[&str]) {
-    let is_given = |key: &str| given.iter().any(|path| path.split('.').next() == Some(key));
-    if rule.action != before {
-        let leaves = |action: Action, key: &str| rule.action != action && !is_given(key);
-        let (retry, partial) = (
-            leaves(Action::Retry, "retry"),
-            leaves(Action::Retry, "partial"),
-        );
-        let replacement = leaves(Action::Redact, "replacement");
-        let (consult, header) = (
-            leaves(Action::Consult, "consult"),
-            leaves(Action::SetHeader, "header"),
-        );
-        if retry {
-            rule.retry = Retry::default();
-        }
-        if partial {
-            rule.partial = Partial::default();
-        }
-        rule.replacement = rule.replacement.take().filter(|_| !replacement);
-        rule.consult = rule.consult.take().filter(|_| !consult);
-        rule.header = rule.header.take().filter(|_| !header);
+/// Adapts a rule to an overridden action: options of the former action are reset, and its cases expect the new one.
+/// The author of an override need not know how the rule is written.
+fn follow_action(draft: &mut Draft, before: Action, given: &[&str]) {
+    let is_given = |key: &str| given.iter().any(|path| is_at_or_below(path, key));
+    if draft.rule.action != before {
+        draft.reset_unused(|_, key| !is_given(key));
     }
     if is_given("case") {
         return;
     }
-    let (action, then) = (rule.action, then(rule));
+    let rule = &mut draft.rule;
+    let (action, then) = (rule.action, written_then(rule));
     for case in &mut rule.cases {
         if !rule.on.contains(&case.channel) {
             (case.expect, case.by_byte) = (None, None);
         }
         let expected = case.expect.take();
-        let follows = |expected| match Some(expected) == then {
+        let follow = |expected| match Some(expected) == then {
             true => expected,
             false => action,
         };
-        case.expect = expected.map(follows);
+        case.expect = expected.map(follow);
     }
 }
 
@@ -123,12 +105,12 @@ fn missing(target: &str, ids: &HashMap<String, usize>) -> Fault {
         Some(help) => help,
         None => format!(
             "name it as `pack/rule`, and its pack in `extends`; {}",
-            nearest::help(target, &known)
+            did_you_mean::help(target, &known)
         ),
     })
 }
 
-/// What to do about a rule of a built-in pack that is not part of the load.
+/// Returns the help for a rule of a built-in pack that is not part of the load.
 pub(super) fn not_extended(target: &str, known: &[&str]) -> Option<String> {
     let (pack, _) = target.rsplit_once('/')?;
     let is_there = known
@@ -145,10 +127,10 @@ pub(super) fn not_extended(target: &str, known: &[&str]) -> Option<String> {
 
 fn conflict(path: &str, target: &str, before: &str) -> Fault {
     let message = format!(
-        "`{path}` of rule {} is overridden by pack {}, too",
+        "`{path}` of rule {} is also overridden by pack {}",
         quote(target),
         quote(before)
     );
     Fault::new(&code::CONFLICTING_OVERRIDE, message)
-        .with_help("let one of the two packs extend the other: it has the last word")
+        .with_help("let one of the two packs extend the other: its value then applies")
 }

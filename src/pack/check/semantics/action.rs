@@ -1,38 +1,39 @@
-//! What a rule does: whether it can be done where the rule reads, and how often.
+//! The action of a rule: its channels, its options and its bounds.
 
-use super::{Found, contradiction, no_effect, reads_stream, zero};
-use crate::pack::check::condition::triggers;
+use super::{KeyFault, contradiction, no_effect, reads_stream, zero};
+use crate::pack::check::draft::{self, Draft};
 use crate::pack::check::fault::Fault;
-use crate::pack::check::{draft, option, scope};
+use crate::pack::check::scope;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::pack::message;
-use crate::rule::{Action, Allowance, Case, Channel, Partial, Repeat, Retry, Rule, Status};
+use crate::pack::schema::{Head, RULE, THEN};
+use crate::rule::{Action, Allowance, Case, Channel, Repeat, Rule, Status};
 
-/// Everything that makes no sense in where the rule reads and in what it does.
-pub(super) fn faults(rule: &Rule, found: &mut Vec<Found>) {
+/// Reports the contradictions in the scope and in the action of a rule.
+pub(super) fn faults(draft: &Draft, trigger: &'static Head, found: &mut Vec<KeyFault>) {
+    let rule = &draft.rule;
     captures(rule, found);
-    scopes(rule, found);
-    action(rule, found);
-    options(rule, found);
+    scopes(draft, found);
+    action(rule, trigger, found);
+    options(draft, found);
+    needs(rule, found);
+    hold(rule, trigger, found);
     bounds(rule, found);
     cases(rule, found);
 }
 
-fn scopes(rule: &Rule, found: &mut Vec<Found>) {
-    for (key, entries) in [
-        ("tools", &rule.tools),
-        ("args", &rule.args),
-        ("paths", &rule.paths),
-    ] {
-        if !entries.is_empty() && !scope::is_reachable(key, &rule.on) {
-            found.push((key, scope::unreachable(key)));
-        }
+/// Reports scopes on tool calls in a rule that reads none.
+fn scopes(draft: &Draft, found: &mut Vec<KeyFault>) {
+    let on = &draft.rule.on;
+    let unread = RULE.iter().filter(|key| !key.head.reads_any(on));
+    for key in unread.filter(|key| key.is_set(draft)) {
+        found.push((key.head.path, scope::unreachable(key.head.path)));
     }
 }
 
-/// Captures of a message: of texts that come whole, and of groups that a pattern has.
-fn captures(rule: &Rule, found: &mut Vec<Found>) {
+/// Reports captures of a message or a prompt on streamed channels, and captures of groups that no pattern has.
+fn captures(rule: &Rule, found: &mut Vec<KeyFault>) {
     let prompt = rule.consult.iter().map(|consult| consult.prompt.as_str());
     let asked = prompt.flat_map(message::captures).next();
     let names = rule.message.as_deref().map(message::captures);
@@ -70,7 +71,7 @@ fn captures(rule: &Rule, found: &mut Vec<Found>) {
     {
         match regex {
             Ok(regex) => known.extend(crate::pack::captures::group_names(&regex)),
-            // What is no pattern at all is told elsewhere; look-around captures nothing.
+            // Malformed patterns are reported elsewhere; look-around captures nothing.
             Err(error) => {
                 if let Some(bytes) = error.size_limit() {
                     let message = format!("a pattern with captures needs more than {bytes} bytes");
@@ -95,8 +96,8 @@ fn captures(rule: &Rule, found: &mut Vec<Found>) {
     }
 }
 
-/// Whether the action can be done where the rule reads.
-fn action(rule: &Rule, found: &mut Vec<Found>) {
+/// Reports an action that cannot be taken on a channel of the rule, or with its trigger.
+fn action(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
     let name = rule.action.name();
     let mut refuse = |channel: Channel, help: &str| {
         let message = format!("action `{name}` cannot be done on `{}`", channel.name());
@@ -132,56 +133,31 @@ fn action(rule: &Rule, found: &mut Vec<Found>) {
     let condition = &rule.condition;
     let has_span = !condition.any.is_empty() || condition.leak || condition.unknown_name.is_some();
     if rule.action == Action::Redact && !has_span {
-        let kind = triggers(condition)[0];
+        let kind = trigger.name();
         found.push(contradiction(
             "action",
-            format!("`redact` needs one text to take out; `{kind}` has none"),
+            format!("`redact` needs a text to replace; `{kind}` has none"),
             "use `any`, or another action",
         ));
     }
 }
 
-/// Options of actions that the rule does not take.
-fn options(rule: &Rule, found: &mut Vec<Found>) {
-    let is = |action| rule.action == action;
-    let of = |key: &'static str, action: &str| {
-        no_effect(
-            key,
-            &format!("it belongs to the action `{action}`"),
-            &format!("write `action = \"{action}\"`, or remove `{key}`"),
-        )
-    };
-    if rule.retry != Retry::default() && !is(Action::Retry) {
-        found.push(of("retry", "retry"));
-    }
-    if rule.partial != Partial::default() && !is(Action::Retry) {
-        found.push(of("partial", "retry"));
-    }
-    if rule.replacement.is_some() && !is(Action::Redact) {
-        found.push(of("replacement", "redact"));
-    }
-    if rule.consult.is_some() && !is(Action::Consult) {
-        found.push(of("consult", "consult"));
-    }
-    if rule.header.is_some() && !is(Action::SetHeader) {
-        found.push(of("header", "set-header"));
-    }
-    needs(rule, found);
-    let has_candidates = triggers(&rule.condition)
-        .iter()
-        .any(|kind| ["any", "all", "sequence", "leak", "unknown-name"].contains(kind));
-    if rule.hold && !reads_stream(rule) {
-        found.push(no_effect(
-            "hold",
-            "what comes whole does not leak",
-            "remove it",
-        ));
-    } else if rule.hold && !has_candidates {
-        found.push(no_effect(
-            "hold",
-            "there is no text that could be held",
-            "it is for patterns; remove it",
-        ));
+/// Reports options of an action that the rule does not take, and `replaced-by` of a rule that is not deprecated.
+fn options(draft: &Draft, found: &mut Vec<KeyFault>) {
+    let rule = &draft.rule;
+    let unset = Draft::new(String::new(), draft.place.clone());
+    for key in RULE {
+        let used_by = key.head.action.filter(|used_by| *used_by != rule.action);
+        if let Some(used_by) = used_by
+            && key.value(draft) != key.value(&unset)
+        {
+            let (path, action) = (key.head.path, used_by.name());
+            found.push(no_effect(
+                path,
+                &format!("it belongs to the action `{action}`"),
+                &format!("write `action = \"{action}\"`, or remove `{path}`"),
+            ));
+        }
     }
     if rule.replaced_by.is_some() && rule.status != Status::Deprecated {
         found.push(no_effect(
@@ -192,8 +168,27 @@ fn options(rule: &Rule, found: &mut Vec<Found>) {
     }
 }
 
-/// Options that an action cannot do without.
-fn needs(rule: &Rule, found: &mut Vec<Found>) {
+/// Reports `hold` in a rule that has no text to hold back.
+fn hold(rule: &Rule, trigger: &Head, found: &mut Vec<KeyFault>) {
+    let has_candidates =
+        ["any", "all", "sequence", "leak", "unknown-name"].contains(&trigger.name());
+    if rule.hold && !reads_stream(rule) {
+        found.push(no_effect(
+            "hold",
+            "texts that come whole are not delivered before they are checked",
+            "remove it",
+        ));
+    } else if rule.hold && !has_candidates {
+        found.push(no_effect(
+            "hold",
+            "there is no text that could be held",
+            "it is for patterns; remove it",
+        ));
+    }
+}
+
+/// Reports an action without the options that it needs.
+fn needs(rule: &Rule, found: &mut Vec<KeyFault>) {
     let mut missing = |path: &'static str, help: &str| {
         let message = format!("action `{}` needs `{path}`", rule.action.name());
         found.push((
@@ -219,13 +214,9 @@ fn needs(rule: &Rule, found: &mut Vec<Found>) {
     }
 }
 
-/// Bounds that rules made in code may have and rules in files cannot.
-fn bounds(rule: &Rule, found: &mut Vec<Found>) {
-    if rule
-        .retry
-        .then
-        .is_some_and(|then| !crate::pack::schema::THEN.contains(&then))
-    {
+/// Reports values that rules in files cannot have, and rules made in code can.
+fn bounds(rule: &Rule, found: &mut Vec<KeyFault>) {
+    if rule.retry.then.is_some_and(|then| !THEN.contains(&then)) {
         found.push(contradiction(
             "retry.then",
             "`then` cannot be this action",
@@ -252,17 +243,10 @@ fn bounds(rule: &Rule, found: &mut Vec<Found>) {
             found.push(zero(key));
         }
     }
-    if let Some(header) = &rule.header {
-        let faults = [
-            option::header_name(&header.name),
-            option::header_value(&header.value),
-        ];
-        found.extend(faults.into_iter().flatten().map(|fault| ("header", fault)));
-    }
 }
 
-/// What a case expects, the rule must be able to do.
-fn cases(rule: &Rule, found: &mut Vec<Found>) {
+/// Reports cases with an expectation that the rule cannot meet.
+fn cases(rule: &Rule, found: &mut Vec<KeyFault>) {
     for case in &rule.cases {
         let Case {
             channel,
@@ -283,7 +267,7 @@ fn cases(rule: &Rule, found: &mut Vec<Found>) {
                 "write `expect = \"nothing\"`, or add the channel to `on`",
             ));
         }
-        if *expected != rule.action && draft::then(rule) != Some(*expected) {
+        if *expected != rule.action && draft::written_then(rule) != Some(*expected) {
             let why = format!(
                 "a case expects `{}`, the rule does `{}`",
                 expected.name(),
