@@ -3,7 +3,7 @@
 //! It owns the grammars, the patterns and the trees that grow. It knows no rule: what it finds has the
 //! number that its owner gave the pattern. Nor does it know where the code comes from.
 
-mod shapes;
+mod patterns;
 mod snippet;
 
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use ast_grep_core::language::Language;
 use ast_grep_core::matcher::{Pattern, PatternBuilder, PatternError};
 use ast_grep_core::tree_sitter::{LanguageExt, StrDoc, TSLanguage};
 
-pub(crate) use shapes::{BadPattern, Shapes, Sought, fault};
+pub(crate) use patterns::{AstPatternError, AstPatternSet, AstPatternSource, check_pattern};
 pub(crate) use snippet::{Budget, Snippet};
 
 /// A language whose code can be parsed.

@@ -5,12 +5,12 @@
 //! the text is cut, it finds the same at the same places (what counts deltas or time aside). None reads a
 //! clock, none knows a rule, and each holds a fixed amount of memory, which it states.
 
-pub(crate) mod alike;
-pub(crate) mod cycle;
+pub(crate) mod control_tokens;
 pub(crate) mod doom_loop;
 pub(crate) mod entropy;
-pub(crate) mod leak;
 pub(crate) mod limit;
+pub(crate) mod near_duplicate;
+pub(crate) mod repetition;
 pub(crate) mod script;
 mod std_names;
 #[cfg(test)]
@@ -22,11 +22,11 @@ mod words;
 
 use std::collections::VecDeque;
 
-use crate::view::piece::{Piece, Place};
+use crate::view::chunk::{Chunk, OffsetMap};
 
 /// Where something was found, in bytes of the part as delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct Detection {
     /// Where it begins: for a repetition, what only repeats; text up to here is worth keeping.
     pub(crate) start: u64,
     /// Where it ends, as far as it had to be read.
@@ -38,30 +38,30 @@ pub(crate) struct Found {
 /// What reads a haystack in pieces.
 pub(crate) trait Detector {
     /// Reads the next piece.
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found));
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection));
 
     /// The haystack ends, which is certain at `decided`.
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found));
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection));
 }
 
 /// Where in the part the last bytes of a haystack begin, found by their index in the haystack.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct OffsetIndex {
     /// From that index on, bytes stand one after the other from that offset on.
     marks: VecDeque<(u64, u64)>,
     next: u64,
 }
 
-impl Places {
+impl OffsetIndex {
     /// The bytes of the piece follow.
-    pub(crate) fn push(&mut self, piece: &Piece<'_>) {
-        match piece.place {
-            Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => {
+    pub(crate) fn push(&mut self, chunk: &Chunk<'_>) {
+        match chunk.offsets {
+            OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => {
                 self.mark(at);
-                self.next += piece.bytes.len() as u64;
+                self.next += chunk.bytes.len() as u64;
             }
-            Place::StandIn { start, .. } => {
-                for _ in piece.bytes {
+            OffsetMap::Replacement { start, .. } => {
+                for _ in chunk.bytes {
                     self.mark(start);
                     self.next += 1;
                 }
@@ -90,12 +90,12 @@ impl Places {
 
     /// Number of bytes of the haystack that stand before that place of the part, as far as is remembered: the
     /// last such bytes, where text did not come in the order of its places.
-    pub(crate) fn before(&self, place: u64) -> u64 {
+    pub(crate) fn before(&self, offset: u64) -> u64 {
         let ends = self.marks.iter().skip(1).map(|mark| mark.0);
         let ends: Vec<u64> = ends.chain([self.next]).collect();
         let mut marks = self.marks.iter().zip(ends).rev();
-        let before = marks.find(|((_, at), _)| *at < place);
-        before.map_or(0, |(&(from, at), end)| (from + (place - at)).min(end))
+        let before = marks.find(|((_, at), _)| *at < offset);
+        before.map_or(0, |(&(from, at), end)| (from + (offset - at)).min(end))
     }
 
     /// Forgets the bytes before that index.

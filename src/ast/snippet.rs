@@ -11,7 +11,7 @@ use ast_grep_core::{AstGrep, Doc};
 use tree_sitter::{InputEdit, Node, ParseOptions, Parser, Point, Tree};
 
 use super::Grammar;
-use super::shapes::Shapes;
+use super::patterns::AstPatternSet;
 
 /// How much may be done for one snippet.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +47,11 @@ pub(crate) struct Snippet {
 
 /// The parser gave up: the text is unlike any code of the language.
 #[derive(Debug)]
-pub(crate) struct TooMuch;
+pub(crate) struct BudgetExceeded;
 
 /// Which nodes are looked at.
 #[derive(Clone, Copy)]
-enum Which {
+enum NodeSet {
     /// Those that are complete, which is what a token behind them says.
     Complete,
     All,
@@ -99,51 +99,51 @@ impl Snippet {
     /// Looks for shapes in what is complete and was not looked at. The text ends with a line.
     pub(crate) fn check(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Parser,
         budget: Budget,
         on: impl FnMut(u32, Range<usize>),
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), BudgetExceeded> {
         self.next = self.text.len() + (self.text.len() / GROWTH).max(1);
-        self.look(shapes, parser, budget, Which::Complete, on)
+        self.look(shapes, parser, budget, NodeSet::Complete, on)
     }
 
     /// Looks for shapes in all of the text, as a single parse of it shows it.
     pub(crate) fn finish(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Parser,
         budget: Budget,
         on: impl FnMut(u32, Range<usize>),
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), BudgetExceeded> {
         self.tree = None;
         self.tried = 0;
-        self.look(shapes, parser, budget, Which::All, on)
+        self.look(shapes, parser, budget, NodeSet::All, on)
     }
 
     fn look(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Parser,
         budget: Budget,
-        which: Which,
+        which: NodeSet,
         mut on: impl FnMut(u32, Range<usize>),
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), BudgetExceeded> {
         let Some(table) = shapes.of(self.grammar) else {
             return Ok(());
         };
         let tree = self.parse(parser, budget)?;
         self.tree = Some(tree.clone());
-        let parsed = AstGrep::doc(Parsed {
+        let parsed = AstGrep::doc(ParsedSnippet {
             text: Arc::clone(&self.text),
             tree,
             grammar: self.grammar,
         });
         let root = parsed.root().get_inner_node();
-        let is_whole = matches!(which, Which::All);
+        let is_whole = matches!(which, NodeSet::All);
         let last = match which {
-            Which::Complete => last_token(root),
-            Which::All => self.text.len(),
+            NodeSet::Complete => last_token(root),
+            NodeSet::All => self.text.len(),
         };
         let told = &mut self.told;
         each_node(root, self.tried, |node| {
@@ -162,9 +162,9 @@ impl Snippet {
         Ok(())
     }
 
-    fn parse(&mut self, parser: &mut Parser, budget: Budget) -> Result<Tree, TooMuch> {
+    fn parse(&mut self, parser: &mut Parser, budget: Budget) -> Result<Tree, BudgetExceeded> {
         let language = self.grammar.get_ts_language();
-        parser.set_language(&language).map_err(|_| TooMuch)?;
+        parser.set_language(&language).map_err(|_| BudgetExceeded)?;
         let mut old = self.tree.take();
         if let Some(tree) = &mut old {
             let (from, row) = self.parsed;
@@ -195,7 +195,7 @@ impl Snippet {
         );
         parsed.ok_or_else(|| {
             parser.reset();
-            TooMuch
+            BudgetExceeded
         })
     }
 }
@@ -237,13 +237,13 @@ fn last_token(root: Node<'_>) -> usize {
 
 /// A text with its tree, as ast-grep wants both.
 #[derive(Clone)]
-struct Parsed {
+struct ParsedSnippet {
     text: Arc<String>,
     tree: Tree,
     grammar: Grammar,
 }
 
-impl Doc for Parsed {
+impl Doc for ParsedSnippet {
     type Source = String;
     type Lang = Grammar;
     type Node<'r> = Node<'r>;

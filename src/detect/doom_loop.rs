@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::view::json::{ArgPath, Decoder, Sink};
+use crate::view::json::{ArgPath, HaystackSink, JsonDecoder};
 
 /// Calls that are kept: the longest circle.
 pub(crate) const KEPT: usize = 3;
@@ -44,7 +44,7 @@ impl Default for LoopLimits {
 
 /// How calls repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeats {
+pub(crate) enum CallRepetition {
     /// The same ones, one or more in turn.
     Same,
     /// Nearly the same ones.
@@ -53,29 +53,29 @@ pub(crate) enum Repeats {
 
 /// A call, reduced to what is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Call {
+pub(crate) struct CallDigest {
     name: u64,
     /// Hashes of path and value, in order of the path.
     arguments: Vec<(u64, u64)>,
 }
 
-impl Call {
+impl CallDigest {
     /// The call of that tool with that input, as the model wrote it.
-    pub(crate) fn new(name: &str, input: &[u8]) -> Call {
-        let mut arguments = Arguments::default();
-        let mut decoder = Decoder::new(DEPTH, PATH_BYTES);
+    pub(crate) fn new(name: &str, input: &[u8]) -> CallDigest {
+        let mut arguments = ArgumentHasher::default();
+        let mut decoder = JsonDecoder::new(DEPTH, PATH_BYTES);
         decoder.push(input, &mut arguments);
         decoder.finish(&mut arguments);
         arguments.list.sort_unstable();
-        Call {
+        CallDigest {
             name: hash(0, name.as_bytes()),
             arguments: arguments.list,
         }
     }
 
     /// How many arguments the other call has otherwise; none if it is another tool, or has others.
-    fn differing(&self, other: &Call) -> Option<usize> {
-        let paths = |call: &Call| {
+    fn differing(&self, other: &CallDigest) -> Option<usize> {
+        let paths = |call: &CallDigest| {
             call.arguments
                 .iter()
                 .map(|argument| argument.0)
@@ -91,16 +91,16 @@ impl Call {
 
 /// The last calls of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Calls {
-    last: VecDeque<Call>,
+pub(crate) struct CallHistory {
+    last: VecDeque<CallDigest>,
     /// How many calls in a row were the one 1, 2 or 3 before.
     rows: [u32; KEPT],
     near: u32,
 }
 
-impl Calls {
+impl CallHistory {
     /// Takes the next call; says so if it is one too many.
-    pub(crate) fn push(&mut self, limits: &LoopLimits, call: Call) -> Option<Repeats> {
+    pub(crate) fn push(&mut self, limits: &LoopLimits, call: CallDigest) -> Option<CallRepetition> {
         for (back, row) in self.rows.iter_mut().enumerate() {
             let is_same = self.last.get(back) == Some(&call);
             *row = if is_same { row.saturating_add(1) } else { 0 };
@@ -120,13 +120,13 @@ impl Calls {
         self.verdict(limits)
     }
 
-    fn verdict(&self, limits: &LoopLimits) -> Option<Repeats> {
+    fn verdict(&self, limits: &LoopLimits) -> Option<CallRepetition> {
         let again = limits.times.max(2) - 1;
         let is_same = |(back, row): (u32, &u32)| *row >= again.saturating_mul(back);
         if (1..).zip(&self.rows).any(is_same) {
-            Some(Repeats::Same)
+            Some(CallRepetition::Same)
         } else if self.near >= limits.near_times.max(2) - 1 {
-            Some(Repeats::Nearly)
+            Some(CallRepetition::Nearly)
         } else {
             None
         }
@@ -135,13 +135,13 @@ impl Calls {
 
 /// Takes the arguments of a call from the decoder.
 #[derive(Debug, Default)]
-struct Arguments {
+struct ArgumentHasher {
     list: Vec<(u64, u64)>,
     path: u64,
     value: u64,
 }
 
-impl Sink for Arguments {
+impl HaystackSink for ArgumentHasher {
     fn open(&mut self, path: &ArgPath, _: u64) {
         self.value = 0;
         self.path = 0;

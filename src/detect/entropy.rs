@@ -5,7 +5,7 @@
 
 /// The alphabet that a text keeps to, the smallest that does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Alphabet {
+pub(crate) enum EntropyAlphabet {
     Digits,
     Hex,
     /// Letters, digits, and the marks of base64, plain or for URLs.
@@ -83,18 +83,18 @@ impl Entropy {
         if len > 0.0 { bits / len } else { 0.0 }
     }
 
-    pub(crate) fn alphabet(&self) -> Alphabet {
+    pub(crate) fn alphabet(&self) -> EntropyAlphabet {
         let only = |is: fn(u8) -> bool| {
             (0..=255u8).all(|byte| self.counts[usize::from(byte)] == 0 || is(byte))
         };
         if only(|byte| byte.is_ascii_digit()) {
-            Alphabet::Digits
+            EntropyAlphabet::Digits
         } else if only(|byte| byte.is_ascii_hexdigit()) {
-            Alphabet::Hex
+            EntropyAlphabet::Hex
         } else if only(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte)) {
-            Alphabet::Base64
+            EntropyAlphabet::Base64
         } else {
-            Alphabet::Any
+            EntropyAlphabet::Any
         }
     }
 
@@ -106,10 +106,10 @@ impl Entropy {
         let bits = self.bits();
         match self.alphabet() {
             // The shorter, the easier do all ten digits turn up.
-            Alphabet::Digits => bits - 1.2 / f64::from(self.len).log2() >= limits.hex,
-            Alphabet::Hex => bits >= limits.hex,
-            Alphabet::Base64 => bits >= limits.base64,
-            Alphabet::Any => bits >= limits.any,
+            EntropyAlphabet::Digits => bits - 1.2 / f64::from(self.len).log2() >= limits.hex,
+            EntropyAlphabet::Hex => bits >= limits.hex,
+            EntropyAlphabet::Base64 => bits >= limits.base64,
+            EntropyAlphabet::Any => bits >= limits.any,
         }
     }
 }

@@ -7,12 +7,12 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::BitOr;
 use std::sync::LazyLock;
 
-use super::{Detector, Found};
-use crate::view::piece::Piece;
+use super::{Detection, Detector};
+use crate::view::chunk::Chunk;
 
 /// Scripts, as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Scripts(u32);
+pub(crate) struct ScriptSet(u32);
 
 /// What may be expected: scripts by their Unicode names, lower case, and languages of Latin script by their ISO 639
 /// codes. Japanese needs `han`, `hiragana` and `katakana`.
@@ -52,13 +52,13 @@ const SCRIPTS: &[&str] = NAMES.split_at(20).0;
 /// The bit of a language is its place here.
 const LANGUAGES: &[&str] = NAMES.split_at(20).1;
 
-impl Scripts {
-    pub(crate) const LATIN: Scripts = Scripts(1);
+impl ScriptSet {
+    pub(crate) const LATIN: ScriptSet = ScriptSet(1);
 
     /// The script of that name.
-    pub(crate) fn named(name: &str) -> Option<Scripts> {
+    pub(crate) fn named(name: &str) -> Option<ScriptSet> {
         let at = SCRIPTS.iter().position(|script| *script == name)?;
-        Some(Scripts(1 << at))
+        Some(ScriptSet(1 << at))
     }
 
     fn holds(self, script: usize) -> bool {
@@ -66,40 +66,40 @@ impl Scripts {
     }
 }
 
-impl BitOr for Scripts {
-    type Output = Scripts;
-    fn bitor(self, other: Scripts) -> Scripts {
-        Scripts(self.0 | other.0)
+impl BitOr for ScriptSet {
+    type Output = ScriptSet;
+    fn bitor(self, other: ScriptSet) -> ScriptSet {
+        ScriptSet(self.0 | other.0)
     }
 }
 
 /// Languages of Latin script that are told apart, as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Languages(u8);
+pub(crate) struct LanguageSet(u8);
 
-impl Languages {
-    pub(crate) const ENGLISH: Languages = Languages(1);
+impl LanguageSet {
+    pub(crate) const ENGLISH: LanguageSet = LanguageSet(1);
 
     /// The language of that code.
-    pub(crate) fn named(code: &str) -> Option<Languages> {
+    pub(crate) fn named(code: &str) -> Option<LanguageSet> {
         let at = LANGUAGES.iter().position(|language| *language == code)?;
-        Some(Languages(1 << at))
+        Some(LanguageSet(1 << at))
     }
 }
 
-impl BitOr for Languages {
-    type Output = Languages;
-    fn bitor(self, other: Languages) -> Languages {
-        Languages(self.0 | other.0)
+impl BitOr for LanguageSet {
+    type Output = LanguageSet;
+    fn bitor(self, other: LanguageSet) -> LanguageSet {
+        LanguageSet(self.0 | other.0)
     }
 }
 
 /// What is expected, and how much else is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScriptLimits {
-    pub(crate) scripts: Scripts,
+    pub(crate) scripts: ScriptSet,
     /// Languages of Latin script that are expected; none: they are not looked at.
-    pub(crate) languages: Languages,
+    pub(crate) languages: LanguageSet,
     /// Letters of another script that are too many...
     pub(crate) letters: u32,
     /// ...among how many of the last letters, at most 64. A letter that is a syllable or a word counts for 3.
@@ -113,8 +113,8 @@ pub(crate) struct ScriptLimits {
 impl Default for ScriptLimits {
     fn default() -> ScriptLimits {
         ScriptLimits {
-            scripts: Scripts::LATIN,
-            languages: Languages::ENGLISH,
+            scripts: ScriptSet::LATIN,
+            languages: LanguageSet::ENGLISH,
             letters: 40,
             of_letters: 48,
             words: 10,
@@ -125,7 +125,7 @@ impl Default for ScriptLimits {
 
 /// Finds the first stretch of a haystack in another language.
 #[derive(Clone, Debug)]
-pub(crate) struct Script {
+pub(crate) struct ScriptDetector {
     limits: ScriptLimits,
     /// Bytes of a character that is not complete.
     partial: [u8; 4],
@@ -143,9 +143,9 @@ pub(crate) struct Script {
     is_found: bool,
 }
 
-impl Script {
-    pub(crate) fn new(limits: ScriptLimits) -> Script {
-        Script {
+impl ScriptDetector {
+    pub(crate) fn new(limits: ScriptLimits) -> ScriptDetector {
+        ScriptDetector {
             limits,
             partial: [0; 4],
             partial_len: 0,
@@ -243,7 +243,7 @@ impl Script {
     /// Looks a word up and counts it.
     fn end_word(&mut self) -> Option<u64> {
         let len = std::mem::take(&mut self.word_len);
-        if len == 0 || self.limits.languages == Languages::default() {
+        if len == 0 || self.limits.languages == LanguageSet::default() {
             return None;
         }
         let key = std::mem::take(&mut self.word);
@@ -291,16 +291,16 @@ impl Script {
     }
 }
 
-impl Detector for Script {
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
-        for (index, &byte) in piece.bytes.iter().enumerate() {
+impl Detector for ScriptDetector {
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
+        for (index, &byte) in chunk.bytes.iter().enumerate() {
             if self.is_found {
                 return;
             }
-            if let Some(start) = self.step(byte, piece.start(index)) {
+            if let Some(start) = self.step(byte, chunk.start(index)) {
                 self.is_found = true;
-                let (end, decided) = (piece.end(index), piece.decided(index));
-                found(Found {
+                let (end, decided) = (chunk.end(index), chunk.decided(index));
+                found(Detection {
                     start,
                     end,
                     decided,
@@ -309,13 +309,13 @@ impl Detector for Script {
         }
     }
 
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         if self.is_found {
             return;
         }
         if let Some(start) = self.end_word() {
             self.is_found = true;
-            found(Found {
+            found(Detection {
                 start,
                 end: decided,
                 decided,

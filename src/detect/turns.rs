@@ -1,6 +1,6 @@
 //! Replies that say the same as the replies before them, numbers aside.
 //!
-//! Of each reply a [`Digest`] stays: the smallest hashes of its runs of three words. It is small, holds no
+//! Of each reply a [`ReplyDigest`] stays: the smallest hashes of its runs of three words. It is small, holds no
 //! text, and can be kept with a session.
 
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::words::{Sketch, Words, mix};
-use crate::view::piece::Piece;
+use crate::view::chunk::Chunk;
 
 /// Runs of words that a digest keeps.
 const RUNS: usize = 64;
@@ -36,30 +36,30 @@ impl Default for TurnLimits {
 
 /// What is kept of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Digest {
+pub(crate) struct ReplyDigest {
     runs: Vec<u32>,
     words: u64,
 }
 
-impl Digest {
+impl ReplyDigest {
     /// How much of both replies is in both, in percent.
-    pub(crate) fn alike(&self, other: &Digest) -> usize {
+    pub(crate) fn alike(&self, other: &ReplyDigest) -> usize {
         Sketch::<RUNS>::of(&self.runs).alike(&Sketch::of(&other.runs))
     }
 }
 
 /// Reads a reply.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reply {
+pub(crate) struct ReplyDigester {
     words: Words,
     last: [u32; 2],
     count: u64,
     runs: Sketch<RUNS>,
 }
 
-impl Reply {
-    pub(crate) fn push(&mut self, piece: Piece<'_>) {
-        for &byte in piece.bytes {
+impl ReplyDigester {
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>) {
+        for &byte in chunk.bytes {
             if let Some(word) = self.words.step(byte) {
                 self.add(word);
             }
@@ -67,11 +67,11 @@ impl Reply {
     }
 
     /// The reply has ended.
-    pub(crate) fn digest(mut self) -> Digest {
+    pub(crate) fn digest(mut self) -> ReplyDigest {
         if let Some(word) = self.words.end() {
             self.add(word);
         }
-        Digest {
+        ReplyDigest {
             runs: self.runs.members().to_vec(),
             words: self.count,
         }
@@ -90,13 +90,13 @@ impl Reply {
 
 /// The last replies of a session, as it keeps them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Turns {
-    last: VecDeque<Digest>,
+pub(crate) struct ReplyHistory {
+    last: VecDeque<ReplyDigest>,
 }
 
-impl Turns {
+impl ReplyHistory {
     /// Takes the digest of a reply; true if it is one too many of its kind.
-    pub(crate) fn push(&mut self, limits: &TurnLimits, digest: Digest) -> bool {
+    pub(crate) fn push(&mut self, limits: &TurnLimits, digest: ReplyDigest) -> bool {
         if digest.words < limits.words as u64 {
             return false;
         }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::unknown_name::KnownNames;
-use super::{Detector, Found};
-use crate::view::piece::{Held, Piece};
+use super::{Detection, Detector};
+use crate::view::chunk::{Chunk, ChunkBuffer};
 
 /// Longest code span that is taken for a path.
 pub(crate) const SPAN: usize = 255;
@@ -22,28 +22,31 @@ const ENDINGS: [&str; 44] = [
 
 /// Reads one code span.
 #[derive(Clone, Debug)]
-pub(crate) struct UnknownFile {
+pub(crate) struct UnknownFileDetector {
     known: Arc<KnownNames>,
     /// More of them.
     besides: Option<Arc<KnownNames>>,
-    span: Held,
+    span: ChunkBuffer,
     is_long: bool,
 }
 
-impl UnknownFile {
-    pub(crate) fn new(known: Arc<KnownNames>, besides: Option<Arc<KnownNames>>) -> UnknownFile {
-        UnknownFile {
+impl UnknownFileDetector {
+    pub(crate) fn new(
+        known: Arc<KnownNames>,
+        besides: Option<Arc<KnownNames>>,
+    ) -> UnknownFileDetector {
+        UnknownFileDetector {
             known,
             besides,
-            span: Held::default(),
+            span: ChunkBuffer::default(),
             is_long: false,
         }
     }
 
     /// Where what may yet be found begins: the code span.
     pub(crate) fn pending_from(&self) -> Option<u64> {
-        let first = self.span.piece_at(0).filter(|_| !self.is_long);
-        first.map(|piece| piece.start(0))
+        let first = self.span.chunk_at(0).filter(|_| !self.is_long);
+        first.map(|chunk| chunk.start(0))
     }
 
     fn is_unknown(&self, path: &str) -> bool {
@@ -52,25 +55,25 @@ impl UnknownFile {
     }
 }
 
-impl Detector for UnknownFile {
-    fn push(&mut self, piece: Piece<'_>, _found: &mut dyn FnMut(Found)) {
-        self.is_long |= self.span.bytes().len() + piece.bytes.len() > SPAN;
+impl Detector for UnknownFileDetector {
+    fn push(&mut self, chunk: Chunk<'_>, _found: &mut dyn FnMut(Detection)) {
+        self.is_long |= self.span.bytes().len() + chunk.bytes.len() > SPAN;
         if !self.is_long {
-            self.span.push(piece);
+            self.span.push(chunk);
         }
     }
 
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         let text = std::str::from_utf8(self.span.bytes()).unwrap_or_default();
         if !self.is_long
             && let Some(path) = path(text)
             && self.is_unknown(path)
         {
             let at = path.as_ptr() as usize - text.as_ptr() as usize;
-            let pieces = || self.span.pieces(at..at + path.len());
-            if let (Some(first), Some(last)) = (pieces().next(), pieces().last()) {
+            let chunks = || self.span.chunks(at..at + path.len());
+            if let (Some(first), Some(last)) = (chunks().next(), chunks().last()) {
                 let end = last.end(last.bytes.len() - 1);
-                found(Found {
+                found(Detection {
                     start: first.start(0),
                     end,
                     decided: decided.max(end),

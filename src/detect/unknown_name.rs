@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::std_names::{GO, NODE, PYTHON, RUST};
-use super::{Detector, Found};
-use crate::view::piece::{Held, Language, Piece};
+use super::{Detection, Detector};
+use crate::view::chunk::{Chunk, ChunkBuffer, Language};
 
 /// Longest line that is read; the rest of a longer one is passed over.
 pub(crate) const LINE: usize = 1024;
@@ -77,24 +77,24 @@ fn folded(name: &str) -> String {
 
 /// Which rules of import hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ImportSyntax {
     Rust,
     Cargo,
-    Script,
+    ScriptDetector,
     Python,
     Go,
 }
 
-impl Kind {
-    fn of(language: Language) -> Option<Kind> {
+impl ImportSyntax {
+    fn of(language: Language) -> Option<ImportSyntax> {
         Some(match language.name() {
-            "rust" | "rs" => Kind::Rust,
-            "toml" => Kind::Cargo,
+            "rust" | "rs" => ImportSyntax::Rust,
+            "toml" => ImportSyntax::Cargo,
             "javascript" | "js" | "jsx" | "mjs" | "cjs" | "typescript" | "ts" | "tsx" | "mts" => {
-                Kind::Script
+                ImportSyntax::ScriptDetector
             }
-            "python" | "py" | "python3" | "pyi" => Kind::Python,
-            "go" | "golang" => Kind::Go,
+            "python" | "py" | "python3" | "pyi" => ImportSyntax::Python,
+            "go" | "golang" => ImportSyntax::Go,
             _ => return None,
         })
     }
@@ -102,12 +102,12 @@ impl Kind {
 
 /// Finds imports of unknown names in one run of code.
 #[derive(Clone, Debug)]
-pub(crate) struct UnknownName {
+pub(crate) struct UnknownNameDetector {
     known: Arc<KnownNames>,
     /// More of them.
     besides: Option<Arc<KnownNames>>,
-    kind: Option<Kind>,
-    line: Held,
+    kind: Option<ImportSyntax>,
+    line: ChunkBuffer,
     /// Whether the line was read as far as lines are.
     is_long: bool,
     /// Inside `import (` of Go, or a section of dependencies of a manifest.
@@ -116,14 +116,14 @@ pub(crate) struct UnknownName {
     own: BTreeSet<String>,
 }
 
-impl UnknownName {
+impl UnknownNameDetector {
     /// For code of that language; for one whose imports are not known nothing is ever found.
-    pub(crate) fn new(known: Arc<KnownNames>, language: Option<Language>) -> UnknownName {
-        UnknownName {
+    pub(crate) fn new(known: Arc<KnownNames>, language: Option<Language>) -> UnknownNameDetector {
+        UnknownNameDetector {
             known,
             besides: None,
-            kind: language.and_then(Kind::of),
-            line: Held::default(),
+            kind: language.and_then(ImportSyntax::of),
+            line: ChunkBuffer::default(),
             is_long: false,
             in_block: false,
             own: BTreeSet::new(),
@@ -136,27 +136,27 @@ impl UnknownName {
     }
 
     /// These names are known as well.
-    pub(crate) fn besides(self, besides: Option<Arc<KnownNames>>) -> UnknownName {
-        UnknownName { besides, ..self }
+    pub(crate) fn besides(self, besides: Option<Arc<KnownNames>>) -> UnknownNameDetector {
+        UnknownNameDetector { besides, ..self }
     }
 
     /// Where what may yet be found begins: the line.
     pub(crate) fn pending_from(&self) -> Option<u64> {
-        self.line.piece_at(0).map(|piece| piece.start(0))
+        self.line.chunk_at(0).map(|chunk| chunk.start(0))
     }
 
-    fn end_line(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn end_line(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         let mut held = std::mem::take(&mut self.line);
         if let (Some(kind), Ok(line)) = (self.kind, std::str::from_utf8(held.bytes())) {
             for name in self.names(kind, line) {
                 let text = &line[name.clone()];
                 if self.is_unknown(kind, text) {
                     self.note(text);
-                    let start = held.pieces(name.clone()).next().map(|piece| piece.start(0));
-                    let last = held.pieces(name).last();
-                    let end = last.map(|piece| piece.end(piece.bytes.len() - 1));
+                    let start = held.chunks(name.clone()).next().map(|chunk| chunk.start(0));
+                    let last = held.chunks(name).last();
+                    let end = last.map(|chunk| chunk.end(chunk.bytes.len() - 1));
                     if let (Some(start), Some(end)) = (start, end) {
-                        found(Found {
+                        found(Detection {
                             start,
                             end,
                             decided: decided.max(end),
@@ -170,14 +170,14 @@ impl UnknownName {
     }
 
     /// Where in the line names of packages stand. Declarations are noted.
-    fn names(&mut self, kind: Kind, line: &str) -> Vec<Range<usize>> {
+    fn names(&mut self, kind: ImportSyntax, line: &str) -> Vec<Range<usize>> {
         let code = line.trim();
         let names: Vec<&str> = match kind {
-            Kind::Rust => self.rust(code),
-            Kind::Cargo => self.cargo(code),
-            Kind::Script => script(code),
-            Kind::Python => python(code),
-            Kind::Go => self.go(code),
+            ImportSyntax::Rust => self.rust(code),
+            ImportSyntax::Cargo => self.cargo(code),
+            ImportSyntax::ScriptDetector => script(code),
+            ImportSyntax::Python => python(code),
+            ImportSyntax::Go => self.go(code),
         };
         let at = |name: &str| name.as_ptr() as usize - line.as_ptr() as usize;
         names
@@ -247,14 +247,14 @@ impl UnknownName {
         quoted(rest).filter(|_| is_import).into_iter().collect()
     }
 
-    fn is_unknown(&self, kind: Kind, name: &str) -> bool {
+    fn is_unknown(&self, kind: ImportSyntax, name: &str) -> bool {
         let package = package(kind, name);
         let is_standard = match kind {
-            Kind::Rust => RUST.binary_search(&package).is_ok(),
-            Kind::Cargo => false,
-            Kind::Script => NODE.binary_search(&package).is_ok(),
-            Kind::Python => PYTHON.binary_search(&package).is_ok(),
-            Kind::Go => GO.binary_search(&package).is_ok(),
+            ImportSyntax::Rust => RUST.binary_search(&package).is_ok(),
+            ImportSyntax::Cargo => false,
+            ImportSyntax::ScriptDetector => NODE.binary_search(&package).is_ok(),
+            ImportSyntax::Python => PYTHON.binary_search(&package).is_ok(),
+            ImportSyntax::Go => GO.binary_search(&package).is_ok(),
         };
         let is_known = || self.holds(package) || self.holds(name) || self.knows_parent(name);
         !name.is_empty() && !is_standard && !self.own.contains(name) && !is_known()
@@ -273,54 +273,54 @@ impl UnknownName {
     }
 }
 
-impl Detector for UnknownName {
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+impl Detector for UnknownNameDetector {
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
         if self.kind.is_none() {
             return;
         }
         let mut from = 0;
-        while from < piece.bytes.len() {
-            let newline = memchr::memchr(b'\n', &piece.bytes[from..]).map(|at| from + at);
-            let to = newline.unwrap_or(piece.bytes.len());
-            self.keep(piece.slice(from..to), found);
+        while from < chunk.bytes.len() {
+            let newline = memchr::memchr(b'\n', &chunk.bytes[from..]).map(|at| from + at);
+            let to = newline.unwrap_or(chunk.bytes.len());
+            self.keep(chunk.slice(from..to), found);
             let Some(at) = newline else { return };
             if !std::mem::take(&mut self.is_long) {
-                self.end_line(piece.decided(at), found);
+                self.end_line(chunk.decided(at), found);
             }
             from = at + 1;
         }
     }
 
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         if !std::mem::take(&mut self.is_long) {
             self.end_line(decided, found);
         }
     }
 }
 
-impl UnknownName {
-    fn keep(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+impl UnknownNameDetector {
+    fn keep(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
         if self.is_long {
             return;
         }
         let room = LINE - self.line.bytes().len();
-        if piece.bytes.len() < room {
-            return self.line.push(piece);
+        if chunk.bytes.len() < room {
+            return self.line.push(chunk);
         }
         // No more of it is read, so nothing needs to wait for its end.
-        self.line.push(piece.slice(0..room));
+        self.line.push(chunk.slice(0..room));
         self.is_long = true;
-        self.end_line(piece.decided(room - 1), found);
+        self.end_line(chunk.decided(room - 1), found);
     }
 }
 
 /// The package that a name belongs to, as standard libraries and manifests list it.
-fn package(kind: Kind, name: &str) -> &str {
+fn package(kind: ImportSyntax, name: &str) -> &str {
     match kind {
-        Kind::Rust | Kind::Cargo => name,
-        Kind::Python => name.split('.').next().unwrap_or(name),
-        Kind::Go => name.split('/').next().unwrap_or(name),
-        Kind::Script => {
+        ImportSyntax::Rust | ImportSyntax::Cargo => name,
+        ImportSyntax::Python => name.split('.').next().unwrap_or(name),
+        ImportSyntax::Go => name.split('/').next().unwrap_or(name),
+        ImportSyntax::ScriptDetector => {
             let name = name.strip_prefix("node:").unwrap_or(name);
             let slashes = if name.starts_with('@') { 2 } else { 1 };
             match name.match_indices('/').nth(slashes - 1) {

@@ -11,7 +11,7 @@ use globset::GlobSet;
 use regex_syntax::hir::{Hir, HirKind};
 
 #[cfg(feature = "ast")]
-use crate::ast::{Grammar, Shapes, Sought};
+use crate::ast::{AstPatternSet, AstPatternSource, Grammar};
 use crate::detect::entropy::{Entropy, EntropyLimits};
 use crate::limits::Limits;
 #[cfg(feature = "lookaround")]
@@ -23,8 +23,8 @@ use crate::pack::Allow;
 use crate::pack::lower::{self, lower};
 use crate::rule::{Action, Capture, Channel, Condition, Count, Pattern, Rule, Severity, Within};
 use crate::verdict::RuleId;
+use crate::view::chunk::RegionSet;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
-use crate::view::piece::Regions;
 
 pub(crate) use sight::{Sight, Source};
 use what::NameSets;
@@ -63,7 +63,7 @@ pub(crate) struct ChannelRules {
     pub(crate) watches: Box<[Watched]>,
     /// Shapes of code, by rule.
     #[cfg(feature = "ast")]
-    pub(crate) shapes: Option<Box<Shapes>>,
+    pub(crate) shapes: Option<Box<AstPatternSet>>,
     /// Whether some rule here has a path scope, so that paths in tool input are worth reading.
     pub(crate) reads_paths: bool,
 }
@@ -575,9 +575,9 @@ impl ChannelRules {
 
     /// Whether any rule here is about comments, strings, or what is neither.
     pub(crate) fn tells_code_apart(&self) -> bool {
-        let kinds = Regions::COMMENT | Regions::STRING | Regions::CODE_ONLY;
+        let kinds = RegionSet::COMMENT | RegionSet::STRING | RegionSet::CODE_ONLY;
         let mut views = self.views.iter();
-        views.any(|view| view.sight.regions.meets(kinds))
+        views.any(|view| view.sight.regions.intersects(kinds))
     }
 
     /// Whether any rule reads text as it is.
@@ -590,14 +590,14 @@ impl ChannelRules {
 }
 
 #[cfg(feature = "ast")]
-fn add_shapes(shapes: &mut Option<Box<Shapes>>, rule: RuleId, condition: &Condition) {
+fn add_shapes(shapes: &mut Option<Box<AstPatternSet>>, rule: RuleId, condition: &Condition) {
     let Some(ast) = &condition.ast else {
         return;
     };
     let shapes = shapes.get_or_insert_default();
     let grammars = ast.languages.iter();
     for grammar in grammars.filter_map(|name| Grammar::named(name)) {
-        let sought = Sought {
+        let sought = AstPatternSource {
             any: &ast.any,
             inside: &ast.inside,
             not: &ast.not,

@@ -11,7 +11,7 @@ use super::compile::Sight;
 use crate::limits::Limits;
 use crate::matcher::pattern::{self, Refused, Unfolded};
 use crate::rule::{Channel, Pattern, PatternKind};
-use crate::view::fold::{Folds, begins_anew, fold_text};
+use crate::view::fold::{FoldSet, begins_anew, fold_text};
 
 /// Classes with at most so many characters are folded character by character. A larger one is a category or an
 /// exclusion, such as `\p{L}` or `[^;]`, and describes folded text as it stands.
@@ -71,7 +71,7 @@ impl Lowered {
     }
 }
 
-fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
+fn regex(text: &str, folds: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
     // Whatever the folds are, problems of the text are told at their places in it.
     let written = pattern::syntax(text, false, limits)?;
     if written.is_hull {
@@ -80,7 +80,7 @@ fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> 
     if folds.is_empty() {
         return Ok(Lowered::plain(pattern::accept(written.hir, limits)?));
     }
-    let hir = match folds.contains(Folds::CASE) {
+    let hir = match folds.contains(FoldSet::CASE) {
         true => pattern::syntax(text, true, limits)?.hir,
         false => written.hir,
     };
@@ -96,7 +96,7 @@ fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> 
 
 /// Lowers a pattern that looks around: `(?i)` ignores case in all of it, the other folds must leave it as it is.
 #[cfg(feature = "lookaround")]
-fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
+fn around(text: &str, hull: Hir, folds: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
     use crate::matcher::around;
     let literals = around::literals(text);
     let folded = |literal: &&String| fold_text(folds.without_case(), literal) != **literal;
@@ -104,7 +104,7 @@ fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowere
         let why = Unfolded::Around(literal.clone());
         return Err(Refused::Folded(why));
     }
-    let (text, hull) = match folds.contains(Folds::CASE) {
+    let (text, hull) = match folds.contains(FoldSet::CASE) {
         true => {
             let text = format!("(?i){text}");
             // The length is that of what was written.
@@ -124,13 +124,13 @@ fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowere
 }
 
 #[cfg(not(feature = "lookaround"))]
-fn around(_: &str, hull: Hir, _: Folds, limits: &Limits) -> Result<Lowered, Refused> {
+fn around(_: &str, hull: Hir, _: FoldSet, limits: &Limits) -> Result<Lowered, Refused> {
     Ok(Lowered::plain(pattern::accept(hull, limits)?))
 }
 
 /// Folds the tree of a regular expression.
 struct Folder {
-    folds: Folds,
+    folds: FoldSet,
 }
 
 /// What becomes of a small class.
@@ -264,7 +264,7 @@ impl Folder {
     }
 
     fn bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
-        if self.folds.contains(Folds::CASE) {
+        if self.folds.contains(FoldSet::CASE) {
             bytes.make_ascii_lowercase();
         }
         bytes

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use super::compile::{Compound, Sight, Source, What};
-use crate::detect::cycle;
-use crate::detect::leak;
+use crate::detect::control_tokens;
+use crate::detect::repetition;
 use crate::detect::{unknown_file, unknown_name};
 use crate::limits::Limits;
 use crate::rule::{Channel, Rule};
@@ -133,8 +133,8 @@ fn of_view(source: Source) -> usize {
 
 fn of_detector(what: &What) -> usize {
     match what {
-        What::Repetition(_) => cycle::WINDOW,
-        What::Leak => leak::TOKEN,
+        What::Repetition(_) => repetition::WINDOW,
+        What::Leak => control_tokens::TOKEN,
         What::UnknownName(_) => (1 + unknown_name::OWN) * unknown_name::LINE,
         What::UnknownFile(_) => unknown_file::SPAN,
         What::Alike
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(two, prose);
 
         let leak = kept_on(text, |it| it.leak = true);
-        assert_eq!(leak, kept::WINDOW + leak::TOKEN + fence + quotes);
+        assert_eq!(leak, kept::WINDOW + control_tokens::TOKEN + fence + quotes);
         let repetition = |it: &mut Condition| {
             it.repetition = Some(Repetition {
                 unit_chars: (20, 400),
@@ -193,10 +193,10 @@ mod tests {
             });
         };
         let loops = kept_on(text, repetition);
-        assert_eq!(loops, kept::WINDOW + cycle::WINDOW + fence + quotes);
+        assert_eq!(loops, kept::WINDOW + repetition::WINDOW + fence + quotes);
         // Of a call no Markdown is read.
         let loops = kept_on(call, repetition);
-        assert_eq!(loops, kept::WINDOW + cycle::WINDOW + paths + quotes);
+        assert_eq!(loops, kept::WINDOW + repetition::WINDOW + paths + quotes);
 
         let named = |of: Named| {
             let of = vec![of];

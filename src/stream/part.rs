@@ -12,7 +12,7 @@ use crate::matcher::is_short;
 use crate::pack::{ChannelRules, Pack, What};
 use crate::rule::Channel;
 use crate::verdict::PartId;
-use crate::view::piece::Piece;
+use crate::view::chunk::Chunk;
 use bounds::Bounds;
 use haystack::{Haystack, Near};
 use input::Json;
@@ -181,7 +181,7 @@ impl Part {
             if let What::UnknownTool(known) = &watched.what
                 && !is_known(known)
             {
-                let place = crate::detect::Found {
+                let place = crate::detect::Detection {
                     start: at,
                     end: at,
                     decided: at,
@@ -263,7 +263,7 @@ impl Part {
         }
         let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
         if let Some(bounds) = &mut self.bounds {
-            bounds.push(&mut judge, Piece::verbatim(bytes, at));
+            bounds.push(&mut judge, Chunk::verbatim(bytes, at));
         }
         match &mut self.view {
             View::Unwatched => {}
@@ -302,7 +302,7 @@ impl Part {
 
 impl Whole {
     fn push(&mut self, judge: &mut Judge<'_>, bytes: &[u8], at: u64) {
-        let piece = Piece::verbatim(bytes, at);
+        let piece = Chunk::verbatim(bytes, at);
         self.reader.take(judge, None, piece);
         if let Some(views) = &mut self.views {
             views.take(judge, None, &piece);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::detect::doom_loop::Calls;
-use crate::detect::turns::Turns;
+use crate::detect::doom_loop::CallHistory;
+use crate::detect::turns::ReplyHistory;
 use crate::rule::Channel;
 use crate::verdict::RuleId;
 
@@ -17,10 +17,10 @@ pub(crate) struct Past {
     pub(crate) turn: u64,
     pub(crate) session: u64,
     /// The last tool calls.
-    pub(crate) calls: Calls,
+    pub(crate) calls: CallHistory,
     /// What is kept of the last replies, by channel.
     #[serde(default)]
-    pub(crate) turns: BTreeMap<Channel, Turns>,
+    pub(crate) turns: BTreeMap<Channel, ReplyHistory>,
 }
 
 /// By rule; rules that look at one reply only have no entry.

@@ -35,9 +35,9 @@ mod family;
 #[path = "code/lexer.rs"]
 mod lexer;
 
-use super::piece::{Held, Piece, Regions, Sink, Tag};
+use super::chunk::{Chunk, ChunkBuffer, ChunkSink, RegionSet, Tag};
 use family::Family;
-use lexer::{Lexer, Step};
+use lexer::{LexStep, Lexer};
 
 /// Most templates and substitutions that are open at once.
 pub(crate) const DEPTH: usize = 32;
@@ -55,18 +55,18 @@ enum Class {
 }
 
 impl Class {
-    fn region(self) -> Regions {
+    fn region(self) -> RegionSet {
         match self {
-            Class::Code => Regions::CODE_ONLY,
-            Class::Comment => Regions::COMMENT,
-            Class::String => Regions::STRING,
+            Class::Code => RegionSet::CODE_ONLY,
+            Class::Comment => RegionSet::COMMENT,
+            Class::String => RegionSet::STRING,
         }
     }
 }
 
 /// Code that is read in pieces, behind other views.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Code {
+pub(crate) struct CodeView {
     /// None where the language is not known.
     lexer: Option<Lexer>,
     tag: Tag,
@@ -76,12 +76,12 @@ pub(crate) struct Code {
     /// What the sink was told last.
     told: Option<Tag>,
     /// Bytes that wait for the next one.
-    held: Held,
+    held: ChunkBuffer,
 }
 
-impl Code {
+impl CodeView {
     /// The pieces from here on have that tag. Comments and strings go on, unless the language changes.
-    pub(crate) fn turn(&mut self, tag: Tag, at: u64, decided: u64, sink: &mut impl Sink) {
+    pub(crate) fn set_tag(&mut self, tag: Tag, at: u64, decided: u64, sink: &mut impl ChunkSink) {
         self.release(Class::Code, false, decided, sink);
         let family = tag
             .language
@@ -95,7 +95,7 @@ impl Code {
         self.tag = tag;
         self.told = None;
         if self.lexer.is_none() {
-            sink.turn(tag, at, decided);
+            sink.set_tag(tag, at, decided);
         }
     }
 
@@ -103,47 +103,47 @@ impl Code {
     ///
     /// # Complexity
     /// Linear; at most six bytes wait.
-    pub(crate) fn take(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         let Some(mut lexer) = self.lexer.take() else {
-            return sink.take(piece);
+            return sink.push(chunk);
         };
         let (mut from, mut at) = (0, 0);
-        while at < piece.bytes.len() {
-            let same = lexer.skip(&piece.bytes[at..]);
+        while at < chunk.bytes.len() {
+            let same = lexer.skip(&chunk.bytes[at..]);
             if same > 0 && self.class != Class::Code && lexer.is_in_code() {
                 // Code goes on where a comment or a string has ended.
-                self.emit(piece.slice(from..at), sink);
+                self.emit(chunk.slice(from..at), sink);
                 (from, self.class) = (at, Class::Code);
             }
             at += same;
-            let Some(&byte) = piece.bytes.get(at) else {
+            let Some(&byte) = chunk.bytes.get(at) else {
                 break;
             };
             let step = lexer.step(byte);
-            if step != Step::Is(self.class) {
-                self.emit(piece.slice(from..at), sink);
+            if step != LexStep::Is(self.class) {
+                self.emit(chunk.slice(from..at), sink);
                 from = at;
             }
             match step {
-                Step::Is(class) => self.class = class,
-                Step::Begins(class) => (self.class, self.begins) = (class, true),
-                Step::Waits => {
-                    self.held.push(piece.slice(at..at + 1));
+                LexStep::Is(class) => self.class = class,
+                LexStep::Begins(class) => (self.class, self.begins) = (class, true),
+                LexStep::Waits => {
+                    self.held.push(chunk.slice(at..at + 1));
                     from = at + 1;
                 }
-                Step::Waited(class) => {
-                    self.release(class, class != Class::Code, piece.decided(at), sink);
+                LexStep::Waited(class) => {
+                    self.release(class, class != Class::Code, chunk.decided(at), sink);
                     continue;
                 }
             }
             at += 1;
         }
-        self.emit(piece.slice(from..at), sink);
+        self.emit(chunk.slice(from..at), sink);
         self.lexer = Some(lexer);
     }
 
     /// The code ends, at `end`.
-    pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+    pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         self.release(Class::Code, false, decided, sink);
         let family = self.lexer.as_ref().map(Lexer::family);
         self.restart(family);
@@ -156,36 +156,36 @@ impl Code {
     }
 
     /// Hands on what waited.
-    fn release(&mut self, class: Class, begins: bool, decided: u64, sink: &mut impl Sink) {
+    fn release(&mut self, class: Class, begins: bool, decided: u64, sink: &mut impl ChunkSink) {
         if self.held.is_empty() {
             return;
         }
         (self.class, self.begins) = (class, begins);
         let held = std::mem::take(&mut self.held);
-        for piece in held.pieces(0..held.bytes().len()) {
-            self.emit(piece.later(decided), sink);
+        for chunk in held.chunks(0..held.bytes().len()) {
+            self.emit(chunk.not_before(decided), sink);
         }
         self.held = held;
         self.held.clear();
     }
 
-    fn emit(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
-        if piece.bytes.is_empty() {
+    fn emit(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
+        if chunk.bytes.is_empty() {
             return;
         }
         let tag = self.tagged(self.class);
-        let (at, decided) = (piece.start(0), piece.decided(0));
+        let (at, decided) = (chunk.start(0), chunk.decided(0));
         if self.begins && self.told == Some(tag) {
             // The one before ends here. A cut would end what is around both as well.
-            sink.turn(self.tagged(Class::Code), at, decided);
+            sink.set_tag(self.tagged(Class::Code), at, decided);
             self.told = None;
         }
         self.begins = false;
         if self.told != Some(tag) {
-            sink.turn(tag, at, decided);
+            sink.set_tag(tag, at, decided);
             self.told = Some(tag);
         }
-        sink.take(piece);
+        sink.push(chunk);
     }
 
     fn tagged(&self, class: Class) -> Tag {

@@ -41,9 +41,9 @@ mod span;
 
 use memchr::{memchr, memchr2};
 
-use super::piece::{Held, Language, Piece, Place, Regions, Sink, Tag};
-use line::{Line, Phase};
-use span::{Spans, Tags};
+use super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language, OffsetMap, RegionSet, Tag};
+use line::{LineState, Phase};
+use span::{CodeSpans, SpanTags};
 
 /// Most bytes that wait, of a line's beginning, of inline code, and of blank lines in indented code, each.
 pub(crate) const HELD: usize = 4096;
@@ -53,15 +53,15 @@ pub(crate) const DEPTH: usize = 64;
 
 /// Markdown that is read in pieces.
 #[derive(Clone, Debug)]
-pub(crate) struct Markdown {
+pub(crate) struct MarkdownView {
     /// The open quotes and list items, outermost first.
     containers: Vec<Container>,
     /// What the lines so far left open inside the innermost of them.
     leaf: Leaf,
-    line: Line,
-    spans: Spans,
+    line: LineState,
+    spans: CodeSpans,
     blanks: Blanks,
-    last: Last,
+    last: LastEmitted,
     held: usize,
     depth: usize,
 }
@@ -95,7 +95,7 @@ struct Fence {
 /// Blank lines that are code if more code follows.
 #[derive(Clone, Debug, Default)]
 struct Blanks {
-    held: Held,
+    held: ChunkBuffer,
     lines: Vec<Indentation>,
 }
 
@@ -112,27 +112,27 @@ struct Indentation {
 
 /// What was handed on last.
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
+struct LastEmitted {
     tag: Option<Tag>,
     end: u64,
     /// Whether anything was handed on after the last cut.
     open: bool,
 }
 
-impl Markdown {
-    pub(crate) fn new() -> Markdown {
-        Markdown::with_limits(HELD, DEPTH)
+impl MarkdownView {
+    pub(crate) fn new() -> MarkdownView {
+        MarkdownView::with_limits(HELD, DEPTH)
     }
 
     /// `held`: most bytes of each kind that wait; `depth`: most containers.
-    pub(crate) fn with_limits(held: usize, depth: usize) -> Markdown {
-        Markdown {
+    pub(crate) fn with_limits(held: usize, depth: usize) -> MarkdownView {
+        MarkdownView {
             containers: Vec::new(),
             leaf: Leaf::None,
-            line: Line::default(),
-            spans: Spans::new(held),
+            line: LineState::default(),
+            spans: CodeSpans::new(held),
             blanks: Blanks::default(),
-            last: Last::default(),
+            last: LastEmitted::default(),
             held,
             depth,
         }
@@ -142,18 +142,18 @@ impl Markdown {
     ///
     /// # Complexity
     /// Linear in the text, whatever it is, and however it is cut.
-    pub(crate) fn take(&mut self, piece: Piece<'_>, sink: &mut impl Sink) {
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         let mut last = self.last;
-        let mut out = Out {
+        let mut out = MarkdownEmitter {
             sink,
             last: &mut last,
         };
-        let mut rest = piece;
+        let mut rest = chunk;
         // Most deltas are a few words of a line.
         if self.line.phase == Phase::Prose && self.spans.is_idle() {
             let plain = memchr2(b'\n', b'`', rest.bytes).unwrap_or(rest.bytes.len());
             self.spans.pass(&rest.bytes[..plain]);
-            out.take(self.text(), rest.slice(0..plain));
+            out.emit(self.text(), rest.slice(0..plain));
             rest = rest.slice(plain..rest.bytes.len());
         }
         while !rest.bytes.is_empty() {
@@ -169,9 +169,9 @@ impl Markdown {
     }
 
     /// The text ends, at `end`: what waits is decided, and all is as at the beginning.
-    pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+    pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         let mut last = self.last;
-        let mut out = Out {
+        let mut out = MarkdownEmitter {
             sink,
             last: &mut last,
         };
@@ -179,19 +179,19 @@ impl Markdown {
         self.end_leaf(decided, &mut out);
         self.containers.clear();
         self.line.clear();
-        self.last = Last::default();
+        self.last = LastEmitted::default();
         sink.cut(end, decided);
     }
 
     /// The rest of a line whose kind is known.
-    fn flow(&mut self, rest: Piece<'_>, out: &mut Out<impl Sink>) -> usize {
+    fn flow(&mut self, rest: Chunk<'_>, out: &mut MarkdownEmitter<impl ChunkSink>) -> usize {
         let feed = memchr(b'\n', rest.bytes);
         let len = feed.map_or(rest.bytes.len(), |at| at + 1);
-        let piece = rest.slice(0..len);
+        let chunk = rest.slice(0..len);
         match self.line.phase {
-            Phase::Prose => self.spans.take(piece, self.tags(), out),
-            Phase::Heading => self.heading(piece, feed, out),
-            Phase::Code => out.take(self.code(), piece),
+            Phase::Prose => self.spans.push(chunk, self.tags(), out),
+            Phase::Heading => self.heading(chunk, feed, out),
+            Phase::Code => out.emit(self.code(), chunk),
             _ => {}
         }
         if feed.is_some() {
@@ -200,19 +200,24 @@ impl Markdown {
         len
     }
 
-    fn heading(&mut self, piece: Piece<'_>, feed: Option<usize>, out: &mut Out<impl Sink>) {
-        let text = feed.unwrap_or(piece.bytes.len());
+    fn heading(
+        &mut self,
+        chunk: Chunk<'_>,
+        feed: Option<usize>,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
+        let text = feed.unwrap_or(chunk.bytes.len());
         let tags = heading(self.tags());
-        self.spans.take(piece.slice(0..text), tags, out);
+        self.spans.push(chunk.slice(0..text), tags, out);
         if feed.is_some() {
-            let decided = piece.decided(text);
+            let decided = chunk.decided(text);
             self.spans.finish(decided, tags, out);
-            out.take(self.text(), piece.slice(text..text + 1));
+            out.emit(self.text(), chunk.slice(text..text + 1));
         }
     }
 
     /// What the open leaf still holds is decided, and it is left.
-    fn end_leaf(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn end_leaf(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let leaf = std::mem::replace(&mut self.leaf, Leaf::None);
         match leaf {
             Leaf::None => {}
@@ -221,20 +226,20 @@ impl Markdown {
             Leaf::Indented => {
                 out.cut(decided);
                 let all = 0..self.blanks.held.bytes().len();
-                out.take_all(self.text(), self.blanks.held.pieces(all), decided);
+                out.emit_all(self.text(), self.blanks.held.chunks(all), decided);
                 self.blanks.clear();
             }
         }
     }
 
     fn text(&self) -> Tag {
-        self.tag(Regions::PROSE)
+        self.tag(RegionSet::PROSE)
     }
 
-    fn tags(&self) -> Tags {
-        Tags {
+    fn tags(&self) -> SpanTags {
+        SpanTags {
             text: self.text(),
-            code: self.tag(Regions::INLINE_CODE),
+            code: self.tag(RegionSet::INLINE_CODE),
         }
     }
 
@@ -245,15 +250,15 @@ impl Markdown {
         };
         Tag {
             language,
-            ..self.tag(Regions::CODE)
+            ..self.tag(RegionSet::CODE)
         }
     }
 
-    fn tag(&self, regions: Regions) -> Tag {
+    fn tag(&self, regions: RegionSet) -> Tag {
         let quoted = self.containers.contains(&Container::Quote);
         Tag {
             regions: if quoted {
-                regions | Regions::QUOTE
+                regions | RegionSet::QUOTE
             } else {
                 regions
             },
@@ -263,12 +268,12 @@ impl Markdown {
 }
 
 /// The same within a heading.
-fn heading(tags: Tags) -> Tags {
+fn heading(tags: SpanTags) -> SpanTags {
     let within = |tag: Tag| Tag {
-        regions: tag.regions | Regions::HEADING,
+        regions: tag.regions | RegionSet::HEADING,
         ..tag
     };
-    Tags {
+    SpanTags {
         text: within(tags.text),
         code: within(tags.code),
     }
@@ -276,7 +281,7 @@ fn heading(tags: Tags) -> Tags {
 
 impl Blanks {
     /// Hands them on as code.
-    fn release(&mut self, tag: Tag, decided: u64, out: &mut Out<impl Sink>) {
+    fn release(&mut self, tag: Tag, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let ends = self.lines.iter().skip(1).map(|line| line.at);
         let ends = ends.chain([self.held.bytes().len()]);
         for (&line, end) in self.lines.iter().zip(ends) {
@@ -293,37 +298,44 @@ impl Blanks {
 
 /// The sink, told only what is new to it.
 #[derive(Debug)]
-struct Out<'a, S> {
+struct MarkdownEmitter<'a, S> {
     sink: &'a mut S,
-    last: &'a mut Last,
+    last: &'a mut LastEmitted,
 }
 
-impl<S: Sink> Out<'_, S> {
-    fn take(&mut self, tag: Tag, piece: Piece<'_>) {
-        if piece.bytes.is_empty() {
+impl<S: ChunkSink> MarkdownEmitter<'_, S> {
+    fn emit(&mut self, tag: Tag, chunk: Chunk<'_>) {
+        if chunk.bytes.is_empty() {
             return;
         }
         if self.last.tag != Some(tag) {
-            self.sink.turn(tag, piece.start(0), piece.decided(0));
+            self.sink.set_tag(tag, chunk.start(0), chunk.decided(0));
         }
-        *self.last = Last {
+        *self.last = LastEmitted {
             tag: Some(tag),
-            end: piece.end(piece.bytes.len() - 1),
+            end: chunk.end(chunk.bytes.len() - 1),
             open: true,
         };
-        self.sink.take(piece);
+        self.sink.push(chunk);
     }
 
     /// Takes pieces that waited.
-    fn take_all<'a>(&mut self, tag: Tag, pieces: impl Iterator<Item = Piece<'a>>, decided: u64) {
-        for piece in pieces {
-            self.take(tag, piece.later(decided));
+    fn emit_all<'a>(&mut self, tag: Tag, chunks: impl Iterator<Item = Chunk<'a>>, decided: u64) {
+        for chunk in chunks {
+            self.emit(tag, chunk.not_before(decided));
         }
     }
 
     /// Takes what waited, up to `end`, as a line of code, without its indentation. A tab that is taken
     /// away in part leaves spaces.
-    fn indented(&mut self, tag: Tag, held: &Held, from: Indentation, end: usize, decided: u64) {
+    fn indented(
+        &mut self,
+        tag: Tag,
+        held: &ChunkBuffer,
+        from: Indentation,
+        end: usize,
+        decided: u64,
+    ) {
         let (mut at, mut column) = (from.at, from.column);
         while let Some(&blank) = held.bytes()[at..end].first() {
             let next = after(column, blank);
@@ -331,21 +343,21 @@ impl<S: Sink> Out<'_, S> {
                 break;
             }
             if next > from.strip {
-                let mut tab = held.pieces(at..at + 1);
-                let place = tab.next().expect("the byte is there").later(decided);
-                let left = Piece {
+                let mut tab = held.chunks(at..at + 1);
+                let tab_chunk = tab.next().expect("the byte is there").not_before(decided);
+                let left = Chunk {
                     bytes: &b"   "[..next - from.strip],
-                    place: Place::StandIn {
-                        start: place.start(0),
-                        end: place.end(0),
+                    offsets: OffsetMap::Replacement {
+                        start: tab_chunk.start(0),
+                        end: tab_chunk.end(0),
                     },
-                    decided: place.decided(0),
+                    decided: tab_chunk.decided(0),
                 };
-                self.take(tag, left);
+                self.emit(tag, left);
             }
             (at, column) = (at + 1, next);
         }
-        self.take_all(tag, held.pieces(at..end), decided);
+        self.emit_all(tag, held.chunks(at..end), decided);
     }
 
     /// Ends the haystacks, if anything was handed on that could be in one.

@@ -16,7 +16,7 @@ mod unicode;
 
 use std::ops::BitOr;
 
-use super::piece::{Held, Piece, Place};
+use super::chunk::{Chunk, ChunkBuffer, OffsetMap};
 
 /// Most characters that wait for the next one that begins anew. A base with more marks than this is
 /// folded in stretches of as many, each by itself, and [counted](Fold::overlong).
@@ -24,30 +24,30 @@ pub(crate) const WAITING: usize = 33;
 
 /// Steps of folding, as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Folds(u8);
+pub(crate) struct FoldSet(u8);
 
-impl Folds {
+impl FoldSet {
     /// What `(?i)` takes for the same is the same: simple case folding, in lower case.
-    pub(crate) const CASE: Folds = Folds(1);
+    pub(crate) const CASE: FoldSet = FoldSet(1);
     /// Characters of [`map::INVISIBLE`] are not there.
-    pub(crate) const INVISIBLE: Folds = Folds(1 << 1);
+    pub(crate) const INVISIBLE: FoldSet = FoldSet(1 << 1);
     /// Normalisation form KC.
     #[cfg(feature = "unicode")]
-    pub(crate) const NFKC: Folds = Folds(1 << 2);
+    pub(crate) const NFKC: FoldSet = FoldSet(1 << 2);
     /// Prototypes of UTS 39, composed, but ASCII is left alone: there, `m` would be `rn`, `1` would be
     /// `l`, and no pattern that holds one would match any more.
     #[cfg(feature = "unicode")]
-    pub(crate) const CONFUSABLES: Folds = Folds(1 << 3);
+    pub(crate) const CONFUSABLES: FoldSet = FoldSet(1 << 3);
 
     /// The step of that name; none if there is none, or not without the feature `unicode`.
-    pub(crate) fn named(name: &str) -> Option<Folds> {
+    pub(crate) fn named(name: &str) -> Option<FoldSet> {
         match name {
-            "case" => Some(Folds::CASE),
-            "invisible" => Some(Folds::INVISIBLE),
+            "case" => Some(FoldSet::CASE),
+            "invisible" => Some(FoldSet::INVISIBLE),
             #[cfg(feature = "unicode")]
-            "nfkc" => Some(Folds::NFKC),
+            "nfkc" => Some(FoldSet::NFKC),
             #[cfg(feature = "unicode")]
-            "confusables" => Some(Folds::CONFUSABLES),
+            "confusables" => Some(FoldSet::CONFUSABLES),
             _ => None,
         }
     }
@@ -57,7 +57,7 @@ impl Folds {
     }
 
     /// Whether all of `other` are among these.
-    pub(crate) fn contains(self, other: Folds) -> bool {
+    pub(crate) fn contains(self, other: FoldSet) -> bool {
         self.0 & other.0 == other.0
     }
 
@@ -66,26 +66,26 @@ impl Folds {
         dead_code,
         reason = "for patterns that look around, which are a feature"
     )]
-    pub(crate) fn without_case(self) -> Folds {
-        Folds(self.0 & !Folds::CASE.0)
+    pub(crate) fn without_case(self) -> FoldSet {
+        FoldSet(self.0 & !FoldSet::CASE.0)
     }
 
     /// Whether a character's fold depends on its neighbours.
     fn normalise(self) -> bool {
-        self.0 & !(Folds::CASE | Folds::INVISIBLE).0 != 0
+        self.0 & !(FoldSet::CASE | FoldSet::INVISIBLE).0 != 0
     }
 }
 
-impl BitOr for Folds {
-    type Output = Folds;
-    fn bitor(self, other: Folds) -> Folds {
-        Folds(self.0 | other.0)
+impl BitOr for FoldSet {
+    type Output = FoldSet;
+    fn bitor(self, other: FoldSet) -> FoldSet {
+        FoldSet(self.0 | other.0)
     }
 }
 
 /// The fold of a whole text: of a literal or a word when it is loaded.
-pub(crate) fn fold_text(folds: Folds, text: &str) -> String {
-    let seen = |char: &char| !folds.contains(Folds::INVISIBLE) || !map::is_invisible(*char);
+pub(crate) fn fold_text(folds: FoldSet, text: &str) -> String {
+    let seen = |char: &char| !folds.contains(FoldSet::INVISIBLE) || !map::is_invisible(*char);
     let chars = text.chars().filter(seen);
     #[cfg(feature = "unicode")]
     if folds.normalise() {
@@ -94,8 +94,8 @@ pub(crate) fn fold_text(folds: Folds, text: &str) -> String {
     chars.map(|char| lower_if(folds, char)).collect()
 }
 
-fn lower_if(folds: Folds, char: char) -> char {
-    if folds.contains(Folds::CASE) {
+fn lower_if(folds: FoldSet, char: char) -> char {
+    if folds.contains(FoldSet::CASE) {
         map::lower(char)
     } else {
         char
@@ -103,7 +103,7 @@ fn lower_if(folds: Folds, char: char) -> char {
 }
 
 /// Whether the character is folded the same whatever stands before it.
-pub(crate) fn begins_anew(folds: Folds, char: char) -> bool {
+pub(crate) fn begins_anew(folds: FoldSet, char: char) -> bool {
     #[cfg(feature = "unicode")]
     return !folds.normalise() || unicode::begins_anew(folds, char);
     // Without the feature no fold looks at neighbours.
@@ -116,27 +116,27 @@ pub(crate) fn begins_anew(folds: Folds, char: char) -> bool {
 
 /// Pieces in, folded pieces out, as if the whole haystack had been folded at once.
 ///
-/// What is not changed keeps its place, and so does ASCII that is lowered byte for byte; what is changed
+/// What is not changed keeps its offsets, and so does ASCII that is lowered byte for byte; what is changed
 /// stands in for the characters it came from. A normalising fold holds back what the next character may
 /// still change: the last character, and its marks, at most [`WAITING`] characters.
 #[derive(Clone, Debug)]
-pub(crate) struct Fold {
-    folds: Folds,
+pub(crate) struct FoldView {
+    folds: FoldSet,
     /// The first bytes of a character.
-    partial: Held,
+    partial: ChunkBuffer,
     /// Characters that the next one may change.
-    waiting: Held,
+    waiting: ChunkBuffer,
     waiting_chars: usize,
     lowered: Vec<u8>,
     overlong: u64,
 }
 
-impl Fold {
-    pub(crate) fn new(folds: Folds) -> Fold {
-        Fold {
+impl FoldView {
+    pub(crate) fn new(folds: FoldSet) -> FoldView {
+        FoldView {
             folds,
-            partial: Held::default(),
-            waiting: Held::default(),
+            partial: ChunkBuffer::default(),
+            waiting: ChunkBuffer::default(),
             waiting_chars: 0,
             lowered: Vec::new(),
             overlong: 0,
@@ -150,15 +150,15 @@ impl Fold {
 
     /// Where in the part the text begins that waits for the rest of a character, or for the next one.
     pub(crate) fn pending_from(&self) -> Option<u64> {
-        let first = self.waiting.piece_at(0).or(self.partial.piece_at(0));
-        first.map(|piece| piece.start(0))
+        let first = self.waiting.chunk_at(0).or(self.partial.chunk_at(0));
+        first.map(|chunk| chunk.start(0))
     }
 
     /// Folds the next piece of the haystack.
-    pub(crate) fn push(&mut self, piece: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    pub(crate) fn push(&mut self, chunk: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
         let mut at = 0;
-        while at < piece.bytes.len() {
-            let rest = piece.slice(at..piece.bytes.len());
+        while at < chunk.bytes.len() {
+            let rest = chunk.slice(at..chunk.bytes.len());
             at += match ascii_run(rest.bytes) {
                 0 => self.wide(rest, out),
                 run => {
@@ -170,13 +170,13 @@ impl Fold {
     }
 
     /// The haystack ends, which is certain at `decided`: nothing waits any more.
-    pub(crate) fn finish(&mut self, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+    pub(crate) fn finish(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         self.broken(self.partial.bytes().len(), decided, out);
         self.settle(decided, out);
     }
 
     /// Takes some ASCII. No character of it is changed by what follows but the last.
-    fn ascii(&mut self, run: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
+    fn ascii(&mut self, run: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
         self.broken(self.partial.bytes().len(), run.decided(0), out);
         if !self.folds.normalise() {
             return self.hand_on(run, out);
@@ -191,50 +191,50 @@ impl Fold {
     }
 
     /// Hands on the bytes of a run before the last, each certain with the one behind it.
-    fn hand_on_late(&mut self, run: Piece<'_>, last: usize, out: &mut impl FnMut(Piece<'_>)) {
-        match run.place {
-            Place::Verbatim(at) => {
-                let place = Place::Late(at);
+    fn hand_on_late(&mut self, run: Chunk<'_>, last: usize, out: &mut impl FnMut(Chunk<'_>)) {
+        match run.offsets {
+            OffsetMap::Verbatim(at) => {
+                let offsets = OffsetMap::Late(at);
                 self.hand_on(
-                    Piece {
-                        place,
+                    Chunk {
+                        offsets,
                         ..run.slice(0..last)
                     },
                     out,
                 );
             }
-            Place::StandIn { .. } => self.hand_on(run.slice(0..last), out),
-            Place::Late(_) | Place::Words(_) => {
+            OffsetMap::Replacement { .. } => self.hand_on(run.slice(0..last), out),
+            OffsetMap::Late(_) | OffsetMap::Words(_) => {
                 for index in 0..last {
                     let byte = run.slice(index..index + 1);
-                    self.hand_on(byte.later(run.decided(index + 1)), out);
+                    self.hand_on(byte.not_before(run.decided(index + 1)), out);
                 }
             }
         }
     }
 
     /// Hands on ASCII, lowered if that is asked for: it keeps its place byte for byte.
-    fn hand_on(&mut self, run: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) {
-        if !self.folds.contains(Folds::CASE) {
+    fn hand_on(&mut self, run: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
+        if !self.folds.contains(FoldSet::CASE) {
             return out(run);
         }
         self.lowered.clear();
         self.lowered.extend_from_slice(run.bytes);
         self.lowered.make_ascii_lowercase();
-        out(Piece {
+        out(Chunk {
             bytes: &self.lowered,
             ..run
         });
     }
 
     /// Takes the first character of `rest`, which is not ASCII, or a byte of it if it is cut or broken.
-    fn wide(&mut self, rest: Piece<'_>, out: &mut impl FnMut(Piece<'_>)) -> usize {
+    fn wide(&mut self, rest: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) -> usize {
         if self.partial.is_empty()
             && let Some(char) = first_char(rest.bytes)
         {
-            let piece = rest.slice(0..char.len_utf8());
-            self.char(char, std::iter::once(piece), out);
-            return piece.bytes.len();
+            let chunk = rest.slice(0..char.len_utf8());
+            self.char(char, std::iter::once(chunk), out);
+            return chunk.bytes.len();
         }
         self.partial.push(rest.slice(0..1));
         self.complete(rest.decided(0), out);
@@ -242,7 +242,7 @@ impl Fold {
     }
 
     /// Takes the bytes that wait for the rest of their character if they are one, or cannot become one.
-    fn complete(&mut self, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+    fn complete(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         loop {
             match std::str::from_utf8(self.partial.bytes()) {
                 Ok(text) => {
@@ -250,7 +250,7 @@ impl Fold {
                         return;
                     };
                     let mut held = std::mem::take(&mut self.partial);
-                    self.char(char, held.pieces(0..char.len_utf8()), out);
+                    self.char(char, held.chunks(0..char.len_utf8()), out);
                     held.clear();
                     self.partial = held;
                     return;
@@ -265,49 +265,49 @@ impl Fold {
     }
 
     /// Hands on the first `len` bytes that waited for the rest of a character which never came.
-    fn broken(&mut self, len: usize, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+    fn broken(&mut self, len: usize, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         if len == 0 {
             return;
         }
         self.settle(decided, out);
         let held = std::mem::take(&mut self.partial);
-        held.pieces(0..len)
-            .for_each(|piece| out(piece.later(decided)));
-        held.pieces(len..held.bytes().len())
-            .for_each(|piece| self.partial.push(piece));
+        held.chunks(0..len)
+            .for_each(|chunk| out(chunk.not_before(decided)));
+        held.chunks(len..held.bytes().len())
+            .for_each(|chunk| self.partial.push(chunk));
     }
 
     fn char<'p>(
         &mut self,
         char: char,
-        pieces: impl Iterator<Item = Piece<'p>> + Clone,
-        out: &mut impl FnMut(Piece<'_>),
+        chunks: impl Iterator<Item = Chunk<'p>> + Clone,
+        out: &mut impl FnMut(Chunk<'_>),
     ) {
-        if self.folds.contains(Folds::INVISIBLE) && map::is_invisible(char) {
+        if self.folds.contains(FoldSet::INVISIBLE) && map::is_invisible(char) {
             return;
         }
-        let decided = pieces
+        let decided = chunks
             .clone()
-            .map(|piece| piece.decided(piece.bytes.len() - 1))
+            .map(|chunk| chunk.decided(chunk.bytes.len() - 1))
             .max();
         let decided = decided.expect("a character has at least one byte");
         if !self.folds.normalise() {
             let mut utf8 = [0; 4];
             let folded = lower_if(self.folds, char).encode_utf8(&mut utf8);
             let was = char.encode_utf8(&mut [0; 4]) == folded;
-            return replace(pieces, (!was).then_some(folded), decided, out);
+            return replace(chunks, (!was).then_some(folded), decided, out);
         }
         let anew = begins_anew(self.folds, char);
         if anew || self.waiting_chars == WAITING {
             self.overlong += u64::from(!anew);
             self.settle(decided, out);
         }
-        pieces.for_each(|piece| self.waiting.push(piece));
+        chunks.for_each(|chunk| self.waiting.push(chunk));
         self.waiting_chars += 1;
     }
 
     /// Folds and hands on what waits, which nothing can change any more.
-    fn settle(&mut self, decided: u64, out: &mut impl FnMut(Piece<'_>)) {
+    fn settle(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         if self.waiting.is_empty() {
             return;
         }
@@ -315,13 +315,13 @@ impl Fold {
         let all = 0..waiting.bytes().len();
         if let [_] = waiting.bytes() {
             waiting
-                .pieces(all)
-                .for_each(|piece| self.hand_on(piece.later(decided), out));
+                .chunks(all)
+                .for_each(|chunk| self.hand_on(chunk.not_before(decided), out));
         } else {
             let text = std::str::from_utf8(waiting.bytes()).expect("only whole characters wait");
             let folded = fold_text(self.folds, text);
             let changed = (folded != text).then_some(folded.as_str());
-            replace(waiting.pieces(all), changed, decided, out);
+            replace(waiting.chunks(all), changed, decided, out);
         }
         waiting.clear();
         self.waiting = waiting;
@@ -331,18 +331,18 @@ impl Fold {
 
 /// Hands on the pieces, or what stands for all of them.
 fn replace<'p>(
-    pieces: impl Iterator<Item = Piece<'p>> + Clone,
+    chunks: impl Iterator<Item = Chunk<'p>> + Clone,
     by: Option<&str>,
     decided: u64,
-    out: &mut impl FnMut(Piece<'_>),
+    out: &mut impl FnMut(Chunk<'_>),
 ) {
     let Some(folded) = by else {
-        return pieces.for_each(|piece| out(piece.later(decided)));
+        return chunks.for_each(|chunk| out(chunk.not_before(decided)));
     };
-    let start = pieces.clone().map(|piece| piece.start(0)).min();
-    let end = pieces.map(|piece| piece.end(piece.bytes.len() - 1)).max();
+    let start = chunks.clone().map(|chunk| chunk.start(0)).min();
+    let end = chunks.map(|chunk| chunk.end(chunk.bytes.len() - 1)).max();
     if let (Some(start), Some(end)) = (start, end) {
-        out(Piece::stand_in(folded.as_bytes(), start, end, decided));
+        out(Chunk::replacement(folded.as_bytes(), start, end, decided));
     }
 }
 

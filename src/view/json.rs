@@ -27,7 +27,7 @@ const ESCAPE: usize = 12;
 
 /// What takes the haystacks of a part. Calls come as `open (run | escape)* close`, in the order of
 /// the offsets, which all count bytes of the part as delivered.
-pub(crate) trait Sink {
+pub(crate) trait HaystackSink {
     /// Whether object keys are haystacks for this sink. Where it is `false`, nothing of a key is passed on.
     const READS_KEYS: bool = false;
 
@@ -241,14 +241,14 @@ pub(crate) fn is_text<const LEN: usize>(bytes: &[u8; LEN]) -> bool {
 
 /// The decoder of one part.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoder {
-    state: State,
+pub(crate) struct JsonDecoder {
+    state: JsonState,
     /// Bytes of the part taken so far.
     offset: u64,
     /// The open containers, outermost first. While a value is open the path has a segment for each.
-    frames: Vec<Frame>,
+    frames: Vec<JsonContainer>,
     path: ArgPath,
-    /// The key being read; in [`State::Start`] the blanks held back.
+    /// The key being read; in [`JsonState::Start`] the blanks held back.
     scratch: Vec<u8>,
     /// An escape that is not complete.
     held: [u8; ESCAPE],
@@ -258,7 +258,7 @@ pub(crate) struct Decoder {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum JsonState {
     /// Nothing or blanks; held back.
     Start,
     /// More blanks than are held: a raw haystack is open, of blanks only.
@@ -287,17 +287,17 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Frame {
+enum JsonContainer {
     Object,
     /// With the index of the current element.
     Array(u32),
 }
 
-impl Decoder {
+impl JsonDecoder {
     /// `depth`: most containers open at once; `path_bytes`: longest path kept.
-    pub(crate) fn new(depth: usize, path_bytes: usize) -> Decoder {
-        Decoder {
-            state: State::Start,
+    pub(crate) fn new(depth: usize, path_bytes: usize) -> JsonDecoder {
+        JsonDecoder {
+            state: JsonState::Start,
             offset: 0,
             frames: Vec::new(),
             path: ArgPath::new(path_bytes),
@@ -312,7 +312,7 @@ impl Decoder {
     /// Where bytes begin that were taken and not handed on yet.
     pub(crate) fn pending_from(&self) -> Option<u64> {
         match self.state {
-            State::Start => (!self.scratch.is_empty()).then_some(0),
+            JsonState::Start => (!self.scratch.is_empty()).then_some(0),
             _ => (self.held_len > 0).then(|| self.offset - u64::from(self.held_len)),
         }
     }
@@ -326,19 +326,19 @@ impl Decoder {
     ///
     /// # Complexity
     /// Linear, no backtracking, at most [`ESCAPE`] bytes of a string held back.
-    pub(crate) fn push(&mut self, bytes: &[u8], sink: &mut impl Sink) {
+    pub(crate) fn push(&mut self, bytes: &[u8], sink: &mut impl HaystackSink) {
         let mut rest = bytes;
         while let Some(&byte) = rest.first() {
             // Some steps take nothing and change the state; at most three in a row, as they only go
             // from a scalar to what follows it and from there to raw.
             let used = match self.state {
-                State::Text => self.text(rest, sink),
-                State::Raw => self.raw(rest, sink),
-                State::Key => self.key(rest, sink),
-                State::Number => self.number(rest, sink),
-                State::Word(left) => self.word(left, rest, sink),
-                State::Start => self.start(rest, sink),
-                State::Blanks => self.blanks(rest, sink),
+                JsonState::Text => self.text(rest, sink),
+                JsonState::Raw => self.raw(rest, sink),
+                JsonState::Key => self.key(rest, sink),
+                JsonState::Number => self.number(rest, sink),
+                JsonState::Word(left) => self.word(left, rest, sink),
+                JsonState::Start => self.start(rest, sink),
+                JsonState::Blanks => self.blanks(rest, sink),
                 _ => self.structure(byte, sink),
             };
             self.offset += used as u64;
@@ -349,7 +349,7 @@ impl Decoder {
     /// Whether the next bytes are those of a string that is a value, and none is held back.
     #[inline]
     pub(crate) fn is_in_text(&self) -> bool {
-        self.state == State::Text && self.held_len == 0
+        self.state == JsonState::Text && self.held_len == 0
     }
 
     /// So many bytes of that string went by outside the decoder, all of which [are text](is_text).
@@ -360,19 +360,19 @@ impl Decoder {
     }
 
     /// Ends the part: what is held back is handed on, an open haystack is closed.
-    pub(crate) fn finish(&mut self, sink: &mut impl Sink) {
+    pub(crate) fn finish(&mut self, sink: &mut impl HaystackSink) {
         let end = self.offset;
         match self.state {
-            State::Start if !self.scratch.is_empty() => {
+            JsonState::Start if !self.scratch.is_empty() => {
                 self.counters.raw += 1;
                 self.release_blanks(end, sink);
                 sink.close(end, end);
             }
-            State::Text => {
+            JsonState::Text => {
                 self.release_escape(end, sink);
                 sink.close(end, end);
             }
-            State::Key => {
+            JsonState::Key => {
                 let mut key = KeyText {
                     bytes: Vec::new(),
                     room: 0,
@@ -381,25 +381,25 @@ impl Decoder {
                 self.release_escape(end, &mut key);
                 key.close(end, end);
             }
-            State::Blanks => {
+            JsonState::Blanks => {
                 self.counters.raw += 1;
                 sink.close(end, end);
             }
-            State::Number | State::Word(_) | State::Raw => sink.close(end, end),
+            JsonState::Number | JsonState::Word(_) | JsonState::Raw => sink.close(end, end),
             _ => {}
         }
-        self.state = State::Done;
+        self.state = JsonState::Done;
     }
 
-    fn raw(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn raw(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         sink.run(rest, self.offset);
         rest.len()
     }
 
-    fn start(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn start(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         if rest[0] == b'{' {
             self.scratch.clear();
-            return self.enter(Frame::Object, sink);
+            return self.enter(JsonContainer::Object, sink);
         }
         let room = LEADING_BLANKS - self.scratch.len();
         let blanks = rest
@@ -414,62 +414,66 @@ impl Decoder {
             let more = is_blank(rest[0]);
             self.counters.raw += u64::from(!more);
             self.release_blanks(self.offset + 1, sink);
-            self.state = if more { State::Blanks } else { State::Raw };
+            self.state = if more {
+                JsonState::Blanks
+            } else {
+                JsonState::Raw
+            };
         }
         blanks
     }
 
-    fn blanks(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn blanks(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         let blanks = rest.iter().take_while(|&&byte| is_blank(byte)).count();
         if blanks > 0 {
             sink.run(&rest[..blanks], self.offset);
         } else if rest[0] == b'{' {
             sink.close(self.offset, self.offset + 1);
             self.path.clear();
-            return self.enter(Frame::Object, sink);
+            return self.enter(JsonContainer::Object, sink);
         } else {
             self.counters.raw += 1;
-            self.state = State::Raw;
+            self.state = JsonState::Raw;
         }
         blanks
     }
 
-    fn structure<S: Sink>(&mut self, byte: u8, sink: &mut S) -> usize {
+    fn structure<S: HaystackSink>(&mut self, byte: u8, sink: &mut S) -> usize {
         if is_blank(byte) {
             return 1;
         }
         match (self.state, byte) {
-            (State::FirstKey | State::NextKey, b'"') => {
+            (JsonState::FirstKey | JsonState::NextKey, b'"') => {
                 self.scratch.clear();
-                self.state = State::Key;
+                self.state = JsonState::Key;
                 if S::READS_KEYS {
                     sink.open_key(self.offset + 1);
                 }
             }
-            (State::Colon, b':') => self.state = State::Value,
-            (State::FirstKey, b'}') => self.leave(),
-            (State::FirstElement, b']') | (State::After, b',' | b'}' | b']') => {
+            (JsonState::Colon, b':') => self.state = JsonState::Value,
+            (JsonState::FirstKey, b'}') => self.leave(),
+            (JsonState::FirstElement, b']') | (JsonState::After, b',' | b'}' | b']') => {
                 return self.after(byte, sink);
             }
-            (State::FirstElement | State::Value, _) => return self.value(byte, sink),
+            (JsonState::FirstElement | JsonState::Value, _) => return self.value(byte, sink),
             _ => return self.broken(self.offset, sink),
         }
         1
     }
 
-    fn after(&mut self, byte: u8, sink: &mut impl Sink) -> usize {
+    fn after(&mut self, byte: u8, sink: &mut impl HaystackSink) -> usize {
         match (self.frames.last_mut(), byte) {
-            (Some(Frame::Object), b',') => {
+            (Some(JsonContainer::Object), b',') => {
                 self.path.pop();
-                self.state = State::NextKey;
+                self.state = JsonState::NextKey;
             }
-            (Some(Frame::Array(index)), b',') => {
+            (Some(JsonContainer::Array(index)), b',') => {
                 *index = index.saturating_add(1);
                 self.path.pop();
                 self.path.push_index(*index);
-                self.state = State::Value;
+                self.state = JsonState::Value;
             }
-            (Some(Frame::Object), b'}') | (Some(Frame::Array(_)), b']') => {
+            (Some(JsonContainer::Object), b'}') | (Some(JsonContainer::Array(_)), b']') => {
                 self.path.pop();
                 self.leave();
             }
@@ -478,19 +482,19 @@ impl Decoder {
         1
     }
 
-    fn value(&mut self, byte: u8, sink: &mut impl Sink) -> usize {
+    fn value(&mut self, byte: u8, sink: &mut impl HaystackSink) -> usize {
         let scalar = match byte {
             b'"' => {
                 self.open(self.offset + 1, sink);
-                self.state = State::Text;
+                self.state = JsonState::Text;
                 return 1;
             }
-            b'{' => return self.enter(Frame::Object, sink),
-            b'[' => return self.enter(Frame::Array(0), sink),
-            b'-' | b'0'..=b'9' => State::Number,
-            b't' => State::Word(b"true"),
-            b'f' => State::Word(b"false"),
-            b'n' => State::Word(b"null"),
+            b'{' => return self.enter(JsonContainer::Object, sink),
+            b'[' => return self.enter(JsonContainer::Array(0), sink),
+            b'-' | b'0'..=b'9' => JsonState::Number,
+            b't' => JsonState::Word(b"true"),
+            b'f' => JsonState::Word(b"false"),
+            b'n' => JsonState::Word(b"null"),
             _ => return self.broken(self.offset, sink),
         };
         self.open(self.offset, sink);
@@ -498,17 +502,17 @@ impl Decoder {
         0
     }
 
-    fn enter(&mut self, frame: Frame, sink: &mut impl Sink) -> usize {
+    fn enter(&mut self, frame: JsonContainer, sink: &mut impl HaystackSink) -> usize {
         if self.frames.len() >= self.depth {
             self.counters.too_deep += 1;
             self.open_raw(self.offset, sink);
             return 0;
         }
         self.state = match frame {
-            Frame::Object => State::FirstKey,
-            Frame::Array(index) => {
+            JsonContainer::Object => JsonState::FirstKey,
+            JsonContainer::Array(index) => {
                 self.path.push_index(index);
-                State::FirstElement
+                JsonState::FirstElement
             }
         };
         self.frames.push(frame);
@@ -518,15 +522,15 @@ impl Decoder {
     fn leave(&mut self) {
         self.frames.pop();
         self.state = if self.frames.is_empty() {
-            State::Done
+            JsonState::Done
         } else {
-            State::After
+            JsonState::After
         };
     }
 
     /// A number, as it is written: lenient about its grammar (`01`, `1.2.3`), as its digits are
     /// better searched together than torn apart.
-    fn number(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn number(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         let is_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
         let digits = rest.iter().take_while(|byte| is_number(byte)).count();
         let end = self.offset + digits as u64;
@@ -535,21 +539,21 @@ impl Decoder {
         }
         if digits < rest.len() {
             sink.close(end, end + 1);
-            self.state = State::After;
+            self.state = JsonState::After;
         }
         digits
     }
 
-    fn word(&mut self, left: &'static [u8], rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn word(&mut self, left: &'static [u8], rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         let same = left.iter().zip(rest).take_while(|(a, b)| a == b).count();
         let end = self.offset + same as u64;
         if same > 0 {
             sink.run(&rest[..same], self.offset);
         }
-        self.state = State::Word(&left[same..]);
+        self.state = JsonState::Word(&left[same..]);
         if same == left.len() {
             sink.close(end, end);
-            self.state = State::After;
+            self.state = JsonState::After;
         } else if same < rest.len() {
             sink.close(end, end + 1);
             self.broken(end, sink);
@@ -557,18 +561,18 @@ impl Decoder {
         same
     }
 
-    fn text(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn text(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         let (used, closed) = self.string(rest, sink);
         if !closed {
             return used;
         }
         let end = self.offset + used as u64;
         sink.close(end, end + 1);
-        self.state = State::After;
+        self.state = JsonState::After;
         used + 1
     }
 
-    fn key(&mut self, rest: &[u8], sink: &mut impl Sink) -> usize {
+    fn key(&mut self, rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         // One byte over the limit is kept, to tell a key that fits from one that does not.
         let mut key = KeyText {
             bytes: std::mem::take(&mut self.scratch),
@@ -585,13 +589,13 @@ impl Decoder {
             return used;
         }
         self.path.push(&String::from_utf8_lossy(&self.scratch));
-        self.state = State::Colon;
+        self.state = JsonState::Colon;
         used + 1
     }
 
     /// Reads on in a string; returns how much of `rest` belongs to it, and whether a closing quote
     /// stands there.
-    fn string<S: Sink>(&mut self, rest: &[u8], sink: &mut S) -> (usize, bool) {
+    fn string<S: HaystackSink>(&mut self, rest: &[u8], sink: &mut S) -> (usize, bool) {
         let mut i = 0;
         while i < rest.len() {
             let at = self.offset + i as u64;
@@ -618,7 +622,7 @@ impl Decoder {
 
     /// A byte after the beginning of an escape; whether it was taken. If not, nothing is held any
     /// more and it is an ordinary byte of the string.
-    fn escaped(&mut self, byte: u8, at: u64, sink: &mut impl Sink) -> bool {
+    fn escaped(&mut self, byte: u8, at: u64, sink: &mut impl HaystackSink) -> bool {
         let place = usize::from(self.held_len) % (ESCAPE / 2);
         if self.holds_high() && !fits_low(place, byte) {
             self.release_high(at, at + 1, sink);
@@ -649,7 +653,7 @@ impl Decoder {
     }
 
     /// The last of four hex digits has come, at `end`.
-    fn unit(&mut self, end: u64, sink: &mut impl Sink) {
+    fn unit(&mut self, end: u64, sink: &mut impl HaystackSink) {
         let half = (ESCAPE / 2) as u64;
         let last = hex(&self.held[usize::from(self.held_len) - 4..usize::from(self.held_len)]);
         let (start, scalar) = if usize::from(self.held_len) == ESCAPE {
@@ -681,7 +685,7 @@ impl Decoder {
     }
 
     /// The high surrogate held is alone. `at`: the offset after what is held.
-    fn release_high(&mut self, at: u64, decided: u64, sink: &mut impl Sink) {
+    fn release_high(&mut self, at: u64, decided: u64, sink: &mut impl HaystackSink) {
         let half = ESCAPE / 2;
         let start = at - u64::from(self.held_len);
         self.counters.lone_surrogates += 1;
@@ -693,7 +697,7 @@ impl Decoder {
     }
 
     /// What is held is no escape: its bytes stand for themselves. `at`: the offset after them.
-    fn release_escape_bytes(&mut self, at: u64, decided: u64, sink: &mut impl Sink) {
+    fn release_escape_bytes(&mut self, at: u64, decided: u64, sink: &mut impl HaystackSink) {
         self.counters.malformed += 1;
         let held = &self.held[..usize::from(self.held_len)];
         release(held, at - held.len() as u64, decided, sink);
@@ -701,7 +705,7 @@ impl Decoder {
     }
 
     /// The part ends inside a string.
-    fn release_escape(&mut self, end: u64, sink: &mut impl Sink) {
+    fn release_escape(&mut self, end: u64, sink: &mut impl HaystackSink) {
         if self.holds_high() {
             self.release_high(end, end, sink);
         }
@@ -711,26 +715,26 @@ impl Decoder {
     }
 
     /// The leading blanks are not before an object, or too many to hold: a raw haystack from byte 0.
-    fn release_blanks(&mut self, decided: u64, sink: &mut impl Sink) {
+    fn release_blanks(&mut self, decided: u64, sink: &mut impl HaystackSink) {
         let start = self.offset - self.scratch.len() as u64;
         self.open_raw(start, sink);
         release(&self.scratch, start, decided, sink);
         self.scratch.clear();
     }
 
-    fn open(&mut self, at: u64, sink: &mut impl Sink) {
+    fn open(&mut self, at: u64, sink: &mut impl HaystackSink) {
         self.counters.path_truncated += u64::from(self.path.is_truncated());
         sink.open(&self.path, at);
     }
 
-    fn open_raw(&mut self, at: u64, sink: &mut impl Sink) {
+    fn open_raw(&mut self, at: u64, sink: &mut impl HaystackSink) {
         self.path.set_raw();
         sink.open(&self.path, at);
-        self.state = State::Raw;
+        self.state = JsonState::Raw;
     }
 
     /// The byte at `at` cannot stand there: all from it on is raw.
-    fn broken(&mut self, at: u64, sink: &mut impl Sink) -> usize {
+    fn broken(&mut self, at: u64, sink: &mut impl HaystackSink) -> usize {
         self.counters.malformed += 1;
         self.open_raw(at, sink);
         0
@@ -752,7 +756,7 @@ impl<S> KeyText<'_, S> {
     }
 }
 
-impl<S: Sink> Sink for KeyText<'_, S> {
+impl<S: HaystackSink> HaystackSink for KeyText<'_, S> {
     fn open(&mut self, _: &ArgPath, _: u64) {}
 
     fn run(&mut self, bytes: &[u8], at: u64) {
@@ -777,7 +781,7 @@ impl<S: Sink> Sink for KeyText<'_, S> {
 }
 
 /// Hands on bytes held back, one by one: each stands at its own offset.
-fn release(held: &[u8], start: u64, decided: u64, sink: &mut impl Sink) {
+fn release(held: &[u8], start: u64, decided: u64, sink: &mut impl HaystackSink) {
     for (byte, at) in held.iter().zip(start..) {
         sink.escape(std::slice::from_ref(byte), at, at + 1, decided);
     }

@@ -43,10 +43,10 @@ pub(crate) fn normalise(path: &str, root: Option<&str>) -> String {
     let root = root.map(slashes);
     let root = root
         .as_deref()
-        .map(Lexical::new)
-        .filter(Lexical::is_absolute);
+        .map(LexicalPath::new)
+        .filter(LexicalPath::is_absolute);
     let path = slashes(path);
-    let path = Lexical::new(&path);
+    let path = LexicalPath::new(&path);
     let Some(root) = root else {
         return path.to_string();
     };
@@ -74,16 +74,16 @@ fn slashes(path: &str) -> String {
 
 /// A path taken apart: `.`, empty names and resolvable `..` are gone.
 #[derive(Clone, Debug)]
-struct Lexical<'a> {
+struct LexicalPath<'a> {
     /// `/` or `C:/`; none for a relative path.
     anchor: Option<Cow<'a, str>>,
     names: Vec<&'a str>,
 }
 
-impl<'a> Lexical<'a> {
-    fn new(path: &'a str) -> Lexical<'a> {
+impl<'a> LexicalPath<'a> {
+    fn new(path: &'a str) -> LexicalPath<'a> {
         let (anchor, rest) = anchor(path);
-        let mut lexical = Lexical {
+        let mut lexical = LexicalPath {
             anchor,
             names: Vec::new(),
         };
@@ -106,25 +106,27 @@ impl<'a> Lexical<'a> {
         }
     }
 
-    fn join(&self, relative: &Lexical<'a>) -> Lexical<'a> {
+    fn join(&self, relative: &LexicalPath<'a>) -> LexicalPath<'a> {
         let mut joined = self.clone();
         joined.extend(relative.names.iter().copied());
         joined
     }
 
     /// The path relative to `root`, if it is in there.
-    fn inside(&self, root: &Lexical<'_>) -> Option<Lexical<'a>> {
+    fn inside(&self, root: &LexicalPath<'_>) -> Option<LexicalPath<'a>> {
         let on_drive = self.anchor != Some(Cow::Borrowed("/"));
         let same = |(a, b): (&&str, &&str)| a == b || on_drive && a.eq_ignore_ascii_case(b);
         let (head, names) = self.names.split_at_checked(root.names.len())?;
-        (self.anchor == root.anchor && head.iter().zip(&root.names).all(same)).then(|| Lexical {
-            anchor: None,
-            names: names.to_vec(),
+        (self.anchor == root.anchor && head.iter().zip(&root.names).all(same)).then(|| {
+            LexicalPath {
+                anchor: None,
+                names: names.to_vec(),
+            }
         })
     }
 }
 
-impl fmt::Display for Lexical<'_> {
+impl fmt::Display for LexicalPath<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = match (&self.anchor, self.names.first()) {
             (Some(anchor), _) => anchor,
@@ -316,11 +318,11 @@ impl ToolScope {
 /// object it is a key of.
 #[derive(Clone, Debug)]
 pub(crate) struct ArgScope {
-    globs: Vec<Vec<Segment>>,
+    globs: Vec<Vec<SegmentGlob>>,
 }
 
 #[derive(Clone, Debug)]
-enum Segment {
+enum SegmentGlob {
     /// `**`
     Deep,
     Exact(String),
@@ -329,7 +331,12 @@ enum Segment {
 
 impl ArgScope {
     pub(crate) fn new(globs: &[String]) -> Result<ArgScope, Error> {
-        let segments = |glob: String| split_dots(&glob).into_iter().map(Segment::new).collect();
+        let segments = |glob: String| {
+            split_dots(&glob)
+                .into_iter()
+                .map(SegmentGlob::new)
+                .collect()
+        };
         let globs = globs.iter().flat_map(|glob| expanded(glob));
         Ok(ArgScope {
             globs: globs.map(segments).collect::<Result<_, Error>>()?,
@@ -345,26 +352,26 @@ impl ArgScope {
     }
 }
 
-impl Segment {
-    fn new(glob: &str) -> Result<Segment, Error> {
+impl SegmentGlob {
+    fn new(glob: &str) -> Result<SegmentGlob, Error> {
         if glob == "**" {
-            return Ok(Segment::Deep);
+            return Ok(SegmentGlob::Deep);
         }
         if !glob.contains(['*', '?', '[', ']', '{', '}', '\\']) {
-            return Ok(Segment::Exact(glob.to_owned()));
+            return Ok(SegmentGlob::Exact(glob.to_owned()));
         }
         let glob = GlobBuilder::new(glob)
             .backslash_escape(true)
             .empty_alternates(true)
             .build()?;
-        Ok(Segment::Like(glob.compile_matcher()))
+        Ok(SegmentGlob::Like(glob.compile_matcher()))
     }
 
     fn matches(&self, segment: &str) -> bool {
         match self {
-            Segment::Deep => true,
-            Segment::Exact(exact) => exact == segment,
-            Segment::Like(glob) => glob.is_match(segment),
+            SegmentGlob::Deep => true,
+            SegmentGlob::Exact(exact) => exact == segment,
+            SegmentGlob::Like(glob) => glob.is_match(segment),
         }
     }
 }
@@ -442,14 +449,14 @@ fn split_dots(glob: &str) -> Vec<&str> {
     segments
 }
 
-fn matches_whole(glob: &[Segment], path: &ArgPath) -> bool {
+fn matches_whole(glob: &[SegmentGlob], path: &ArgPath) -> bool {
     let (mut at, mut index) = (0, 0);
     // After the last `**`, and the first segment it has not taken. Going back to it alone is enough:
     // what an earlier one would take besides, the last one can take too.
     let mut deep = None;
     while let Some(segment) = path.segment(index) {
         match (glob.get(at), deep) {
-            (Some(Segment::Deep), _) => {
+            (Some(SegmentGlob::Deep), _) => {
                 at += 1;
                 deep = Some((at, index));
             }
@@ -464,7 +471,9 @@ fn matches_whole(glob: &[Segment], path: &ArgPath) -> bool {
             (_, None) => return false,
         }
     }
-    glob[at..].iter().all(|one| matches!(one, Segment::Deep))
+    glob[at..]
+        .iter()
+        .all(|one| matches!(one, SegmentGlob::Deep))
 }
 
 #[cfg(test)]

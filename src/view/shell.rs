@@ -1,5 +1,5 @@
 //! The commands of a shell text: for each simple command one haystack, its words without quotes and escapes,
-//! joined by one space, tagged [`Regions::SHELL`].
+//! joined by one space, tagged [`RegionSet::SHELL`].
 //!
 //! A lexer, no shell: nothing is expanded or run. It does not see what `eval`, aliases, variables, encoded text
 //! or a heredoc that is fed to a shell do.
@@ -14,28 +14,28 @@
 //! - The script of `sh -c` and its kin is read as a shell text too, once.
 //!
 //! The haystack of a command comes first, then what is in it. A word that may still be something else is certain
-//! when it ends, a long one in stretches of [`STRETCH`] bytes; an argument of the outermost command as it comes, but
+//! when it ends, a long one in stretches of [`MAX_WORD`] bytes; an argument of the outermost command as it comes, but
 //! for digits, which may be the number of a redirection.
 
-mod bare;
 mod command;
+mod emit;
 mod heredoc;
-mod look;
-mod nest;
-mod out;
-mod put;
-mod special;
+mod metachars;
+mod nesting;
+mod pending;
+mod unquoted;
 mod word;
+mod words;
 
+use super::chunk::{Chunk, ChunkBuffer, ChunkSink, OffsetMap};
 use super::json::{ArgPath, RAW};
-use super::piece::{Held, Piece, Place, Sink};
-use command::Command;
-use heredoc::{Body, Heredoc};
-use out::Queued;
-use word::Escape;
+use command::SimpleCommand;
+use emit::QueuedCommand;
+use heredoc::{HeredocBody, HeredocDelimiter};
+use word::AnsiEscape;
 
 /// Most bytes of a word that wait for its end. No keyword, option or end of a heredoc is longer.
-const STRETCH: usize = 256;
+const MAX_WORD: usize = 256;
 
 /// How deep a text may be nested, and how much may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,25 +76,25 @@ impl ShellCounters {
 
 /// The view of one part.
 #[derive(Clone, Debug)]
-pub(crate) struct Shell {
+pub(crate) struct ShellView {
     limits: ShellLimits,
-    source: Source,
+    source: ShellInput,
     /// The value that begins is not the next word of the command before.
     restarts: bool,
-    frames: Vec<Frame>,
+    frames: Vec<ShellContext>,
     /// The commands being read, the outermost first: one for each open substitution, and one.
-    commands: Vec<Command>,
-    look: Look,
+    commands: Vec<SimpleCommand>,
+    pending: PendingToken,
     /// The bytes of an operator, or of a beginning that may be something else.
-    seen: Vec<(u8, Place, u64)>,
+    seen: Vec<(u8, OffsetMap, u64)>,
     comment: bool,
     /// Parentheses to close before something too deep ends.
     skipped: u32,
-    heredocs: Vec<Heredoc>,
-    body: Option<Body>,
+    heredocs: Vec<HeredocDelimiter>,
+    body: Option<HeredocBody>,
     /// Complete commands that wait for the end of the outermost one.
-    queue: Held,
-    queued: Vec<Queued>,
+    queue: ChunkBuffer,
+    queued: Vec<QueuedCommand>,
     /// Whether the script of `sh -c` is to be read.
     scripts: bool,
     /// Behind a haystack of the outermost command that is not cut yet: where it ended.
@@ -104,7 +104,7 @@ pub(crate) struct Shell {
 
 /// What the value being read is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum ShellInput {
     None,
     Text,
     /// An element of an array of words.
@@ -113,9 +113,9 @@ enum Source {
 
 /// What a byte stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Frame {
+enum ShellContext {
     /// Commands; with the parentheses open in there.
-    Commands(Kind, u32),
+    Commands(CommandScope, u32),
     Single,
     /// `$'`
     Ansi,
@@ -129,7 +129,7 @@ enum Frame {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CommandScope {
     Outermost,
     /// `$(`, `<(`, `>(`
     Parens,
@@ -138,33 +138,33 @@ enum Kind {
 
 /// What the next byte decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum PendingToken {
     None,
     Backslash,
     Dollar,
     DollarParen,
     Operator,
-    Escape(Escape),
+    Escape(AnsiEscape),
 }
 
 const TEXTS: [&str; 5] = ["command", "cmd", "script", "input", RAW];
 const WORDS: [&str; 3] = ["command", "cmd", "argv"];
 
-impl Shell {
-    pub(crate) fn new(limits: ShellLimits) -> Shell {
-        Shell {
+impl ShellView {
+    pub(crate) fn new(limits: ShellLimits) -> ShellView {
+        ShellView {
             limits,
-            source: Source::None,
+            source: ShellInput::None,
             restarts: false,
-            frames: vec![Frame::Commands(Kind::Outermost, 0)],
-            commands: vec![Command::default()],
-            look: Look::None,
+            frames: vec![ShellContext::Commands(CommandScope::Outermost, 0)],
+            commands: vec![SimpleCommand::default()],
+            pending: PendingToken::None,
             seen: Vec::new(),
             comment: false,
             skipped: 0,
             heredocs: Vec::new(),
             body: None,
-            queue: Held::default(),
+            queue: ChunkBuffer::default(),
             queued: Vec::new(),
             scripts: true,
             open: None,
@@ -182,30 +182,30 @@ impl Shell {
         let key = |index: usize| path.segment(index).unwrap_or_default();
         let last = path.last().unwrap_or_default();
         self.source = if TEXTS.contains(&last) {
-            Source::Text
+            ShellInput::Text
         } else if depth > 1
             && last.bytes().all(|byte| byte.is_ascii_digit())
             && WORDS.contains(&key(depth - 2))
         {
-            Source::Word
+            ShellInput::Word
         } else {
-            Source::None
+            ShellInput::None
         };
-        self.restarts = self.source != Source::Word || last == "0";
+        self.restarts = self.source != ShellInput::Word || last == "0";
     }
 
     /// Opens a text that is no argument.
     pub(crate) fn open_text(&mut self) {
-        self.source = Source::Text;
+        self.source = ShellInput::Text;
         self.restarts = true;
     }
 
     /// Whether the value being read holds commands, and whether it is one word of a list of them.
     pub(crate) fn reads(&self) -> Option<bool> {
         match self.source {
-            Source::None => None,
-            Source::Text => Some(false),
-            Source::Word => Some(true),
+            ShellInput::None => None,
+            ShellInput::Text => Some(false),
+            ShellInput::Word => Some(true),
         }
     }
 
@@ -214,86 +214,88 @@ impl Shell {
     /// # Complexity
     /// Linear. At most [`ShellLimits::waiting`] bytes of nested commands, a script as long, and a stretch of a
     /// word for each level wait.
-    pub(crate) fn take(&mut self, piece: &Piece<'_>, sink: &mut impl Sink) {
-        if piece.bytes.is_empty() {
+    pub(crate) fn push(&mut self, chunk: &Chunk<'_>, sink: &mut impl ChunkSink) {
+        if chunk.bytes.is_empty() {
             return;
         }
         if self.restarts {
-            self.arrive(piece.decided(0), sink);
+            self.begin_value(chunk.decided(0), sink);
         }
         match self.source {
-            Source::Text => self.text(piece, sink),
+            ShellInput::Text => self.text(chunk, sink),
             // As if in quotes: it is no keyword, assignment or number.
-            Source::Word => self.put(*piece, true, sink),
-            Source::None => {}
+            ShellInput::Word => self.push_word(*chunk, true, sink),
+            ShellInput::None => {}
         }
     }
 
     /// The value ends.
-    pub(crate) fn close(&mut self, end: u64, decided: u64, sink: &mut impl Sink) {
+    pub(crate) fn close(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         let now = decided.max(end);
-        self.arrive(now, sink);
+        self.begin_value(now, sink);
         match self.source {
-            Source::Text => self.end_text(end, now, sink),
-            Source::Word => {
+            ShellInput::Text => self.end_text(end, now, sink),
+            ShellInput::Word => {
                 self.begin_word(end);
                 self.end_word(end, now, sink);
             }
-            Source::None => {}
+            ShellInput::None => {}
         }
-        self.source = Source::None;
+        self.source = ShellInput::None;
     }
 
     /// The part ends.
-    pub(crate) fn finish(&mut self, end: u64, sink: &mut impl Sink) {
-        if self.source != Source::None {
+    pub(crate) fn finish(&mut self, end: u64, sink: &mut impl ChunkSink) {
+        if self.source != ShellInput::None {
             self.close(end, end, sink);
         }
         self.end_command(end, sink);
     }
 
     /// The first byte of a value, or its end, has come: the command of another one is over. Again is nothing.
-    pub(crate) fn arrive(&mut self, now: u64, sink: &mut impl Sink) {
+    pub(crate) fn begin_value(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if std::mem::take(&mut self.restarts) {
             self.end_command(now, sink);
         }
     }
 
-    fn text(&mut self, piece: &Piece<'_>, sink: &mut impl Sink) {
+    fn text(&mut self, chunk: &Chunk<'_>, sink: &mut impl ChunkSink) {
         let mut at = 0;
-        while at < piece.bytes.len() {
-            at += if self.look != Look::None || self.skips_text() {
-                usize::from(self.odd(piece.slice(at..at + 1), sink))
+        while at < chunk.bytes.len() {
+            at += if self.pending != PendingToken::None || self.skips_text() {
+                usize::from(self.resolve_pending(chunk.slice(at..at + 1), sink))
             } else {
                 match self.frame() {
-                    Frame::Commands(kind, parens) => self.bare(kind, parens, piece, at, sink),
-                    frame => self.inside(frame, piece, at, sink),
+                    ShellContext::Commands(kind, parens) => {
+                        self.unquoted(kind, parens, chunk, at, sink)
+                    }
+                    frame => self.inside(frame, chunk, at, sink),
                 }
             };
         }
     }
 
-    fn frame(&self) -> Frame {
+    fn frame(&self) -> ShellContext {
         *self.frames.last().expect("the outermost frame stays")
     }
 
-    fn command(&mut self) -> &mut Command {
+    fn command(&mut self) -> &mut SimpleCommand {
         self.commands
             .last_mut()
             .expect("the outermost command stays")
     }
 
     /// A text ends, whatever is open in it.
-    fn end_text(&mut self, end: u64, now: u64, sink: &mut impl Sink) {
-        match self.look {
-            Look::Operator => self.end_operator(now, sink),
-            Look::Escape(escape) => match escape.end() {
+    fn end_text(&mut self, end: u64, now: u64, sink: &mut impl ChunkSink) {
+        match self.pending {
+            PendingToken::Operator => self.end_operator(now, sink),
+            PendingToken::Escape(escape) => match escape.end() {
                 Some((utf8, len)) => {
-                    self.put_escape(&utf8[..len], self.seen_from(), now, sink);
+                    self.push_escape(&utf8[..len], self.pending_start(), now, sink);
                 }
-                None => self.put_seen(now, sink),
+                None => self.push_pending(now, sink),
             },
-            _ => self.put_seen(now, sink),
+            _ => self.push_pending(now, sink),
         }
         while self.commands.len() > 1 {
             self.end_word(end, now, sink);

@@ -2,7 +2,7 @@
 //! come in order, and nothing but markers and indentation is left out.
 
 use crate::seen::{Seen, pieces};
-use crate::view::fence::Markdown;
+use crate::view::fence::MarkdownView;
 
 /// Holds what this module says against one input.
 pub fn run(data: &[u8]) {
@@ -11,9 +11,10 @@ pub fn run(data: &[u8]) {
     };
     let held = usize::from(*bounds) + 16;
     let read = |size: usize| {
-        let (mut markdown, mut seen) = (Markdown::with_limits(held, held / 16), Seen::default());
+        let (mut markdown, mut seen) =
+            (MarkdownView::with_limits(held, held / 16), Seen::default());
         for piece in pieces(text, size) {
-            markdown.take(piece, &mut seen);
+            markdown.push(piece, &mut seen);
         }
         markdown.cut(text.len() as u64, text.len() as u64, &mut seen);
         seen

@@ -95,7 +95,7 @@ fn read<D: Detector>(
     sample: &Sample,
     mut tell: impl FnMut(&mut D, bool),
     prose_only: bool,
-) -> Vec<Found> {
+) -> Vec<Detection> {
     let mut all = Vec::new();
     let whole = [(true, None, sample.text.as_str())];
     let runs = match sample.kind {
@@ -106,7 +106,7 @@ fn read<D: Detector>(
     for (code, _, part) in runs {
         tell(&mut detector, code);
         if !(part.is_empty() || code && prose_only) {
-            detector.push(Piece::verbatim(part.as_bytes(), at), &mut |found| {
+            detector.push(Chunk::verbatim(part.as_bytes(), at), &mut |found| {
                 all.push(found)
             });
         }
@@ -118,9 +118,9 @@ fn read<D: Detector>(
 
 fn cycle(sample: &Sample) -> bool {
     !read(
-        Cycle::new(CycleLimits::default()),
+        RepetitionDetector::new(RepetitionLimits::default()),
         sample,
-        Cycle::code,
+        RepetitionDetector::code,
         false,
     )
     .is_empty()
@@ -128,22 +128,28 @@ fn cycle(sample: &Sample) -> bool {
 
 fn alike(sample: &Sample) -> bool {
     !read(
-        Alike::new(AlikeLimits::default()),
+        NearDuplicateDetector::new(NearDuplicateLimits::default()),
         sample,
-        Alike::code,
+        NearDuplicateDetector::code,
         false,
     )
     .is_empty()
 }
 
 fn leak(sample: &Sample) -> bool {
-    !read(Leak::new(LeakLimits::default()), sample, Leak::code, false).is_empty()
+    !read(
+        ControlTokenDetector::new(ControlTokenLimits::default()),
+        sample,
+        ControlTokenDetector::code,
+        false,
+    )
+    .is_empty()
 }
 
 fn script(sample: &Sample) -> bool {
     sample.kind == Kind::Prose
         && !read(
-            Script::new(ScriptLimits::default()),
+            ScriptDetector::new(ScriptLimits::default()),
             sample,
             |_, _| (),
             true,
@@ -152,28 +158,28 @@ fn script(sample: &Sample) -> bool {
 }
 
 fn is_loop(texts: &[String]) -> bool {
-    let mut calls = Calls::default();
+    let mut calls = CallHistory::default();
     let limits = LoopLimits::default();
     texts.iter().any(|text| {
         calls
-            .push(&limits, Call::new("tool", text.as_bytes()))
+            .push(&limits, CallDigest::new("tool", text.as_bytes()))
             .is_some()
     })
 }
 
 fn are_same(texts: &[String]) -> bool {
-    let mut turns = Turns::default();
+    let mut turns = ReplyHistory::default();
     let limits = TurnLimits::default();
     let digest = |text: &str| {
-        let mut reply = Reply::default();
-        reply.push(Piece::verbatim(text.as_bytes(), 0));
+        let mut reply = ReplyDigester::default();
+        reply.push(Chunk::verbatim(text.as_bytes(), 0));
         reply.digest()
     };
     texts.iter().any(|text| turns.push(&limits, digest(text)))
 }
 
 fn passes(case: &Case) -> bool {
-    let mut bounds = Bounds::default();
+    let mut bounds = BoundLimits::default();
     match case.limit.as_deref() {
         Some("bytes") => bounds.bytes = Some(100),
         Some("lines") => bounds.lines = Some(10),
@@ -181,11 +187,11 @@ fn passes(case: &Case) -> bool {
         Some("deltas") => bounds.deltas = Some(30),
         other => panic!("no limit {other:?}"),
     }
-    let mut limit = Limit::new(bounds, Duration::ZERO);
+    let mut limit = BoundMonitor::new(bounds, Duration::ZERO);
     let mut passed = false;
     for (at, byte) in case.text().bytes().enumerate() {
         limit.delta(Duration::ZERO, &mut |_, _| passed = true);
-        limit.push(Piece::verbatim(&[byte], at as u64), &mut |_, _| {
+        limit.push(Chunk::verbatim(&[byte], at as u64), &mut |_, _| {
             passed = true
         });
     }
@@ -242,7 +248,7 @@ fn is_caught(name: &str, case: &Case, known: &Arc<KnownNames>) -> bool {
         _ => {
             let language = case.language.as_deref().and_then(Language::new);
             !found_in(
-                UnknownName::new(Arc::clone(known), language),
+                UnknownNameDetector::new(Arc::clone(known), language),
                 sample.text.as_bytes(),
                 &[],
             )
@@ -283,7 +289,7 @@ fn unknown(sample: &Sample, known: &Arc<KnownNames>) -> Vec<String> {
     let mut names = Vec::new();
     for (language, text) in code(sample) {
         for found in found_in(
-            UnknownName::new(Arc::clone(known), Some(language)),
+            UnknownNameDetector::new(Arc::clone(known), Some(language)),
             text.as_bytes(),
             &[],
         ) {
@@ -368,7 +374,7 @@ fn false_positives(
     );
     let streams = by_stream(samples);
     let looping = |(stream, all): &(&str, Vec<&Sample>)| {
-        let mut calls = Calls::default();
+        let mut calls = CallHistory::default();
         let limits = LoopLimits::default();
         // Some readers record an input without a tool for every fragment of one; those are no calls.
         let mut inputs = all
@@ -376,7 +382,10 @@ fn false_positives(
             .filter(|sample| sample.kind == Kind::Input && !sample.tool.is_empty());
         let is_loop = inputs.any(|sample| {
             calls
-                .push(&limits, Call::new(&sample.tool, sample.text.as_bytes()))
+                .push(
+                    &limits,
+                    CallDigest::new(&sample.tool, sample.text.as_bytes()),
+                )
                 .is_some()
         });
         is_loop.then(|| (*stream).to_owned())

@@ -1,8 +1,8 @@
 //! What text a pattern reads: behind which view, in which regions and language, folded how.
 
 use crate::rule::{Channel, Pattern, Region};
-use crate::view::fold::Folds;
-use crate::view::piece::{Language, Regions, Tag};
+use crate::view::chunk::{Language, RegionSet, Tag};
+use crate::view::fold::FoldSet;
 
 /// What patterns see of a haystack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,11 +10,11 @@ pub(crate) struct Sight {
     /// Where the regions come from; none: patterns see all of it.
     pub(crate) source: Option<Source>,
     /// Only what is in all of these.
-    pub(crate) regions: Regions,
+    pub(crate) regions: RegionSet,
     /// Only what is in this language.
     pub(crate) language: Option<Language>,
     /// What they do not tell apart.
-    pub(crate) folds: Folds,
+    pub(crate) folds: FoldSet,
 }
 
 impl Sight {
@@ -28,11 +28,11 @@ impl Sight {
         }
         for fold in &pattern.fold {
             // Folds that this build does not have were refused when the pack was checked.
-            sight.folds = sight.folds | Folds::named(fold.name()).unwrap_or_default();
+            sight.folds = sight.folds | FoldSet::named(fold.name()).unwrap_or_default();
         }
-        if sight.regions != Regions::default() {
+        if sight.regions != RegionSet::default() {
             sight.source = Some(match channel {
-                Channel::ToolInput if sight.regions.contains(Regions::SHELL) => Source::Shell,
+                Channel::ToolInput if sight.regions.contains(RegionSet::SHELL) => Source::Shell,
                 Channel::ToolInput => Source::Edits,
                 _ => Source::Markdown,
             });
@@ -70,19 +70,19 @@ impl Source {
     }
 }
 
-fn regions(region: &Region) -> Regions {
+fn regions(region: &Region) -> RegionSet {
     match region {
-        Region::Prose => Regions::PROSE,
-        Region::Code | Region::CodeIn(_) => Regions::CODE,
-        Region::InlineCode => Regions::INLINE_CODE,
-        Region::Quote => Regions::QUOTE,
-        Region::Heading => Regions::HEADING,
-        Region::Added => Regions::ADDED,
-        Region::Removed => Regions::REMOVED,
-        Region::File => Regions::FILE,
-        Region::Shell => Regions::SHELL,
-        Region::Comment => Regions::COMMENT,
-        Region::String => Regions::STRING,
-        Region::CodeOnly => Regions::CODE_ONLY,
+        Region::Prose => RegionSet::PROSE,
+        Region::Code | Region::CodeIn(_) => RegionSet::CODE,
+        Region::InlineCode => RegionSet::INLINE_CODE,
+        Region::Quote => RegionSet::QUOTE,
+        Region::Heading => RegionSet::HEADING,
+        Region::Added => RegionSet::ADDED,
+        Region::Removed => RegionSet::REMOVED,
+        Region::File => RegionSet::FILE,
+        Region::Shell => RegionSet::SHELL,
+        Region::Comment => RegionSet::COMMENT,
+        Region::String => RegionSet::STRING,
+        Region::CodeOnly => RegionSet::CODE_ONLY,
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Source;
-use crate::detect::cycle::CycleLimits;
 use crate::detect::doom_loop::LoopLimits;
-use crate::detect::limit::Bounds;
-use crate::detect::script::{Languages, ScriptLimits, Scripts};
+use crate::detect::limit::BoundLimits;
+use crate::detect::repetition::RepetitionLimits;
+use crate::detect::script::{LanguageSet, ScriptLimits, ScriptSet};
 use crate::detect::turns::TurnLimits;
 use crate::detect::unknown_name::{KnownNames, NameSet, name_set};
 use crate::rule::{Condition, KnownList, Named, Script};
@@ -16,7 +16,7 @@ use crate::rule::{Condition, KnownList, Named, Script};
 /// What a detector is to find.
 #[derive(Debug)]
 pub(crate) enum What {
-    Repetition(CycleLimits),
+    Repetition(RepetitionLimits),
     /// Lines and sentences that are nearly the same.
     Alike,
     /// Replies that are nearly the same.
@@ -27,7 +27,7 @@ pub(crate) enum What {
     UnknownFile(Arc<KnownNames>),
     /// Decided on the name of a call.
     UnknownTool(Arc<KnownNames>),
-    Limit(Bounds),
+    Limit(BoundLimits),
     DoomLoop(LoopLimits),
 }
 
@@ -40,10 +40,10 @@ impl What {
         let mut all = Vec::new();
         if let Some(repetition) = condition.repetition {
             let (least, most) = repetition.unit_chars;
-            all.push(What::Repetition(CycleLimits {
+            all.push(What::Repetition(RepetitionLimits {
                 unit_chars: (least as usize, most as usize),
                 times: repetition.times as usize,
-                ..CycleLimits::default()
+                ..RepetitionLimits::default()
             }));
             all.extend(repetition.near.then_some(What::Alike));
             all.extend(repetition.turns.map(|turns| {
@@ -67,7 +67,7 @@ impl What {
         }
         all.extend(condition.limit.map(|bound| {
             let time = |millis: Option<u64>| millis.map(Duration::from_millis);
-            What::Limit(Bounds {
+            What::Limit(BoundLimits {
                 bytes: bound.bytes,
                 lines: bound.lines,
                 deltas: bound.deltas,
@@ -102,17 +102,17 @@ impl What {
 
 fn script_limits(script: &Script) -> ScriptLimits {
     let named = script.expect.iter();
-    let scripts = named.clone().filter_map(|name| Scripts::named(name));
-    let languages = named.filter_map(|name| Languages::named(name));
-    let languages = languages.fold(Languages::default(), |all, one| all | one);
+    let scripts = named.clone().filter_map(|name| ScriptSet::named(name));
+    let languages = named.filter_map(|name| LanguageSet::named(name));
+    let languages = languages.fold(LanguageSet::default(), |all, one| all | one);
     let mut limits = ScriptLimits {
-        scripts: scripts.fold(Scripts::default(), |all, one| all | one),
+        scripts: scripts.fold(ScriptSet::default(), |all, one| all | one),
         languages,
         ..ScriptLimits::default()
     };
-    if languages != Languages::default() {
+    if languages != LanguageSet::default() {
         // The languages that are told apart are written in it.
-        limits.scripts = limits.scripts | Scripts::LATIN;
+        limits.scripts = limits.scripts | ScriptSet::LATIN;
     }
     limits
 }

@@ -3,15 +3,15 @@
 use super::haystack::Near;
 use super::judge::Judge;
 use super::trail::Trail;
-use crate::detect::Found;
-use crate::detect::doom_loop::{Call, LoopLimits};
-use crate::detect::limit::Limit;
-use crate::detect::turns::{Reply, TurnLimits};
+use crate::detect::Detection;
+use crate::detect::doom_loop::{CallDigest, LoopLimits};
+use crate::detect::limit::BoundMonitor;
+use crate::detect::turns::{ReplyDigester, TurnLimits};
 use crate::pack::{ChannelRules, What};
 use crate::rule::Channel;
 use crate::verdict::RuleId;
+use crate::view::chunk::Chunk;
 use crate::view::json::ArgPath;
-use crate::view::piece::Piece;
 
 /// The bounds of one part.
 #[derive(Debug)]
@@ -29,14 +29,14 @@ pub(super) struct Bounds {
     arg: Trail,
     /// Where replies are compared: the channel, for whom, and what is kept of this one.
     turns: Vec<(RuleId, TurnLimits)>,
-    reply: Option<(Channel, Box<Reply>)>,
+    reply: Option<(Channel, Box<ReplyDigester>)>,
 }
 
 /// The limit of one rule.
 #[derive(Debug)]
 struct Limited {
     rule: RuleId,
-    limit: Limit,
+    limit: BoundMonitor,
     /// Whether the text that comes next counts: in tool input that of the arguments in the scope of the rule.
     reads: bool,
 }
@@ -62,7 +62,7 @@ impl Bounds {
         for watched in &rules.watches {
             match &watched.what {
                 What::Limit(limit) => {
-                    let limit = Limit::new(*limit, now);
+                    let limit = BoundMonitor::new(*limit, now);
                     bounds.limits.push(Limited {
                         rule: watched.rule,
                         limit,
@@ -86,11 +86,11 @@ impl Bounds {
     }
 
     /// A delta has come, which is `piece`.
-    pub(super) fn push(&mut self, judge: &mut Judge<'_>, piece: Piece<'_>) {
+    pub(super) fn push(&mut self, judge: &mut Judge<'_>, piece: Chunk<'_>) {
         let now = judge.found.now;
         self.trail.begin(&piece);
         for Limited { rule, limit, .. } in &mut self.limits {
-            let mut on = |_, found: Found| {
+            let mut on = |_, found: Detection| {
                 let near = self.trail.near(found, piece.bytes);
                 judge.found_by_detector(*rule, None, found, Some(near));
             };
@@ -136,7 +136,7 @@ impl Bounds {
     }
 
     /// Reads decoded text of the argument at that path.
-    pub(super) fn push_arg(&mut self, judge: &mut Judge<'_>, path: &ArgPath, piece: Piece<'_>) {
+    pub(super) fn push_arg(&mut self, judge: &mut Judge<'_>, path: &ArgPath, piece: Chunk<'_>) {
         if self.limits.is_empty() {
             return;
         }
@@ -144,7 +144,7 @@ impl Bounds {
         arg.begin(&piece);
         for Limited { rule, limit, reads } in &mut self.limits {
             if *reads {
-                limit.push(piece, &mut |_, found: Found| {
+                limit.push(piece, &mut |_, found: Detection| {
                     let near = arg.near(found, piece.bytes);
                     judge.found_by_detector(*rule, Some(path), found, Some(near));
                 });
@@ -186,11 +186,11 @@ impl Bounds {
         let Some(input) = self.input.take() else {
             return;
         };
-        let call = Call::new(tool, &input);
+        let call = CallDigest::new(tool, &input);
         for (rule, limits) in &self.loops {
             let past = judge.found.pasts.entry(*rule).or_default();
             if past.calls.push(limits, call.clone()).is_some() {
-                let found = Found {
+                let found = Detection {
                     start: 0,
                     end,
                     decided: end,
@@ -212,7 +212,7 @@ impl Bounds {
             let turns = past.turns.entry(channel).or_default();
             if turns.push(limits, digest.clone()) {
                 let (start, decided) = (0, end);
-                let found = Found {
+                let found = Detection {
                     start,
                     end,
                     decided,

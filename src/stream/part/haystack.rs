@@ -11,8 +11,8 @@ use crate::pack::ViewRules;
 use crate::stream::window::{WINDOW, Window};
 use crate::stream::{Counters, Quote};
 use crate::verdict::Hit;
+use crate::view::chunk::{Chunk, OffsetMap};
 use crate::view::json::ArgPath;
-use crate::view::piece::{Piece, Place};
 
 /// Most bytes of an excerpt before the match, and of a match that is shown.
 const BEFORE: usize = 40;
@@ -117,27 +117,27 @@ impl Haystack {
 
     /// Reads a piece: bytes as they stand, or bytes that stand for others.
     #[inline]
-    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
-        match piece.place {
-            Place::Verbatim(at) if piece.decided == 0 => self.run(judge, arg, piece.bytes, at),
+    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Chunk<'_>) {
+        match piece.offsets {
+            OffsetMap::Verbatim(at) if piece.decided == 0 => self.run(judge, arg, piece.bytes, at),
             _ => self.take_held(judge, arg, piece),
         }
     }
 
     /// Reads a piece that was held back: a character written as an escape, or bytes that turned out
     /// to stand for themselves.
-    fn take_held(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
+    fn take_held(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Chunk<'_>) {
         let len = piece.bytes.len();
-        if let Place::StandIn { start, .. } = piece.place {
+        if let OffsetMap::Replacement { start, .. } = piece.offsets {
             self.flush(judge, arg, start, piece.decided);
         }
-        let place = |behind: usize| match piece.place {
-            Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => {
+        let place = |behind: usize| match piece.offsets {
+            OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => {
                 at + len as u64 - behind as u64
             }
             // Inside of what is stood for there is no place: a match ends before it or after it.
-            Place::StandIn { start, .. } if behind >= len => start,
-            Place::StandIn { end, .. } => end,
+            OffsetMap::Replacement { start, .. } if behind >= len => start,
+            OffsetMap::Replacement { end, .. } => end,
         };
         #[cfg(feature = "lookaround")]
         if let Some(mut waiting) = self.waiting.take() {

@@ -8,14 +8,14 @@ use crate::limits::Limits;
 use crate::pack::ChannelRules;
 use crate::stream::Counters;
 use crate::verdict::Source;
-use crate::view::json::{ArgPath, Decoder, Sink, is_text};
+use crate::view::chunk::Chunk;
+use crate::view::json::{ArgPath, HaystackSink, JsonDecoder, is_text};
 use crate::view::path::{is_path_key, normalise};
-use crate::view::piece::Piece;
 
 /// Tool input that is being decoded.
 #[derive(Debug)]
 pub(super) struct Json {
-    decoder: Decoder,
+    decoder: JsonDecoder,
     value: Value,
     views: Option<Box<Views>>,
 }
@@ -41,7 +41,7 @@ impl Json {
             at: 0,
         };
         Json {
-            decoder: Decoder::new(limits.json_depth, limits.path_bytes),
+            decoder: JsonDecoder::new(limits.json_depth, limits.path_bytes),
             value,
             views: Views::new(rules, true),
         }
@@ -140,7 +140,7 @@ struct Values<'a, 'b> {
     bounds: Option<&'b mut Bounds>,
 }
 
-impl Sink for Values<'_, '_> {
+impl HaystackSink for Values<'_, '_> {
     const READS_KEYS: bool = true;
 
     fn open_key(&mut self, at: u64) {
@@ -171,12 +171,12 @@ impl Sink for Values<'_, '_> {
 
     fn run(&mut self, bytes: &[u8], at: u64) {
         self.keep(bytes);
-        self.take(Piece::verbatim(bytes, at));
+        self.take(Chunk::verbatim(bytes, at));
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.keep(utf8);
-        self.take(Piece::stand_in(utf8, start, end, decided));
+        self.take(Chunk::replacement(utf8, start, end, decided));
     }
 
     fn close(&mut self, end: u64, decided: u64) {
@@ -198,7 +198,7 @@ impl Sink for Values<'_, '_> {
 }
 
 impl Values<'_, '_> {
-    fn take(&mut self, piece: Piece<'_>) {
+    fn take(&mut self, piece: Chunk<'_>) {
         let Value { reader, arg, .. } = &mut *self.value;
         reader.take(self.judge, Some(arg), piece);
         if let Some(views) = &mut self.views {

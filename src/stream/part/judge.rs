@@ -130,7 +130,7 @@ impl Judge<'_> {
         &mut self,
         rule: RuleId,
         arg: Option<&ArgPath>,
-        found: crate::detect::Found,
+        found: crate::detect::Detection,
         near: Option<Near>,
     ) {
         let decided = found.decided.max(found.end);

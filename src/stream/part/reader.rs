@@ -6,8 +6,8 @@ use super::spans::Spans;
 use crate::matcher::{SHORT, is_short};
 use crate::pack::ViewRules;
 use crate::stream::Counters;
+use crate::view::chunk::Chunk;
 use crate::view::json::ArgPath;
-use crate::view::piece::Piece;
 
 /// A haystack that is being read, for all rules that see the same text.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Reader {
     }
 
     #[inline]
-    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
+    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Chunk<'_>) {
         let view = judge.view;
         // Where the bytes stand matters only once something is found.
         let is_short = is_short(piece.bytes);

@@ -14,8 +14,8 @@ use crate::pack::{Extent, Role, SpanPattern, SpanRules};
 use crate::stream::Counters;
 use crate::stream::window::Window;
 use crate::verdict::Hit;
+use crate::view::chunk::{Chunk, ChunkBuffer};
 use crate::view::json::ArgPath;
-use crate::view::piece::{Held, Piece};
 
 /// Bytes before a stretch that are looked back at, and shown in excerpts.
 const BEFORE: usize = 64;
@@ -26,7 +26,7 @@ pub(super) struct Spans {
     cursor: Cursor,
     before: Behind,
     /// The stretch.
-    held: Held,
+    held: ChunkBuffer,
     /// Patterns reported in it, sorted.
     reported: Vec<u32>,
     book: Book,
@@ -55,7 +55,7 @@ impl Spans {
         Spans {
             cursor: rules.matcher.start(),
             before: Behind::default(),
-            held: Held::default(),
+            held: ChunkBuffer::default(),
             reported: reported_at_start(rules).collect(),
             book: Book::default(),
         }
@@ -72,7 +72,7 @@ impl Spans {
 
     /// Where in the part the text begins that a match in progress, or one that is not decided, may hold.
     pub(super) fn undecided_from(&self) -> Option<u64> {
-        let stretch = self.held.piece_at(0).map(|piece| piece.start(0));
+        let stretch = self.held.chunk_at(0).map(|piece| piece.start(0));
         stretch.into_iter().chain(self.book.undecided_from()).min()
     }
 
@@ -83,7 +83,7 @@ impl Spans {
     /// The fast path: a short delta that brings nothing special. Says whether it was that; if not, nothing
     /// has happened.
     #[inline]
-    pub(super) fn push_short(&mut self, rules: &SpanRules, piece: Piece<'_>, limit: usize) -> bool {
+    pub(super) fn push_short(&mut self, rules: &SpanRules, piece: Chunk<'_>, limit: usize) -> bool {
         let len = piece.bytes.len();
         let has_room = self.held.bytes().len() + len < limit;
         if !has_room || !self.has_nothing_to_settle() {
@@ -111,7 +111,7 @@ impl Spans {
         rules: &SpanRules,
         judge: &mut Judge<'_>,
         arg: Option<&ArgPath>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         let limit = judge.pack.limits().stretch_bytes;
         if rules.is_unbroken {
@@ -173,11 +173,11 @@ impl Spans {
         rules: &SpanRules,
         judge: &mut Judge<'_>,
         arg: Option<&ArgPath>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
         limit: usize,
     ) {
         if self.held.bytes().len() + piece.bytes.len() > limit && !self.held.is_empty() {
-            let last = self.held.piece_at(self.held.bytes().len() - 1);
+            let last = self.held.chunk_at(self.held.bytes().len() - 1);
             let last = last.expect("there is a last byte");
             let here = Here {
                 end: last.end(0),
@@ -235,7 +235,7 @@ impl Spans {
     }
 
     /// Nothing that was reported lies in these bytes, nor in the stretch: both are behind us.
-    fn pass(&mut self, piece: Piece<'_>) {
+    fn pass(&mut self, piece: Chunk<'_>) {
         if !piece.bytes.is_empty() {
             self.forget();
             self.before.push(piece.bytes);
@@ -298,7 +298,7 @@ impl Spans {
     fn place(&self, pattern: u32, range: Range<usize>, here: Here) -> Match {
         let place = |index: usize| {
             self.held
-                .piece_at(index)
+                .chunk_at(index)
                 .expect("a match is made of bytes of the stretch")
         };
         let text = self.held.bytes();

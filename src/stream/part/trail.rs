@@ -1,25 +1,25 @@
 //! The last bytes of what a detector reads, for the excerpts of its hits.
 
 use super::haystack::Near;
-use crate::detect::{Found, Places};
+use crate::detect::{Detection, OffsetIndex};
 use crate::stream::window::{WINDOW, Window};
-use crate::view::piece::Piece;
+use crate::view::chunk::Chunk;
 
 /// The last bytes that came, and where in the part they stand.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
     window: Window,
-    places: Places,
+    places: OffsetIndex,
 }
 
 impl Trail {
     /// The piece is about to be read.
-    pub(super) fn begin(&mut self, piece: &Piece<'_>) {
+    pub(super) fn begin(&mut self, piece: &Chunk<'_>) {
         self.places.push(piece);
     }
 
     /// The piece was read.
-    pub(super) fn end(&mut self, piece: &Piece<'_>) {
+    pub(super) fn end(&mut self, piece: &Chunk<'_>) {
         self.window.push(piece.bytes);
         self.places
             .forget(self.places.len().saturating_sub(2 * WINDOW as u64));
@@ -28,12 +28,12 @@ impl Trail {
     /// Another text begins.
     pub(super) fn clear(&mut self) {
         self.window.clear();
-        self.places = Places::default();
+        self.places = OffsetIndex::default();
     }
 
     /// The text of what was found while `piece` was read, or behind all of them: at most [`WINDOW`] bytes before
     /// the one that decided it, however the text was cut.
-    pub(super) fn near(&self, found: Found, piece: &[u8]) -> Near {
+    pub(super) fn near(&self, found: Detection, piece: &[u8]) -> Near {
         let (before, _) = self.window.with(&[]);
         // Index in the haystack of the first byte that is at hand.
         let from = self.places.len() - (piece.len() + before.len()) as u64;
@@ -60,11 +60,11 @@ mod tests {
     fn what_was_found_is_quoted_from_its_beginning_also_over_text_that_was_left_out() {
         let mut trail = Trail::default();
         for (text, at) in [("ab", 0), ("cd", 4), ("ef", 8)] {
-            let piece = Piece::verbatim(text.as_bytes(), at);
+            let piece = Chunk::verbatim(text.as_bytes(), at);
             trail.begin(&piece);
             trail.end(&piece);
         }
-        let found = |start, end| Found {
+        let found = |start, end| Detection {
             start,
             end,
             decided: end,
@@ -84,7 +84,7 @@ mod tests {
             assert_eq!(near.bytes[from..near.end], *text.as_bytes(), "{place:?}");
         }
         trail.clear();
-        let piece = Piece::verbatim(b"gh", 20);
+        let piece = Chunk::verbatim(b"gh", 20);
         trail.begin(&piece);
         assert_eq!(trail.near(found(20, 22), piece.bytes).bytes, b"gh");
     }

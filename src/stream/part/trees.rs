@@ -10,12 +10,12 @@ use tree_sitter::Parser;
 
 use super::haystack::Near;
 use super::judge::Judge;
-use crate::ast::{Budget, Grammar, Shapes, Snippet};
-use crate::detect::{Found, Places};
+use crate::ast::{AstPatternSet, Budget, Grammar, Snippet};
+use crate::detect::{Detection, OffsetIndex};
 use crate::pack::Source;
 use crate::rule::Severity;
 use crate::verdict::RuleId;
-use crate::view::piece::{Piece, Regions, Tag};
+use crate::view::chunk::{Chunk, RegionSet, Tag};
 
 /// What is read of a part for rules that look for shapes.
 pub(super) struct Trees {
@@ -38,7 +38,7 @@ struct Code {
     line: Vec<u8>,
     /// Bytes of it.
     len: usize,
-    places: Places,
+    places: OffsetIndex,
     /// Where the last byte ends.
     end: u64,
     /// What is new of it, by its bytes: only what touches that counts.
@@ -72,7 +72,7 @@ impl Trees {
         self.tag = tag;
     }
 
-    pub(super) fn take(&mut self, judge: &mut Judge<'_>, piece: Piece<'_>) {
+    pub(super) fn take(&mut self, judge: &mut Judge<'_>, piece: Chunk<'_>) {
         let rules = judge.rules;
         let Some(shapes) = rules.shapes.as_deref() else {
             return;
@@ -95,7 +95,7 @@ impl Trees {
             }
             let part = rest.slice(0..len);
             let is_added =
-                self.source == Source::Markdown || self.tag.regions.contains(Regions::ADDED);
+                self.source == Source::Markdown || self.tag.regions.contains(RegionSet::ADDED);
             code.add(part, is_added);
             if line.is_some() {
                 code.end_line(shapes, &mut self.parser, judge, part.decided(len - 1));
@@ -108,10 +108,10 @@ impl Trees {
     }
 
     /// What is read of what comes now: nothing, code of a language, or code of which the language is not known.
-    fn reading(&self, shapes: &Shapes) -> Option<Option<Grammar>> {
+    fn reading(&self, shapes: &AstPatternSet) -> Option<Option<Grammar>> {
         let wanted = match self.source {
-            Source::Markdown => Regions::CODE,
-            _ => Regions::FILE,
+            Source::Markdown => RegionSet::CODE,
+            _ => RegionSet::FILE,
         };
         if !self.tag.regions.contains(wanted) {
             return None;
@@ -173,14 +173,14 @@ impl Code {
             snippet: grammar.map(Snippet::new),
             line: Vec::new(),
             len: 0,
-            places: Places::default(),
+            places: OffsetIndex::default(),
             end: 0,
             added: Vec::new(),
             is_over: false,
         }
     }
 
-    fn add(&mut self, piece: Piece<'_>, is_added: bool) {
+    fn add(&mut self, piece: Chunk<'_>, is_added: bool) {
         let from = self.len;
         self.line.extend_from_slice(piece.bytes);
         self.len += piece.bytes.len();
@@ -197,7 +197,7 @@ impl Code {
     /// A line is complete.
     fn end_line(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Option<Parser>,
         judge: &mut Judge<'_>,
         decided: u64,
@@ -227,7 +227,7 @@ impl Code {
     /// It is complete.
     fn finish(
         &mut self,
-        shapes: &Shapes,
+        shapes: &AstPatternSet,
         parser: &mut Option<Parser>,
         judge: &mut Judge<'_>,
         decided: u64,
@@ -264,7 +264,7 @@ impl Code {
                 true => self.places.start(range.end as u64),
                 false => self.end,
             };
-            let place = Found {
+            let place = Detection {
                 start: self.places.start(range.start as u64),
                 end,
                 decided,
@@ -276,7 +276,7 @@ impl Code {
     }
 
     /// It is too much to be read: rules that are critical take it for a hit, others for not confirmed.
-    fn give_up(&mut self, shapes: &Shapes, judge: &mut Judge<'_>, decided: u64) {
+    fn give_up(&mut self, shapes: &AstPatternSet, judge: &mut Judge<'_>, decided: u64) {
         self.is_over = true;
         judge.found.counters.unconfirmed += 1;
         let grammar = self.snippet.take().map(|snippet| snippet.grammar());
@@ -288,7 +288,7 @@ impl Code {
         let (start, end) = (self.end, self.end);
         for rule in rules {
             if judge.pack.rule(RuleId(rule)).severity == Severity::Critical {
-                let place = Found {
+                let place = Detection {
                     start,
                     end,
                     decided,

@@ -12,14 +12,14 @@ use super::trees::Trees;
 use super::watch::Watch;
 use crate::pack::{ChannelRules, Source, ViewRules};
 use crate::stream::Counters;
-use crate::view::code::Code;
-use crate::view::edit::{EditLimits, Edits};
-use crate::view::fence::Markdown;
-use crate::view::fold::Fold;
+use crate::view::chunk::{Chunk, ChunkSink, Tag};
+use crate::view::code::CodeView;
+use crate::view::edit::{EditLimits, EditView};
+use crate::view::fence::MarkdownView;
+use crate::view::fold::FoldView;
 use crate::view::json::ArgPath;
 use crate::view::path::normalise;
-use crate::view::piece::{Piece, Sink, Tag};
-use crate::view::shell::{Shell, ShellLimits};
+use crate::view::shell::{ShellLimits, ShellView};
 
 /// The views that rules of a channel want, of one part.
 #[derive(Debug)]
@@ -28,13 +28,13 @@ pub(super) struct Views {
     readers: Box<[Sighted]>,
     /// Detectors, in the order of [`ChannelRules::watches`].
     watches: Box<[Watch]>,
-    markdown: Option<Markdown>,
+    markdown: Option<MarkdownView>,
     /// Where what Markdown has handed on ends, whoever sees it.
     handed: u64,
-    edits: Option<Edits>,
-    shell: Option<Shell>,
+    edits: Option<EditView>,
+    shell: Option<ShellView>,
     /// Where rules tell comments and strings from other code.
-    code: Option<Code>,
+    code: Option<CodeView>,
     /// Where rules look for shapes of code.
     #[cfg(feature = "ast")]
     trees: Option<Trees>,
@@ -50,7 +50,7 @@ pub(super) struct Views {
 #[derive(Debug)]
 struct Sighted {
     reader: Reader,
-    fold: Option<Fold>,
+    fold: Option<FoldView>,
     /// Whether what comes now is seen.
     sees: bool,
     /// Whether a haystack is open.
@@ -82,15 +82,15 @@ impl Views {
             watches,
             markdown: rules
                 .wants(Source::Markdown, is_tool_input)
-                .then(Markdown::new),
+                .then(MarkdownView::new),
             handed: 0,
             edits: rules
                 .wants(Source::Edits, is_tool_input)
-                .then(|| Edits::new(EditLimits::default())),
+                .then(|| EditView::new(EditLimits::default())),
             shell: rules
                 .wants(Source::Shell, is_tool_input)
-                .then(|| Shell::new(ShellLimits::default())),
-            code: rules.tells_code_apart().then(Code::default),
+                .then(|| ShellView::new(ShellLimits::default())),
+            code: rules.tells_code_apart().then(CodeView::default),
             #[cfg(feature = "ast")]
             trees,
             file: None,
@@ -108,7 +108,7 @@ impl Views {
 
     /// Reads a piece of the text, of the value, or of an object key. A key is neither an edit nor a command, so
     /// it is read only as it stands or folded.
-    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: &Piece<'_>) {
+    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: &Chunk<'_>) {
         self.each_whole(judge, |reader, judge, view| {
             reader.take(view, judge, arg, *piece);
         });
@@ -123,8 +123,8 @@ impl Views {
         if self.markdown.is_some() || self.edits.is_some() {
             self.pass(
                 judge,
-                |markdown, sink| markdown.take(*piece, sink),
-                |edits, sink| edits.take(*piece, sink),
+                |markdown, sink| markdown.push(*piece, sink),
+                |edits, sink| edits.push(*piece, sink),
                 |_, _| (),
             );
         }
@@ -138,7 +138,7 @@ impl Views {
             judge,
             |_, _| (),
             |_, _| (),
-            |shell, sink| shell.take(piece, sink),
+            |shell, sink| shell.push(piece, sink),
         );
     }
 
@@ -151,9 +151,9 @@ impl Views {
             judge,
             |_, _| (),
             |_, _| (),
-            |shell, sink| shell.arrive(now, sink),
+            |shell, sink| shell.begin_value(now, sink),
         );
-        if let Some(is_word) = self.shell.as_ref().and_then(Shell::reads) {
+        if let Some(is_word) = self.shell.as_ref().and_then(ShellView::reads) {
             self.command = arg.cloned();
             if let (Some(list), true) = (&mut self.command, is_word) {
                 list.pop();
@@ -257,7 +257,7 @@ impl Views {
             .readers
             .iter()
             .filter_map(|reader| reader.fold.as_ref());
-        counters.overlong_folds += folds.map(Fold::overlong).sum::<u64>();
+        counters.overlong_folds += folds.map(FoldView::overlong).sum::<u64>();
         if let Some(shell) = &self.shell {
             counters.cut_commands += shell.counters().total();
         }
@@ -282,9 +282,9 @@ impl Views {
     fn pass(
         &mut self,
         judge: &mut Judge<'_>,
-        markdown: impl FnOnce(&mut Markdown, &mut Coded<'_, '_, '_>),
-        edits: impl FnOnce(&mut Edits, &mut Coded<'_, '_, '_>),
-        shell: impl FnOnce(&mut Shell, &mut Split<'_, '_>),
+        markdown: impl FnOnce(&mut MarkdownView, &mut Coded<'_, '_, '_>),
+        edits: impl FnOnce(&mut EditView, &mut Coded<'_, '_, '_>),
+        shell: impl FnOnce(&mut ShellView, &mut Split<'_, '_>),
     ) {
         let raw = &judge.rules.raw;
         let mut sink = Split {
@@ -335,7 +335,7 @@ impl Sighted {
         let folds = rules.sight.folds;
         Sighted {
             reader: Reader::new(rules),
-            fold: (!folds.is_empty()).then(|| Fold::new(folds)),
+            fold: (!folds.is_empty()).then(|| FoldView::new(folds)),
             sees: rules.sight.source.is_none(),
             is_open: false,
             end: 0,
@@ -348,7 +348,7 @@ impl Sighted {
         view: &'r ViewRules,
         judge: &mut Judge<'r>,
         arg: Option<&ArgPath>,
-        piece: Piece<'_>,
+        piece: Chunk<'_>,
     ) {
         if !self.sees || piece.bytes.is_empty() {
             return;
@@ -368,7 +368,7 @@ impl Sighted {
 
     /// Where the text begins that a rule that holds has not decided.
     fn undecided_from(&self, view: &ViewRules) -> Option<u64> {
-        let folding = self.fold.as_ref().and_then(Fold::pending_from);
+        let folding = self.fold.as_ref().and_then(FoldView::pending_from);
         let reading = self.reader.undecided_from(view);
         folding.into_iter().chain(reading).min()
     }
@@ -445,8 +445,8 @@ impl Split<'_, '_> {
     }
 }
 
-impl Sink for Split<'_, '_> {
-    fn turn(&mut self, tag: Tag, _at: u64, decided: u64) {
+impl ChunkSink for Split<'_, '_> {
+    fn set_tag(&mut self, tag: Tag, _at: u64, decided: u64) {
         #[cfg(feature = "ast")]
         self.with_trees(|trees, judge| trees.turn(tag, judge, decided));
         let arg = self.arg;
@@ -461,7 +461,7 @@ impl Sink for Split<'_, '_> {
     }
 
     #[inline]
-    fn take(&mut self, piece: Piece<'_>) {
+    fn push(&mut self, piece: Chunk<'_>) {
         if self.source == Source::Markdown {
             *self.handed = piece.end(piece.bytes.len() - 1);
         }
@@ -483,7 +483,7 @@ impl Sink for Split<'_, '_> {
         });
     }
 
-    fn file(&mut self, path: &str, decided: u64) {
+    fn set_file(&mut self, path: &str, decided: u64) {
         let path = normalise(path, self.judge.pack.root());
         let file = (!path.is_empty()).then(|| Arc::from(path.as_str()));
         self.file.clone_from(&file);
@@ -497,22 +497,22 @@ impl Sink for Split<'_, '_> {
 
 /// Tells comments and strings from the rest of code, where rules do, before it is split.
 struct Coded<'c, 'v, 'j> {
-    code: Option<&'c mut Code>,
+    code: Option<&'c mut CodeView>,
     sink: &'c mut Split<'v, 'j>,
 }
 
-impl Sink for Coded<'_, '_, '_> {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+impl ChunkSink for Coded<'_, '_, '_> {
+    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
         match &mut self.code {
-            Some(code) => code.turn(tag, at, decided, self.sink),
-            None => self.sink.turn(tag, at, decided),
+            Some(code) => code.set_tag(tag, at, decided, self.sink),
+            None => self.sink.set_tag(tag, at, decided),
         }
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
+    fn push(&mut self, piece: Chunk<'_>) {
         match &mut self.code {
-            Some(code) => code.take(piece, self.sink),
-            None => self.sink.take(piece),
+            Some(code) => code.push(piece, self.sink),
+            None => self.sink.push(piece),
         }
     }
 
@@ -523,8 +523,8 @@ impl Sink for Coded<'_, '_, '_> {
         }
     }
 
-    fn file(&mut self, path: &str, decided: u64) {
-        self.sink.file(path, decided);
+    fn set_file(&mut self, path: &str, decided: u64) {
+        self.sink.set_file(path, decided);
     }
 }
 

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use super::judge::Judge;
 use super::trail::Trail;
-use crate::detect::alike::{Alike, AlikeLimits};
-use crate::detect::cycle::Cycle;
-use crate::detect::leak::{Leak, LeakLimits};
-use crate::detect::script::Script;
-use crate::detect::unknown_file::UnknownFile;
-use crate::detect::unknown_name::{KnownNames, UnknownName};
-use crate::detect::{Detector, Found};
+use crate::detect::control_tokens::{ControlTokenDetector, ControlTokenLimits};
+use crate::detect::near_duplicate::{NearDuplicateDetector, NearDuplicateLimits};
+use crate::detect::repetition::RepetitionDetector;
+use crate::detect::script::ScriptDetector;
+use crate::detect::unknown_file::UnknownFileDetector;
+use crate::detect::unknown_name::{KnownNames, UnknownNameDetector};
+use crate::detect::{Detection, Detector};
 use crate::pack::{Source, Watched, What};
 use crate::verdict::RuleId;
+use crate::view::chunk::{Chunk, Language, RegionSet, Tag};
 use crate::view::json::ArgPath;
-use crate::view::piece::{Language, Piece, Regions, Tag};
 
 /// A detector that reads for a rule.
 #[derive(Debug)]
@@ -36,30 +36,36 @@ pub(super) struct Watch {
 
 #[derive(Debug)]
 enum Machine {
-    Repetition(Box<Cycle>),
-    Alike(Box<Alike>),
-    Leak(Box<Leak>),
-    Script(Box<Script>),
-    Names(Arc<KnownNames>, Box<UnknownName>),
-    Files(Arc<KnownNames>, Box<UnknownFile>),
+    Repetition(Box<RepetitionDetector>),
+    Alike(Box<NearDuplicateDetector>),
+    Leak(Box<ControlTokenDetector>),
+    Script(Box<ScriptDetector>),
+    Names(Arc<KnownNames>, Box<UnknownNameDetector>),
+    Files(Arc<KnownNames>, Box<UnknownFileDetector>),
 }
 
 impl Watch {
     /// None for what is not read from haystacks.
     pub(super) fn new(watched: &Watched, is_tool_input: bool) -> Option<Watch> {
         let machine = match &watched.what {
-            What::Repetition(limits) => Machine::Repetition(Box::new(Cycle::new(*limits))),
-            What::Alike => Machine::Alike(Box::new(Alike::new(AlikeLimits::default()))),
-            What::Leak => Machine::Leak(Box::new(Leak::new(LeakLimits::default()))),
-            What::Script(limits) => Machine::Script(Box::new(Script::new(*limits))),
+            What::Repetition(limits) => {
+                Machine::Repetition(Box::new(RepetitionDetector::new(*limits)))
+            }
+            What::Alike => Machine::Alike(Box::new(NearDuplicateDetector::new(
+                NearDuplicateLimits::default(),
+            ))),
+            What::Leak => Machine::Leak(Box::new(ControlTokenDetector::new(
+                ControlTokenLimits::default(),
+            ))),
+            What::Script(limits) => Machine::Script(Box::new(ScriptDetector::new(*limits))),
             What::UnknownName(known) => {
-                let names = UnknownName::new(Arc::clone(known), None);
+                let names = UnknownNameDetector::new(Arc::clone(known), None);
                 Machine::Names(Arc::clone(known), Box::new(names))
             }
             // In tool input there are no code spans.
             What::UnknownFile(_) if is_tool_input => return None,
             What::UnknownFile(known) => {
-                let files = UnknownFile::new(Arc::clone(known), None);
+                let files = UnknownFileDetector::new(Arc::clone(known), None);
                 Machine::Files(Arc::clone(known), Box::new(files))
             }
             What::Limit(_) | What::DoomLoop(_) | What::Turns(_) | What::UnknownTool(_) => {
@@ -102,13 +108,13 @@ impl Watch {
 
     /// What comes from here on is of that kind.
     pub(super) fn turn(&mut self, tag: Tag, judge: &mut Judge<'_>, decided: u64) {
-        let is_in = |regions: Regions| tag.regions.contains(regions);
-        let is_code = is_in(Regions::CODE) || is_in(Regions::INLINE_CODE);
+        let is_in = |regions: RegionSet| tag.regions.contains(regions);
+        let is_code = is_in(RegionSet::CODE) || is_in(RegionSet::INLINE_CODE);
         self.code(is_code);
         match &mut self.machine {
-            Machine::Script(_) => self.reads = is_in(Regions::PROSE),
+            Machine::Script(_) => self.reads = is_in(RegionSet::PROSE),
             Machine::Names(..) => {
-                let reads = is_in(Regions::CODE) || is_in(Regions::ADDED);
+                let reads = is_in(RegionSet::CODE) || is_in(RegionSet::ADDED);
                 if reads != self.reads || tag.language != self.language {
                     self.finish(judge, None, decided);
                     (self.reads, self.language) = (reads, tag.language);
@@ -116,7 +122,7 @@ impl Watch {
                 }
             }
             Machine::Files(..) => {
-                let reads = is_in(Regions::INLINE_CODE);
+                let reads = is_in(RegionSet::INLINE_CODE);
                 if reads != self.reads {
                     self.finish(judge, None, decided);
                     self.reads = reads;
@@ -127,7 +133,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Piece<'_>) {
+    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: Chunk<'_>) {
         if std::mem::take(&mut self.is_fresh) {
             self.renew(judge);
         }
@@ -166,7 +172,7 @@ impl Watch {
                 trail,
                 ..
             } = self;
-            machine.detector().finish(decided, &mut |found: Found| {
+            machine.detector().finish(decided, &mut |found: Detection| {
                 let near = trail.near(found, &[]);
                 judge.found_by_detector(*rule, arg, found, Some(near));
             });
@@ -180,10 +186,10 @@ impl Watch {
         match &mut self.machine {
             Machine::Names(known, names) => {
                 let known = Arc::clone(known);
-                **names = UnknownName::new(known, self.language).besides(besides);
+                **names = UnknownNameDetector::new(known, self.language).besides(besides);
             }
             Machine::Files(known, files) => {
-                **files = UnknownFile::new(Arc::clone(known), besides);
+                **files = UnknownFileDetector::new(Arc::clone(known), besides);
             }
             Machine::Leak(leak) => leak.renew(),
             Machine::Repetition(_) | Machine::Alike(_) | Machine::Script(_) => {}

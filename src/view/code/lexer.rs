@@ -7,7 +7,7 @@ use super::{Class, DEPTH, HASHES};
 
 /// What became of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LexStep {
     /// It is that.
     Is(Class),
     /// It is the first of a comment or string.
@@ -27,12 +27,12 @@ const WORD: usize = 64;
 /// Bytes of code that are looked back at.
 const BACK: usize = HASHES + 4;
 
-const CODE: Step = Step::Is(Class::Code);
-const COMMENT: Step = Step::Is(Class::Comment);
-const STRING: Step = Step::Is(Class::String);
+const CODE: LexStep = LexStep::Is(Class::Code);
+const COMMENT: LexStep = LexStep::Is(Class::Comment);
+const STRING: LexStep = LexStep::Is(Class::String);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LexState {
     Code,
     /// Behind a backslash of a shell.
     Escaped,
@@ -100,14 +100,14 @@ enum State {
 
 /// Code inside a string.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct Interpolation {
     mark: u8,
     /// Brackets open in it.
     brackets: u32,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Heredoc {
+struct HeredocWord {
     word: Vec<u8>,
     /// Tabs before its last line do not count.
     indented: bool,
@@ -116,13 +116,13 @@ struct Heredoc {
 #[derive(Clone, Debug)]
 pub(super) struct Lexer {
     family: Family,
-    state: State,
-    frames: Vec<Frame>,
+    state: LexState,
+    frames: Vec<Interpolation>,
     /// The last bytes of code; of a script those before blanks.
     back: [u8; BACK],
     /// Blanks stand behind those bytes.
     parted: bool,
-    heredocs: Vec<Heredoc>,
+    heredocs: Vec<HeredocWord>,
     /// Inside a tag of HTML.
     in_tag: bool,
 }
@@ -131,7 +131,7 @@ impl Lexer {
     pub(super) fn new(family: Family) -> Lexer {
         Lexer {
             family,
-            state: State::Code,
+            state: LexState::Code,
             frames: Vec::new(),
             back: [0; BACK],
             parted: false,
@@ -148,108 +148,108 @@ impl Lexer {
     pub(super) fn give_up(&mut self) {
         if matches!(
             self.state,
-            State::Slash | State::Dash | State::Angle(_) | State::Tick { .. }
+            LexState::Slash | LexState::Dash | LexState::Angle(_) | LexState::Tick { .. }
         ) {
-            self.state = State::Code;
+            self.state = LexState::Code;
         }
     }
 
     pub(super) fn is_in_code(&self) -> bool {
-        self.state == State::Code
+        self.state == LexState::Code
     }
 
     /// How many bytes from here on are code, if the state is, else what the last one was, and change nothing.
     pub(super) fn skip(&mut self, bytes: &[u8]) -> usize {
         let found = match self.state {
-            State::Code => {
+            LexState::Code => {
                 let marks = self.family.marks();
                 let found = bytes.iter().position(|&byte| marks[usize::from(byte)]);
                 self.remember(&bytes[..found.unwrap_or(bytes.len())]);
                 found
             }
-            State::Line => memchr(b'\n', bytes),
-            State::Block { last: 0, .. } => memchr2(b'*', b'/', bytes),
-            State::Quoted {
+            LexState::Line => memchr(b'\n', bytes),
+            LexState::Block { last: 0, .. } => memchr2(b'*', b'/', bytes),
+            LexState::Quoted {
                 mark,
                 escaped: false,
             } => memchr3(mark, b'\\', b'\n', bytes),
-            State::Triple {
+            LexState::Triple {
                 mark,
                 count: 0,
                 escaped: false,
             } => memchr2(mark, b'\\', bytes),
-            State::Raw { seen: None, .. } => memchr(b'"', bytes),
-            State::Template {
+            LexState::Raw { seen: None, .. } => memchr(b'"', bytes),
+            LexState::Template {
                 mark,
                 dollar: false,
                 escaped: false,
             } => memchr3(mark, b'\\', b'$', bytes),
-            State::Heredoc { same: None } => memchr(b'\n', bytes),
+            LexState::Heredoc { same: None } => memchr(b'\n', bytes),
             _ => Some(0),
         };
         found.unwrap_or(bytes.len())
     }
 
-    pub(super) fn step(&mut self, byte: u8) -> Step {
+    pub(super) fn step(&mut self, byte: u8) -> LexStep {
         match self.state {
-            State::Code => self.code(byte),
-            State::Escaped => self.plain(byte),
-            State::Slash => self.slash(byte),
-            State::Dash => self.dash(byte),
-            State::Angle(have) => self.angle(have, byte),
-            State::Tick { have, need } => self.tick(have, need, byte),
-            State::Line if byte == b'\n' => self.recode(byte),
-            State::Line => COMMENT,
-            State::Opening => self.go(State::Block { depth: 1, last: 0 }, COMMENT),
-            State::Block { depth, last } => self.block(depth, last, byte),
-            State::Dashes(count) => self.dashes(count, byte),
-            State::Quoted { mark, escaped } => self.quoted(mark, escaped, byte),
-            State::Quotes { mark, count } => self.quotes(mark, count, byte),
-            State::Triple {
+            LexState::Code => self.code(byte),
+            LexState::Escaped => self.plain(byte),
+            LexState::Slash => self.slash(byte),
+            LexState::Dash => self.dash(byte),
+            LexState::Angle(have) => self.angle(have, byte),
+            LexState::Tick { have, need } => self.tick(have, need, byte),
+            LexState::Line if byte == b'\n' => self.recode(byte),
+            LexState::Line => COMMENT,
+            LexState::Opening => self.go(LexState::Block { depth: 1, last: 0 }, COMMENT),
+            LexState::Block { depth, last } => self.block(depth, last, byte),
+            LexState::Dashes(count) => self.dashes(count, byte),
+            LexState::Quoted { mark, escaped } => self.quoted(mark, escaped, byte),
+            LexState::Quotes { mark, count } => self.quotes(mark, count, byte),
+            LexState::Triple {
                 mark,
                 count,
                 escaped,
             } => self.triple(mark, count, escaped, byte),
-            State::Doubled(mark) if byte == mark => self.go(quoted(mark), STRING),
-            State::Doubled(_) => self.after_string(byte),
-            State::Raw { hashes, seen } => self.raw(hashes, seen, byte),
-            State::Template {
+            LexState::Doubled(mark) if byte == mark => self.go(quoted(mark), STRING),
+            LexState::Doubled(_) => self.after_string(byte),
+            LexState::Raw { hashes, seen } => self.raw(hashes, seen, byte),
+            LexState::Template {
                 mark,
                 dollar,
                 escaped,
             } => self.template(mark, dollar, escaped, byte),
-            State::Regex { class, escaped } => self.regex(class, escaped, byte),
-            State::Word { quote } => self.word(quote, byte),
-            State::Heredoc { same } => self.heredoc(same, byte),
+            LexState::Regex { class, escaped } => self.regex(class, escaped, byte),
+            LexState::Word { quote } => self.word(quote, byte),
+            LexState::Heredoc { same } => self.heredoc(same, byte),
         }
     }
 
-    fn go(&mut self, state: State, step: Step) -> Step {
+    fn go(&mut self, state: LexState, step: LexStep) -> LexStep {
         self.state = state;
         step
     }
 
     /// A byte of code that begins nothing.
-    fn plain(&mut self, byte: u8) -> Step {
+    fn plain(&mut self, byte: u8) -> LexStep {
         self.remember(&[byte]);
-        self.go(State::Code, CODE)
+        self.go(LexState::Code, CODE)
     }
 
     /// A byte of code, after something else.
-    fn recode(&mut self, byte: u8) -> Step {
-        self.state = State::Code;
+    fn recode(&mut self, byte: u8) -> LexStep {
+        self.state = LexState::Code;
         self.code(byte)
     }
 
-    fn after_string(&mut self, byte: u8) -> Step {
+    fn after_string(&mut self, byte: u8) -> LexStep {
         self.ended();
         self.recode(byte)
     }
 
     /// A string has ended with this byte.
-    fn end_string(&mut self) -> Step {
+    fn end_string(&mut self) -> LexStep {
         self.ended();
-        self.go(State::Code, STRING)
+        self.go(LexState::Code, STRING)
     }
 
     /// What stands before the code from here on is a string.
@@ -288,11 +288,11 @@ impl Lexer {
         self.back[BACK - 1]
     }
 
-    fn code(&mut self, byte: u8) -> Step {
+    fn code(&mut self, byte: u8) -> LexStep {
         match (self.family, byte) {
             (Family::Markup, b'"' | b'\'') if !self.in_tag => self.plain(byte),
             (Family::Shell, b'"') | (Family::Script, b'`') => self.begin(template(byte)),
-            (Family::Rust, b'\'') => self.go(State::Tick { have: 0, need: 1 }, Step::Waits),
+            (Family::Rust, b'\'') => self.go(LexState::Tick { have: 0, need: 1 }, LexStep::Waits),
             (Family::Rust, b'"') => self.rust_string(),
             (Family::C, b'\'') if self.in_number() => self.plain(byte),
             (Family::Yaml, b'"' | b'\'') if !self.at_value() => self.plain(byte),
@@ -302,37 +302,39 @@ impl Lexer {
             (Family::Script, b'#') if self.last() != 0 => self.plain(byte),
             (Family::Yaml, b'#') if !is_blank_or_none(self.last()) => self.plain(byte),
             (_, b'#') if self.family.marks()[b'#' as usize] => {
-                self.go(State::Line, Step::Begins(Class::Comment))
+                self.go(LexState::Line, LexStep::Begins(Class::Comment))
             }
-            (_, b'/') if self.family.marks()[b'/' as usize] => self.go(State::Slash, Step::Waits),
-            (Family::Sql, b'-') => self.go(State::Dash, Step::Waits),
-            (Family::Markup, b'<') => self.go(State::Angle(0), Step::Waits),
+            (_, b'/') if self.family.marks()[b'/' as usize] => {
+                self.go(LexState::Slash, LexStep::Waits)
+            }
+            (Family::Sql, b'-') => self.go(LexState::Dash, LexStep::Waits),
+            (Family::Markup, b'<') => self.go(LexState::Angle(0), LexStep::Waits),
             (Family::Markup, b'>') => {
                 self.in_tag = false;
                 self.plain(byte)
             }
             (Family::Script, b'{' | b'}') | (Family::Shell, b'(' | b')') => self.bracket(byte),
-            (Family::Shell, b'\\') => self.go(State::Escaped, CODE),
+            (Family::Shell, b'\\') => self.go(LexState::Escaped, CODE),
             (Family::Shell, b'<') => self.less(),
             (Family::Shell, b'\n') if !self.heredocs.is_empty() => {
                 self.remember(b"\n");
-                self.go(State::Heredoc { same: Some(0) }, CODE)
+                self.go(LexState::Heredoc { same: Some(0) }, CODE)
             }
             _ => self.plain(byte),
         }
     }
 
-    fn begin(&mut self, state: State) -> Step {
-        self.go(state, Step::Begins(Class::String))
+    fn begin(&mut self, state: LexState) -> LexStep {
+        self.go(state, LexStep::Begins(Class::String))
     }
 
-    fn quote(&mut self, mark: u8) -> Step {
+    fn quote(&mut self, mark: u8) -> LexStep {
         if self.family.has_triple_quotes(mark) {
-            return self.begin(State::Quotes { mark, count: 1 });
+            return self.begin(LexState::Quotes { mark, count: 1 });
         }
         if self.family == Family::Shell && self.last() == b'$' {
             // `$'…'` has escapes, as no other string in `'`.
-            return self.begin(State::Triple {
+            return self.begin(LexState::Triple {
                 mark,
                 count: 2,
                 escaped: false,
@@ -342,13 +344,13 @@ impl Lexer {
     }
 
     /// Raw if the text before is `r`, `br` or `cr`, with or without `#`s.
-    fn rust_string(&mut self) -> Step {
+    fn rust_string(&mut self) -> LexStep {
         let hashes = self.back.iter().rev().take_while(|&&b| b == b'#').count();
         let before = &self.back[..BACK - hashes];
         let word = before.iter().rev().take_while(|&&b| is_name(b)).count();
         let raw = matches!(&before[before.len() - word..], b"r" | b"br" | b"cr");
         if raw && hashes <= HASHES {
-            return self.begin(State::Raw {
+            return self.begin(LexState::Raw {
                 hashes: hashes as u8,
                 seen: None,
             });
@@ -374,23 +376,23 @@ impl Lexer {
         is_blank_or_none(self.last()) || b";&|()`".contains(&self.last())
     }
 
-    fn slash(&mut self, byte: u8) -> Step {
+    fn slash(&mut self, byte: u8) -> LexStep {
         self.state = match byte {
-            b'/' if self.family.has_line_comments() => State::Line,
-            b'*' => State::Opening,
-            _ if self.family == Family::Script && self.may_be_regex() => State::Regex {
+            b'/' if self.family.has_line_comments() => LexState::Line,
+            b'*' => LexState::Opening,
+            _ if self.family == Family::Script && self.may_be_regex() => LexState::Regex {
                 class: false,
                 escaped: false,
             },
-            _ => State::Code,
+            _ => LexState::Code,
         };
         match self.state {
-            State::Code => {
+            LexState::Code => {
                 self.remember(b"/");
-                Step::Waited(Class::Code)
+                LexStep::Waited(Class::Code)
             }
-            State::Regex { .. } => Step::Waited(Class::String),
-            _ => Step::Waited(Class::Comment),
+            LexState::Regex { .. } => LexStep::Waited(Class::String),
+            _ => LexStep::Waited(Class::Comment),
         }
     }
 
@@ -411,42 +413,42 @@ impl Lexer {
             && !back.ends_with(b"--")
     }
 
-    fn dash(&mut self, byte: u8) -> Step {
+    fn dash(&mut self, byte: u8) -> LexStep {
         if byte == b'-' {
-            return self.go(State::Line, Step::Waited(Class::Comment));
+            return self.go(LexState::Line, LexStep::Waited(Class::Comment));
         }
         self.remember(b"-");
-        self.go(State::Code, Step::Waited(Class::Code))
+        self.go(LexState::Code, LexStep::Waited(Class::Code))
     }
 
-    fn angle(&mut self, have: usize, byte: u8) -> Step {
+    fn angle(&mut self, have: usize, byte: u8) -> LexStep {
         if Some(&byte) != b"!--".get(have) {
             self.in_tag = have == 0 && (byte.is_ascii_alphabetic() || byte == b'/');
-            return self.go(State::Code, Step::Waited(Class::Code));
+            return self.go(LexState::Code, LexStep::Waited(Class::Code));
         }
         if have == 2 {
-            return self.go(State::Dashes(0), Step::Waited(Class::Comment));
+            return self.go(LexState::Dashes(0), LexStep::Waited(Class::Comment));
         }
-        self.go(State::Angle(have + 1), Step::Waits)
+        self.go(LexState::Angle(have + 1), LexStep::Waits)
     }
 
-    fn tick(&mut self, have: usize, need: usize, byte: u8) -> Step {
+    fn tick(&mut self, have: usize, need: usize, byte: u8) -> LexStep {
         let need = match have {
             0 => width(byte),
             _ => need,
         };
         if have == need && byte == b'\'' || have == 0 && byte == b'\\' {
-            return self.go(quoted(b'\''), Step::Waited(Class::String));
+            return self.go(quoted(b'\''), LexStep::Waited(Class::String));
         }
         if have == need || have == 0 && matches!(byte, b'\'' | b'\n') {
             self.remember(b"'a");
-            return self.go(State::Code, Step::Waited(Class::Code));
+            return self.go(LexState::Code, LexStep::Waited(Class::Code));
         }
         let have = have + 1;
-        self.go(State::Tick { have, need }, Step::Waits)
+        self.go(LexState::Tick { have, need }, LexStep::Waits)
     }
 
-    fn block(&mut self, depth: u32, last: u8, byte: u8) -> Step {
+    fn block(&mut self, depth: u32, last: u8, byte: u8) -> LexStep {
         let (depth, last) = match (last, byte) {
             (b'*', b'/') => (depth - 1, 0),
             (b'/', b'*') if self.family.nests() => (depth.saturating_add(1), 0),
@@ -454,25 +456,25 @@ impl Lexer {
             _ => (depth, 0),
         };
         match depth {
-            0 => self.go(State::Code, COMMENT),
-            _ => self.go(State::Block { depth, last }, COMMENT),
+            0 => self.go(LexState::Code, COMMENT),
+            _ => self.go(LexState::Block { depth, last }, COMMENT),
         }
     }
 
-    fn dashes(&mut self, count: u8, byte: u8) -> Step {
+    fn dashes(&mut self, count: u8, byte: u8) -> LexStep {
         match byte {
             // The first dash is the last one of `<!--`.
-            b'-' => self.go(State::Dashes((count + 1).min(3)), COMMENT),
-            b'>' if count >= 2 => self.go(State::Code, COMMENT),
-            _ => self.go(State::Dashes(0), COMMENT),
+            b'-' => self.go(LexState::Dashes((count + 1).min(3)), COMMENT),
+            b'>' if count >= 2 => self.go(LexState::Code, COMMENT),
+            _ => self.go(LexState::Dashes(0), COMMENT),
         }
     }
 
-    fn quoted(&mut self, mark: u8, escaped: bool, byte: u8) -> Step {
+    fn quoted(&mut self, mark: u8, escaped: bool, byte: u8) -> LexStep {
         match byte {
             _ if escaped => self.go(quoted(mark), STRING),
             b'\\' if self.family.escapes(mark) => self.go(
-                State::Quoted {
+                LexState::Quoted {
                     mark,
                     escaped: true,
                 },
@@ -481,13 +483,13 @@ impl Lexer {
             b'\n' if !self.family.spans_lines(mark) => self.after_string(byte),
             _ if byte != mark => STRING,
             _ if matches!(self.family, Family::Sql | Family::Yaml) => {
-                self.go(State::Doubled(mark), STRING)
+                self.go(LexState::Doubled(mark), STRING)
             }
             _ => self.end_string(),
         }
     }
 
-    fn quotes(&mut self, mark: u8, count: u8, byte: u8) -> Step {
+    fn quotes(&mut self, mark: u8, count: u8, byte: u8) -> LexStep {
         if byte != mark && count == 2 {
             return self.after_string(byte);
         }
@@ -496,8 +498,8 @@ impl Lexer {
             return self.quoted(mark, false, byte);
         }
         let state = match count {
-            1 => State::Quotes { mark, count: 2 },
-            _ => State::Triple {
+            1 => LexState::Quotes { mark, count: 2 },
+            _ => LexState::Triple {
                 mark,
                 count: 0,
                 escaped: false,
@@ -506,7 +508,7 @@ impl Lexer {
         self.go(state, STRING)
     }
 
-    fn triple(&mut self, mark: u8, count: u8, escaped: bool, byte: u8) -> Step {
+    fn triple(&mut self, mark: u8, count: u8, escaped: bool, byte: u8) -> LexStep {
         let least = u8::from(self.family == Family::Shell) * 2;
         let (count, escaped) = match byte {
             _ if escaped => (least, false),
@@ -515,7 +517,7 @@ impl Lexer {
             _ if count == 2 => return self.end_string(),
             _ => (count + 1, false),
         };
-        let state = State::Triple {
+        let state = LexState::Triple {
             mark,
             count,
             escaped,
@@ -523,7 +525,7 @@ impl Lexer {
         self.go(state, STRING)
     }
 
-    fn raw(&mut self, hashes: u8, seen: Option<u8>, byte: u8) -> Step {
+    fn raw(&mut self, hashes: u8, seen: Option<u8>, byte: u8) -> LexStep {
         let seen = match (seen, byte) {
             (_, b'"') => Some(0),
             (Some(seen), b'#') => Some(seen + 1),
@@ -532,15 +534,15 @@ impl Lexer {
         if seen == Some(hashes) {
             return self.end_string();
         }
-        self.go(State::Raw { hashes, seen }, STRING)
+        self.go(LexState::Raw { hashes, seen }, STRING)
     }
 
-    fn template(&mut self, mark: u8, dollar: bool, escaped: bool, byte: u8) -> Step {
+    fn template(&mut self, mark: u8, dollar: bool, escaped: bool, byte: u8) -> LexStep {
         let opens = if mark == b'`' { b'{' } else { b'(' };
         match byte {
             _ if escaped => self.go(template(mark), STRING),
             b'\\' => self.go(
-                State::Template {
+                LexState::Template {
                     mark,
                     dollar: false,
                     escaped: true,
@@ -549,12 +551,12 @@ impl Lexer {
             ),
             _ if byte == mark => self.end_string(),
             _ if dollar && byte == opens && self.frames.len() < DEPTH => {
-                self.frames.push(Frame { mark, brackets: 0 });
+                self.frames.push(Interpolation { mark, brackets: 0 });
                 self.back = [0; BACK];
-                self.go(State::Code, STRING)
+                self.go(LexState::Code, STRING)
             }
             _ => self.go(
-                State::Template {
+                LexState::Template {
                     mark,
                     dollar: byte == b'$',
                     escaped: false,
@@ -565,7 +567,7 @@ impl Lexer {
     }
 
     /// A bracket, that may end the code inside a string.
-    fn bracket(&mut self, byte: u8) -> Step {
+    fn bracket(&mut self, byte: u8) -> LexStep {
         let Some(frame) = self.frames.last_mut() else {
             return self.plain(byte);
         };
@@ -581,7 +583,7 @@ impl Lexer {
         self.plain(byte)
     }
 
-    fn regex(&mut self, class: bool, escaped: bool, byte: u8) -> Step {
+    fn regex(&mut self, class: bool, escaped: bool, byte: u8) -> LexStep {
         let (class, escaped) = match byte {
             b'\n' => return self.after_string(byte),
             _ if escaped => (class, false),
@@ -591,30 +593,30 @@ impl Lexer {
             b'/' if !class => return self.end_string(),
             _ => (class, false),
         };
-        self.go(State::Regex { class, escaped }, STRING)
+        self.go(LexState::Regex { class, escaped }, STRING)
     }
 
     /// A `<` of a shell: the second begins a heredoc, a third does not.
-    fn less(&mut self) -> Step {
+    fn less(&mut self) -> LexStep {
         if self.last() != b'<' || self.heredocs.len() == HEREDOCS {
             return self.plain(b'<');
         }
         self.remember(b"<");
-        self.heredocs.push(Heredoc::default());
-        self.go(State::Word { quote: 0 }, CODE)
+        self.heredocs.push(HeredocWord::default());
+        self.go(LexState::Word { quote: 0 }, CODE)
     }
 
-    fn word(&mut self, quote: u8, byte: u8) -> Step {
+    fn word(&mut self, quote: u8, byte: u8) -> LexStep {
         let heredoc = self.heredocs.last_mut().expect("its word is being read");
         let first = heredoc.word.is_empty() && quote == 0;
         match byte {
-            _ if quote != 0 && byte == quote => self.go(State::Word { quote: 0 }, CODE),
+            _ if quote != 0 && byte == quote => self.go(LexState::Word { quote: 0 }, CODE),
             b'-' if first && !heredoc.indented => {
                 heredoc.indented = true;
                 CODE
             }
             b' ' | b'\t' if first => CODE,
-            b'\'' | b'"' if quote == 0 => self.go(State::Word { quote: byte }, CODE),
+            b'\'' | b'"' if quote == 0 => self.go(LexState::Word { quote: byte }, CODE),
             b'\\' if quote == 0 => CODE,
             _ if (quote != 0 && byte != b'\n') || is_name(byte) || b"-.!@%".contains(&byte) => {
                 heredoc.word.push(byte);
@@ -635,7 +637,7 @@ impl Lexer {
         }
     }
 
-    fn heredoc(&mut self, same: Option<usize>, byte: u8) -> Step {
+    fn heredoc(&mut self, same: Option<usize>, byte: u8) -> LexStep {
         let heredoc = &self.heredocs[0];
         let ended = same == Some(heredoc.word.len());
         if byte == b'\n' && ended {
@@ -648,28 +650,28 @@ impl Lexer {
             Some(at) if heredoc.word.get(at) == Some(&byte) => Some(at + 1),
             _ => None,
         };
-        self.go(State::Heredoc { same }, STRING)
+        self.go(LexState::Heredoc { same }, STRING)
     }
 
-    fn after_heredoc(&mut self) -> Step {
+    fn after_heredoc(&mut self) -> LexStep {
         self.back = [0; BACK];
         let state = match self.heredocs.is_empty() {
-            true => State::Code,
-            false => State::Heredoc { same: Some(0) },
+            true => LexState::Code,
+            false => LexState::Heredoc { same: Some(0) },
         };
         self.go(state, CODE)
     }
 }
 
-fn quoted(mark: u8) -> State {
-    State::Quoted {
+fn quoted(mark: u8) -> LexState {
+    LexState::Quoted {
         mark,
         escaped: false,
     }
 }
 
-fn template(mark: u8) -> State {
-    State::Template {
+fn template(mark: u8) -> LexState {
+    LexState::Template {
         mark,
         dollar: false,
         escaped: false,

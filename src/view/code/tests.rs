@@ -3,23 +3,23 @@
 
 use super::*;
 use crate::testing::{Random, scale};
-use crate::view::piece::Language;
-use crate::view::seen::{Recorder, Seen, cuts, skip_or_corpus};
+use crate::view::chunk::Language;
+use crate::view::test_sink::{Recorder, Seen, cuts, skip_or_corpus};
 
 fn tag(language: &str) -> Tag {
     Tag {
-        regions: Regions::CODE,
+        regions: RegionSet::CODE,
         language: Language::new(language),
     }
 }
 
 fn read(language: &str, deltas: &[&[u8]]) -> Vec<Seen> {
-    let (mut code, mut recorder) = (Code::default(), Recorder::default());
-    code.turn(tag(language), 0, 0, &mut recorder);
+    let (mut code, mut recorder) = (CodeView::default(), Recorder::default());
+    code.set_tag(tag(language), 0, 0, &mut recorder);
     let mut at = 0;
     for delta in deltas {
         if !delta.is_empty() {
-            code.take(Piece::verbatim(delta, at), &mut recorder);
+            code.push(Chunk::verbatim(delta, at), &mut recorder);
         }
         at += delta.len() as u64;
     }
@@ -43,7 +43,7 @@ fn picture(text: &[u8], seen: &[Seen]) -> String {
                 assert_eq!((byte, start, end), (text[at], at as u64, at as u64 + 1));
                 assert!(end <= decided && decided <= end + 6);
                 assert!(
-                    tag.regions.contains(Regions::CODE),
+                    tag.regions.contains(RegionSet::CODE),
                     "a tag that came in is lost"
                 );
                 let letter = letter(tag.regions);
@@ -63,11 +63,11 @@ fn picture(text: &[u8], seen: &[Seen]) -> String {
     picture
 }
 
-fn letter(regions: Regions) -> char {
+fn letter(regions: RegionSet) -> char {
     let kinds = [
-        (Regions::COMMENT, 'c'),
-        (Regions::STRING, 's'),
-        (Regions::CODE_ONLY, '-'),
+        (RegionSet::COMMENT, 'c'),
+        (RegionSet::STRING, 's'),
+        (RegionSet::CODE_ONLY, '-'),
     ];
     let mut kinds = kinds.iter().filter(|kind| regions.contains(kind.0));
     let letter = kinds.next().map_or('?', |kind| kind.1);
@@ -383,36 +383,36 @@ fn turns(seen: &[Seen]) -> Vec<(u16, String)> {
 
 #[test]
 fn a_comment_goes_on_where_the_tag_turns_and_ends_where_the_text_is_cut() {
-    let (mut code, mut recorder) = (Code::default(), Recorder::default());
+    let (mut code, mut recorder) = (CodeView::default(), Recorder::default());
     let added = Tag {
-        regions: Regions::ADDED,
+        regions: RegionSet::ADDED,
         ..tag("rs")
     };
-    code.turn(tag("rs"), 0, 0, &mut recorder);
-    code.take(Piece::verbatim(b"/* a", 0), &mut recorder);
-    code.turn(added, 4, 4, &mut recorder);
-    code.take(Piece::verbatim(b"b */ /", 4), &mut recorder);
+    code.set_tag(tag("rs"), 0, 0, &mut recorder);
+    code.push(Chunk::verbatim(b"/* a", 0), &mut recorder);
+    code.set_tag(added, 4, 4, &mut recorder);
+    code.push(Chunk::verbatim(b"b */ /", 4), &mut recorder);
     code.cut(10, 10, &mut recorder);
-    code.take(Piece::verbatim(b"/ \"c", 10), &mut recorder);
+    code.push(Chunk::verbatim(b"/ \"c", 10), &mut recorder);
     code.cut(14, 14, &mut recorder);
-    code.take(Piece::verbatim(b"d /", 14), &mut recorder);
+    code.push(Chunk::verbatim(b"d /", 14), &mut recorder);
     // What waits is no comment together with what is tagged otherwise.
-    code.turn(tag("rs"), 17, 17, &mut recorder);
-    code.take(Piece::verbatim(b"/ \"e", 17), &mut recorder);
-    code.turn(tag("none"), 21, 21, &mut recorder);
-    code.take(Piece::verbatim(b"// f", 21), &mut recorder);
-    let with = |regions: Regions, text: &str| (regions.0, text.to_owned());
+    code.set_tag(tag("rs"), 17, 17, &mut recorder);
+    code.push(Chunk::verbatim(b"/ \"e", 17), &mut recorder);
+    code.set_tag(tag("none"), 21, 21, &mut recorder);
+    code.push(Chunk::verbatim(b"// f", 21), &mut recorder);
+    let with = |regions: RegionSet, text: &str| (regions.0, text.to_owned());
     assert_eq!(
         turns(&recorder.seen),
         [
-            with(Regions::CODE | Regions::COMMENT, "/* a"),
-            with(Regions::ADDED | Regions::COMMENT, "b */"),
-            with(Regions::ADDED | Regions::CODE_ONLY, " // "),
-            with(Regions::ADDED | Regions::STRING, "\"c"),
-            with(Regions::ADDED | Regions::CODE_ONLY, "d /"),
-            with(Regions::CODE | Regions::CODE_ONLY, "/ "),
-            with(Regions::CODE | Regions::STRING, "\"e"),
-            with(Regions::CODE, "// f"),
+            with(RegionSet::CODE | RegionSet::COMMENT, "/* a"),
+            with(RegionSet::ADDED | RegionSet::COMMENT, "b */"),
+            with(RegionSet::ADDED | RegionSet::CODE_ONLY, " // "),
+            with(RegionSet::ADDED | RegionSet::STRING, "\"c"),
+            with(RegionSet::ADDED | RegionSet::CODE_ONLY, "d /"),
+            with(RegionSet::CODE | RegionSet::CODE_ONLY, "/ "),
+            with(RegionSet::CODE | RegionSet::STRING, "\"e"),
+            with(RegionSet::CODE, "// f"),
         ]
     );
 }
@@ -473,7 +473,7 @@ fn text_in_which_nothing_can_begin_is_skipped_at_once() {
         while at < before.len() {
             at += usize::from(!matches!(
                 lexer.step(before.as_bytes()[at]),
-                Step::Waited(_)
+                LexStep::Waited(_)
             ));
         }
         assert_eq!(lexer.skip(text.as_bytes()), skipped, "{before:?} {text:?}");

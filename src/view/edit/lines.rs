@@ -2,12 +2,12 @@
 
 use memchr::memchr;
 
-use super::super::piece::{Held, Piece, Place};
+use super::super::chunk::{Chunk, ChunkBuffer, OffsetMap};
 
 /// The current line of a text.
 #[derive(Clone, Debug)]
-pub(super) struct Lines {
-    held: Held,
+pub(super) struct LineSplitter {
+    held: ChunkBuffer,
     most: usize,
     /// More than may be held has come of it, or its owner wants it at once.
     long: bool,
@@ -17,29 +17,29 @@ pub(super) struct Lines {
 
 /// What comes next of a text.
 #[derive(Debug)]
-pub(super) enum Event<'a> {
+pub(super) enum LineEvent<'a> {
     /// The line is complete; its newline.
-    End(Piece<'a>),
+    End(Chunk<'a>),
     /// The line is longer than may be held; what is held is its beginning. Certain at the byte that is too
     /// much.
     Long(u64),
     /// More of such a line.
-    More(Piece<'a>),
+    More(Chunk<'a>),
 }
 
 /// A complete line, or the rest of one whose beginning was handed on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line<'a> {
-    pub(super) held: &'a Held,
+pub(super) struct EditLine<'a> {
+    pub(super) held: &'a ChunkBuffer,
     /// Bytes of marker before its text.
     pub(super) from: usize,
-    pub(super) newline: Option<(Place, u64)>,
+    pub(super) newline: Option<(OffsetMap, u64)>,
     pub(super) long: bool,
 }
 
-impl<'a> Line<'a> {
-    pub(super) fn pieces(self) -> impl Iterator<Item = Piece<'a>> {
-        self.held.pieces(self.from..self.held.bytes().len())
+impl<'a> EditLine<'a> {
+    pub(super) fn chunks(self) -> impl Iterator<Item = Chunk<'a>> {
+        self.held.chunks(self.from..self.held.bytes().len())
     }
 
     pub(super) fn text(self) -> &'a [u8] {
@@ -47,10 +47,10 @@ impl<'a> Line<'a> {
     }
 }
 
-impl Lines {
-    pub(super) fn new(most: usize) -> Lines {
-        Lines {
-            held: Held::default(),
+impl LineSplitter {
+    pub(super) fn new(most: usize) -> LineSplitter {
+        LineSplitter {
+            held: ChunkBuffer::default(),
             most,
             long: false,
             any: false,
@@ -58,7 +58,7 @@ impl Lines {
     }
 
     /// Takes what it can of `rest`; none if that was all.
-    pub(super) fn next<'a>(&mut self, rest: &mut Piece<'a>) -> Option<Event<'a>> {
+    pub(super) fn next<'a>(&mut self, rest: &mut Chunk<'a>) -> Option<LineEvent<'a>> {
         if rest.bytes.is_empty() {
             return None;
         }
@@ -66,32 +66,32 @@ impl Lines {
         let line = memchr(b'\n', rest.bytes).unwrap_or(rest.bytes.len());
         if self.long {
             return Some(match line {
-                0 => Event::End(split(rest, 1)),
-                _ => Event::More(split(rest, line)),
+                0 => LineEvent::End(split(rest, 1)),
+                _ => LineEvent::More(split(rest, line)),
             });
         }
         let room = self.most - self.held.bytes().len();
         self.held.push(split(rest, line.min(room)));
         if line > room {
             self.long = true;
-            return Some(Event::Long(rest.decided(0)));
+            return Some(LineEvent::Long(rest.decided(0)));
         }
-        (!rest.bytes.is_empty()).then(|| Event::End(split(rest, 1)))
+        (!rest.bytes.is_empty()).then(|| LineEvent::End(split(rest, 1)))
     }
 
     /// The line as it is, without its marker.
-    pub(super) fn line(&self, from: usize, newline: Option<Piece<'_>>) -> Line<'_> {
-        Line {
+    pub(super) fn line(&self, from: usize, newline: Option<Chunk<'_>>) -> EditLine<'_> {
+        EditLine {
             held: &self.held,
             from,
-            newline: newline.map(|newline| (newline.place, newline.decided)),
+            newline: newline.map(|newline| (newline.offsets, newline.decided)),
             long: self.long,
         }
     }
 
     /// Holds a line that another one held.
-    pub(super) fn copy(&mut self, line: Line<'_>) {
-        line.pieces().for_each(|piece| self.held.push(piece));
+    pub(super) fn copy(&mut self, line: EditLine<'_>) {
+        line.chunks().for_each(|chunk| self.held.push(chunk));
     }
 
     /// Whether nothing has come of the line.
@@ -124,7 +124,7 @@ impl Lines {
 }
 
 /// Cuts the first bytes off.
-pub(super) fn split<'a>(rest: &mut Piece<'a>, at: usize) -> Piece<'a> {
+pub(super) fn split<'a>(rest: &mut Chunk<'a>, at: usize) -> Chunk<'a> {
     let first = rest.slice(0..at);
     *rest = rest.slice(at..rest.bytes.len());
     first

@@ -3,8 +3,10 @@
 //! Byte by byte, until the kind of the line is known; what waits until then is the line's own. Nothing is
 //! read twice but a line of `-` or `*` that turns out to be no rule, once.
 
-use super::super::piece::{Held, Language, Piece, Sink};
-use super::{Blanks, Container, Fence, Indentation, Leaf, Markdown, Out, after, heading};
+use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language};
+use super::{
+    Blanks, Container, Fence, Indentation, Leaf, MarkdownEmitter, MarkdownView, after, heading,
+};
 
 /// Where in a line the text is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,11 +27,11 @@ pub(super) enum Phase {
     /// Blanks behind them.
     Headed,
     /// The same mark again and again: a rule, an underline, or list items in each other.
-    Rule(Rule),
+    ThematicBreak(ThematicBreak),
     /// `=` that may underline a paragraph; whether blanks have followed.
     Underline { ended: bool },
     /// A run of marks that may open a fence.
-    Run { mark: u8, len: usize },
+    FenceRun { mark: u8, len: usize },
     /// What follows such a run.
     Opening { mark: u8, len: usize },
     /// A run of marks that may close the fence, and whether blanks have followed.
@@ -55,7 +57,7 @@ pub(super) struct Marker {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(super) struct ThematicBreak {
     mark: u8,
     count: usize,
     /// Blanks have followed.
@@ -69,10 +71,10 @@ pub(super) struct Rule {
 
 /// The line that is read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct LineState {
     pub(super) phase: Phase,
     /// What waits, from behind the last marker.
-    held: Held,
+    held: ChunkBuffer,
     /// The column in which that begins.
     held_column: usize,
     /// The column of the next byte.
@@ -88,18 +90,18 @@ pub(super) struct Line {
     /// That many more bytes begin no rule: they were taken for one before.
     no_rule: usize,
     /// Two empty stores: to build in what is left of `held`, and to read it again from.
-    spare: Held,
-    again: Held,
+    spare: ChunkBuffer,
+    again: ChunkBuffer,
 }
 
-impl Line {
+impl LineState {
     pub(super) fn clear(&mut self) {
         self.held.clear();
-        *self = Line {
+        *self = LineState {
             held: std::mem::take(&mut self.held),
             spare: std::mem::take(&mut self.spare),
             again: std::mem::take(&mut self.again),
-            ..Line::default()
+            ..LineState::default()
         };
     }
 
@@ -113,8 +115,8 @@ impl Line {
     }
 
     fn drop_to(&mut self, from: usize) {
-        for piece in self.held.pieces(from..self.held.bytes().len()) {
-            self.spare.push(piece);
+        for chunk in self.held.chunks(from..self.held.bytes().len()) {
+            self.spare.push(chunk);
         }
         std::mem::swap(&mut self.held, &mut self.spare);
         self.spare.clear();
@@ -129,9 +131,13 @@ fn begins_nothing(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte >= 0x80 || b"|(){}[]<\"'/:;,.!?@$%^&\\".contains(&byte)
 }
 
-impl Markdown {
+impl MarkdownView {
     /// Takes one byte, or several blanks, of a line whose kind is not known.
-    pub(super) fn head(&mut self, rest: Piece<'_>, out: &mut Out<impl Sink>) -> usize {
+    pub(super) fn head(
+        &mut self,
+        rest: Chunk<'_>,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) -> usize {
         let (byte, decided) = (rest.bytes[0], rest.decided(0));
         let room = self.held.saturating_sub(self.line.held.bytes().len());
         if room == 0 {
@@ -161,7 +167,7 @@ impl Markdown {
         1
     }
 
-    fn spaces(&mut self, rest: Piece<'_>, room: usize) -> usize {
+    fn spaces(&mut self, rest: Chunk<'_>, room: usize) -> usize {
         let spaces = rest.bytes.iter().take(room).take_while(|&&b| b == b' ');
         let count = spaces.count();
         self.line.held.push(rest.slice(0..count));
@@ -178,7 +184,7 @@ impl Markdown {
     }
 
     /// The text ends here, as if with a line feed.
-    pub(super) fn end_line(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    pub(super) fn end_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         // It may have been the last byte there was room for, and the line is known since.
         if std::mem::take(&mut self.line.returned) && !self.is_known() {
             self.step(OTHER, decided, out);
@@ -194,7 +200,7 @@ impl Markdown {
     }
 
     /// So much of the line is there that it is not waited for any longer.
-    fn undecided(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn undecided(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
             Phase::Blank | Phase::Quoted | Phase::Marked(_) => self.step(OTHER, decided, out),
             Phase::Closing { .. } => self.code_line(decided, out),
@@ -207,7 +213,7 @@ impl Markdown {
     }
 
     /// One more byte, the last that waits, or the end of the text, which is like a line feed.
-    fn step(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn step(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
             Phase::Blank => self.blank(byte, decided, out),
             Phase::Quoted => self.quoted(byte, decided, out),
@@ -217,9 +223,9 @@ impl Markdown {
             Phase::Hashes(count) => self.hashes(count, byte, decided, out),
             Phase::Headed => self.headed(byte, decided, out),
             // It counts the columns itself if it is read again.
-            Phase::Rule(rule) => return self.rule(rule, byte, decided, out),
+            Phase::ThematicBreak(rule) => return self.rule(rule, byte, decided, out),
             Phase::Underline { ended } => self.underline(ended, byte, decided, out),
-            Phase::Run { mark, len } => self.run(mark, len, byte, decided, out),
+            Phase::FenceRun { mark, len } => self.run(mark, len, byte, decided, out),
             Phase::Opening { mark, len } => self.opening(mark, len, byte, decided, out),
             Phase::Closing { len, ended } => self.closing(len, ended, byte, decided, out),
             Phase::Prose | Phase::Heading | Phase::Code | Phase::Omit => {
@@ -232,7 +238,7 @@ impl Markdown {
         }
     }
 
-    fn blank(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn blank(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match byte {
             b' ' | b'\t' => {}
             b'\n' => self.blank_line(decided, out),
@@ -240,7 +246,7 @@ impl Markdown {
         }
     }
 
-    fn quoted(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn quoted(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         self.line.phase = Phase::Blank;
         self.line.held_column = self.line.column;
         self.line.base = self.line.column;
@@ -256,7 +262,7 @@ impl Markdown {
     }
 
     /// The line holds nothing more.
-    fn blank_line(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn blank_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if !self.line.fresh {
             self.match_blank();
         }
@@ -283,21 +289,26 @@ impl Markdown {
         }
     }
 
-    fn blank_code(&mut self, fence: Fence, decided: u64, out: &mut Out<impl Sink>) {
+    fn blank_code(
+        &mut self,
+        fence: Fence,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let strip = self.line.base + fence.indent;
         self.release_code(strip, decided, out);
         self.line.clear();
     }
 
-    fn hold_blank(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn hold_blank(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let Blanks { held, lines } = &mut self.blanks;
         lines.push(Indentation {
             at: held.bytes().len(),
             column: self.line.held_column,
             strip: self.line.base + 4,
         });
-        for piece in self.line.held.pieces(0..self.line.held.bytes().len()) {
-            held.push(piece);
+        for chunk in self.line.held.chunks(0..self.line.held.bytes().len()) {
+            held.push(chunk);
         }
         if held.bytes().len() > self.held {
             self.end_leaf(decided, out);
@@ -306,7 +317,7 @@ impl Markdown {
     }
 
     /// The first byte that is not blank, behind all markers so far.
-    fn block(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn block(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if !self.line.fresh && self.match_containers(byte) {
             return self.open_quote();
         }
@@ -361,18 +372,18 @@ impl Markdown {
     }
 
     /// What a byte may begin that is indented by less than four columns.
-    fn begin(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn begin(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let within = self.in_paragraph();
         let (column, at) = (self.line.column, self.line.here());
         self.line.phase = match byte {
             b'>' if self.may_nest() => {
                 self.leave(decided, out);
-                self.push(Container::Quote);
+                self.open_container(Container::Quote);
                 return self.open_quote();
             }
             b'#' => Phase::Hashes(1),
-            b'`' | b'~' => Phase::Run { mark: byte, len: 1 },
-            b'-' | b'*' | b'_' if self.line.no_rule == 0 => Phase::Rule(Rule {
+            b'`' | b'~' => Phase::FenceRun { mark: byte, len: 1 },
+            b'-' | b'*' | b'_' if self.line.no_rule == 0 => Phase::ThematicBreak(ThematicBreak {
                 mark: byte,
                 count: 1,
                 ended: false,
@@ -408,7 +419,14 @@ impl Markdown {
         })
     }
 
-    fn digits(&mut self, count: u8, value: u32, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn digits(
+        &mut self,
+        count: u8,
+        value: u32,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b'0'..=b'9' if count < 9 => {
                 self.line.phase = Phase::Digits {
@@ -421,7 +439,13 @@ impl Markdown {
         }
     }
 
-    fn marker(&mut self, marker: Marker, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn marker(
+        &mut self,
+        marker: Marker,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let barred = self.in_paragraph() && (!marker.interrupts || byte == b'\n');
         match byte {
             b' ' | b'\t' | b'\n' if !barred && self.may_nest() => {
@@ -434,7 +458,13 @@ impl Markdown {
         }
     }
 
-    fn marked(&mut self, marker: Marker, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn marked(
+        &mut self,
+        marker: Marker,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b' ' | b'\t' => {}
             b'\n' if self.in_paragraph() => self.prose(decided, out),
@@ -457,13 +487,13 @@ impl Markdown {
         blanks: usize,
         empty: bool,
         decided: u64,
-        out: &mut Out<impl Sink>,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         self.leave(decided, out);
         let base = marker.column + blanks;
         let width = base - self.line.base;
-        out.take_all(self.text(), self.line.held.pieces(0..marker.end), decided);
-        self.push(Container::Item { width, empty });
+        out.emit_all(self.text(), self.line.held.chunks(0..marker.end), decided);
+        self.open_container(Container::Item { width, empty });
         self.line.drop_to(marker.end);
         self.line.held_column = marker.column;
         self.line.base = base;
@@ -471,12 +501,18 @@ impl Markdown {
         self.line.phase = Phase::Blank;
     }
 
-    fn push(&mut self, container: Container) {
+    fn open_container(&mut self, container: Container) {
         self.containers.push(container);
         self.line.fresh = true;
     }
 
-    fn hashes(&mut self, count: usize, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn hashes(
+        &mut self,
+        count: usize,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b'#' if count < 6 => self.line.phase = Phase::Hashes(count + 1),
             b' ' | b'\t' | b'\n' => {
@@ -488,7 +524,7 @@ impl Markdown {
         }
     }
 
-    fn headed(&mut self, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn headed(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match byte {
             b' ' | b'\t' => self.line.held.clear(),
             b'\n' => {
@@ -516,11 +552,17 @@ impl Markdown {
         self.line.drop_to(from);
     }
 
-    fn rule(&mut self, rule: Rule, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn rule(
+        &mut self,
+        rule: ThematicBreak,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let again = byte == rule.mark;
         if is_of(rule, byte) {
             self.line.column = after(self.line.column, byte);
-            self.line.phase = Phase::Rule(Rule {
+            self.line.phase = Phase::ThematicBreak(ThematicBreak {
                 count: rule.count + usize::from(again),
                 ended: rule.ended || !again,
                 broken: rule.broken || (again && rule.ended),
@@ -539,19 +581,25 @@ impl Markdown {
     }
 
     /// What looked like a rule is read again, as anything else.
-    fn no_rule(&mut self, rule: Rule, last: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn no_rule(
+        &mut self,
+        rule: ThematicBreak,
+        last: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let again = std::mem::take(&mut self.line.held);
         self.line.held = std::mem::take(&mut self.line.again);
-        for piece in again.pieces(0..rule.at) {
-            self.line.held.push(piece);
+        for chunk in again.chunks(0..rule.at) {
+            self.line.held.push(chunk);
         }
         let marks = again.bytes()[rule.at..].iter();
         self.line.no_rule = marks.take_while(|&&mark| is_of(rule, mark)).count();
         self.line.column = rule.column;
         self.line.phase = Phase::Blank;
         for at in rule.at..again.bytes().len() {
-            let mut byte = again.pieces(at..at + 1);
-            let byte = byte.next().expect("it waits").later(decided);
+            let mut byte = again.chunks(at..at + 1);
+            let byte = byte.next().expect("it waits").not_before(decided);
             self.read_again(byte, last, decided, out);
         }
         let text_ends = last == b'\n' && again.bytes().last() != Some(&b'\n');
@@ -563,7 +611,13 @@ impl Markdown {
     }
 
     /// `last` is what ended the marks, and the only thing besides them that is read again.
-    fn read_again(&mut self, byte: Piece<'_>, last: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn read_again(
+        &mut self,
+        byte: Chunk<'_>,
+        last: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         if self.is_known() {
             self.flow(byte, out);
             return;
@@ -576,7 +630,13 @@ impl Markdown {
         }
     }
 
-    fn underline(&mut self, ended: bool, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn underline(
+        &mut self,
+        ended: bool,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b'=' if !ended => {}
             b' ' | b'\t' => self.line.phase = Phase::Underline { ended: true },
@@ -589,9 +649,16 @@ impl Markdown {
         }
     }
 
-    fn run(&mut self, mark: u8, len: usize, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn run(
+        &mut self,
+        mark: u8,
+        len: usize,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         if byte == mark {
-            self.line.phase = Phase::Run { mark, len: len + 1 };
+            self.line.phase = Phase::FenceRun { mark, len: len + 1 };
         } else if len < 3 {
             self.prose(decided, out);
         } else {
@@ -600,7 +667,14 @@ impl Markdown {
         }
     }
 
-    fn opening(&mut self, mark: u8, len: usize, byte: u8, decided: u64, out: &mut Out<impl Sink>) {
+    fn opening(
+        &mut self,
+        mark: u8,
+        len: usize,
+        byte: u8,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         match byte {
             b'`' if mark == b'`' => self.prose(decided, out),
             b'\n' => {
@@ -611,7 +685,13 @@ impl Markdown {
         }
     }
 
-    fn open_fence(&mut self, mark: u8, len: usize, decided: u64, out: &mut Out<impl Sink>) {
+    fn open_fence(
+        &mut self,
+        mark: u8,
+        len: usize,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         self.leave(decided, out);
         out.cut(decided);
         let bytes = self.line.held.bytes();
@@ -633,7 +713,7 @@ impl Markdown {
         ended: bool,
         byte: u8,
         decided: u64,
-        out: &mut Out<impl Sink>,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         let Leaf::Fenced(fence) = self.leaf else {
             unreachable!("only a fence is closed")
@@ -656,7 +736,7 @@ impl Markdown {
     }
 
     /// The line is code, without the indentation that belongs to the block. It may end already.
-    fn code_line(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn code_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let indent = match self.leaf {
             Leaf::Fenced(fence) => fence.indent,
             _ => 4,
@@ -667,7 +747,12 @@ impl Markdown {
         self.rest(Phase::Code);
     }
 
-    fn release_code(&mut self, strip: usize, decided: u64, out: &mut Out<impl Sink>) {
+    fn release_code(
+        &mut self,
+        strip: usize,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let from = Indentation {
             at: 0,
             column: self.line.held_column,
@@ -678,7 +763,7 @@ impl Markdown {
     }
 
     /// The line is text, of the paragraph that is open or of a new one. It may end already.
-    fn prose(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn prose(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if self.leaf != Leaf::Paragraph {
             self.leave(decided, out);
             self.leaf = Leaf::Paragraph;
@@ -697,27 +782,32 @@ impl Markdown {
         }
     }
 
-    fn feed_spans(&mut self, tags: super::Tags, decided: u64, out: &mut Out<impl Sink>) {
+    fn feed_spans(
+        &mut self,
+        tags: super::SpanTags,
+        decided: u64,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let all = 0..self.line.held.bytes().len();
-        for piece in self.line.held.pieces(all) {
-            self.spans.take(piece.later(decided), tags, out);
+        for chunk in self.line.held.chunks(all) {
+            self.spans.push(chunk.not_before(decided), tags, out);
         }
     }
 
-    fn release_text(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn release_text(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let all = 0..self.line.held.bytes().len();
-        out.take_all(self.text(), self.line.held.pieces(all), decided);
+        out.emit_all(self.text(), self.line.held.chunks(all), decided);
     }
 
     /// The line continues no more of the containers than it has: the leaf ends, and those others.
-    fn leave(&mut self, decided: u64, out: &mut Out<impl Sink>) {
+    fn leave(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         self.end_leaf(decided, out);
         self.containers.truncate(self.line.matched);
     }
 }
 
 /// Whether it goes on with that byte.
-fn is_of(rule: Rule, byte: u8) -> bool {
+fn is_of(rule: ThematicBreak, byte: u8) -> bool {
     byte == rule.mark || matches!(byte, b' ' | b'\t')
 }
 
@@ -735,7 +825,7 @@ fn language(info: &[u8]) -> Option<Language> {
 }
 
 #[cfg(test)]
-impl Line {
+impl LineState {
     /// Bytes that wait.
     pub(super) fn waits(&self) -> usize {
         self.held.bytes().len()

@@ -5,16 +5,16 @@
 
 use memchr::memchr;
 
-use super::super::piece::{Held, Piece, Sink, Tag};
-use super::Out;
+use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, Tag};
+use super::MarkdownEmitter;
 
 /// The code spans of a text that is read in pieces.
 #[derive(Clone, Debug)]
-pub(super) struct Spans {
+pub(super) struct CodeSpans {
     /// What waits, from the first backtick of the run that may open a span.
-    held: Held,
+    held: ChunkBuffer,
     /// The runs in what waits; the first may open a span, and none so far closes it.
-    runs: Vec<Run>,
+    runs: Vec<BacktickRun>,
     /// The last run may yet grow.
     growing: bool,
     /// In a run that is too long to wait for.
@@ -23,11 +23,11 @@ pub(super) struct Spans {
     escaping: bool,
     limit: usize,
     /// An empty store, to build in what is left of `held`.
-    spare: Held,
+    spare: ChunkBuffer,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct BacktickRun {
     /// Where in what waits it begins.
     at: usize,
     len: usize,
@@ -35,7 +35,7 @@ struct Run {
     escaped: bool,
 }
 
-impl Run {
+impl BacktickRun {
     fn opening(&self) -> usize {
         self.len - usize::from(self.escaped)
     }
@@ -47,22 +47,22 @@ impl Run {
 
 /// What the two kinds of text are called.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tags {
+pub(super) struct SpanTags {
     pub(super) text: Tag,
     pub(super) code: Tag,
 }
 
-impl Spans {
+impl CodeSpans {
     /// `limit`: most bytes that wait, at least one.
-    pub(super) fn new(limit: usize) -> Spans {
-        Spans {
-            held: Held::default(),
+    pub(super) fn new(limit: usize) -> CodeSpans {
+        CodeSpans {
+            held: ChunkBuffer::default(),
             runs: Vec::new(),
             growing: false,
             endless: false,
             escaping: false,
             limit,
-            spare: Held::default(),
+            spare: ChunkBuffer::default(),
         }
     }
 
@@ -77,8 +77,13 @@ impl Spans {
     }
 
     /// Takes the next stretch of text.
-    pub(super) fn take(&mut self, piece: Piece<'_>, tags: Tags, out: &mut Out<impl Sink>) {
-        let mut rest = piece;
+    pub(super) fn push(
+        &mut self,
+        chunk: Chunk<'_>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
+        let mut rest = chunk;
         while !rest.bytes.is_empty() {
             let used = if self.endless {
                 self.endless(rest, tags, out)
@@ -92,7 +97,12 @@ impl Spans {
     }
 
     /// The paragraph or heading ends: a run that is open is text.
-    pub(super) fn finish(&mut self, decided: u64, tags: Tags, out: &mut Out<impl Sink>) {
+    pub(super) fn finish(
+        &mut self,
+        decided: u64,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         if self.growing {
             self.complete(decided, tags, out);
         }
@@ -102,29 +112,39 @@ impl Spans {
         (self.endless, self.escaping) = (false, false);
     }
 
-    fn endless(&mut self, rest: Piece<'_>, tags: Tags, out: &mut Out<impl Sink>) -> usize {
+    fn endless(
+        &mut self,
+        rest: Chunk<'_>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) -> usize {
         let more = backticks(rest.bytes);
         self.endless = more == rest.bytes.len();
         self.escaping = false;
-        out.take(tags.text, rest.slice(0..more));
+        out.emit(tags.text, rest.slice(0..more));
         more
     }
 
-    fn flow(&mut self, rest: Piece<'_>, tags: Tags, out: &mut Out<impl Sink>) -> usize {
+    fn flow(
+        &mut self,
+        rest: Chunk<'_>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) -> usize {
         let Some(at) = memchr(b'`', rest.bytes) else {
             self.escaping = ends_escaping(rest.bytes, self.escaping);
-            out.take(tags.text, rest);
+            out.emit(tags.text, rest);
             return rest.bytes.len();
         };
         let escaped = ends_escaping(&rest.bytes[..at], self.escaping);
-        out.take(tags.text, rest.slice(0..at));
+        out.emit(tags.text, rest.slice(0..at));
         self.held.push(rest.slice(at..at + 1));
         self.begin(0, escaped);
         at + 1
     }
 
     fn begin(&mut self, at: usize, escaped: bool) {
-        self.runs.push(Run {
+        self.runs.push(BacktickRun {
             at,
             len: 1,
             escaped,
@@ -132,7 +152,12 @@ impl Spans {
         self.growing = true;
     }
 
-    fn hold(&mut self, rest: Piece<'_>, tags: Tags, out: &mut Out<impl Sink>) -> usize {
+    fn hold(
+        &mut self,
+        rest: Chunk<'_>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) -> usize {
         let decided = rest.decided(0);
         if self.growing && rest.bytes[0] != b'`' {
             self.complete(decided, tags, out);
@@ -158,14 +183,19 @@ impl Spans {
         plain
     }
 
-    fn grow(&mut self, rest: Piece<'_>, more: usize) -> usize {
+    fn grow(&mut self, rest: Chunk<'_>, more: usize) -> usize {
         self.held.push(rest.slice(0..more));
         self.runs.last_mut().expect("a run is growing").len += more;
         more
     }
 
     /// The last run has all its backticks.
-    fn complete(&mut self, decided: u64, tags: Tags, out: &mut Out<impl Sink>) {
+    fn complete(
+        &mut self,
+        decided: u64,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         self.growing = false;
         let (first, last) = (self.runs[0], self.runs[self.runs.len() - 1]);
         if self.runs.len() > 1 {
@@ -174,7 +204,7 @@ impl Spans {
                 self.forget();
             }
         } else if first.opening() == 0 {
-            out.take_all(tags.text, self.held.pieces(0..1), decided);
+            out.emit_all(tags.text, self.held.chunks(0..1), decided);
             self.forget();
         }
     }
@@ -183,21 +213,27 @@ impl Spans {
     fn span(
         &self,
         from: usize,
-        open: Run,
-        close: Run,
+        open: BacktickRun,
+        close: BacktickRun,
         decided: u64,
-        tags: Tags,
-        out: &mut Out<impl Sink>,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         let text = from..open.end() - open.opening();
-        out.take_all(tags.text, self.held.pieces(text), decided);
+        out.emit_all(tags.text, self.held.chunks(text), decided);
         let code = open.end()..close.at;
-        out.take_all(tags.code, self.held.pieces(code), decided);
+        out.emit_all(tags.code, self.held.chunks(code), decided);
     }
 
     /// The first run opens no span: it is text, and so is what follows up to the next run that may.
     /// With `all`, no other run may wait any longer either.
-    fn give_up(&mut self, all: bool, decided: u64, tags: Tags, out: &mut Out<impl Sink>) {
+    fn give_up(
+        &mut self,
+        all: bool,
+        decided: u64,
+        tags: SpanTags,
+        out: &mut MarkdownEmitter<impl ChunkSink>,
+    ) {
         let (mut from, mut next) = (0, 1);
         while let Some(&open) = self.runs.get(next) {
             let grows = self.growing && next + 1 == self.runs.len();
@@ -210,13 +246,13 @@ impl Spans {
                 }
                 None if all || (open.opening() == 0 && !grows) => next + 1,
                 None => {
-                    out.take_all(tags.text, self.held.pieces(from..open.at), decided);
+                    out.emit_all(tags.text, self.held.chunks(from..open.at), decided);
                     return self.keep(next);
                 }
             };
         }
         let rest = from..self.held.bytes().len();
-        out.take_all(tags.text, self.held.pieces(rest), decided);
+        out.emit_all(tags.text, self.held.chunks(rest), decided);
         self.endless = self.growing;
         self.forget();
     }
@@ -234,8 +270,8 @@ impl Spans {
     /// Waits on, from the run with that index.
     fn keep(&mut self, first: usize) {
         let from = self.runs[first].at;
-        for piece in self.held.pieces(from..self.held.bytes().len()) {
-            self.spare.push(piece);
+        for chunk in self.held.chunks(from..self.held.bytes().len()) {
+            self.spare.push(chunk);
         }
         std::mem::swap(&mut self.held, &mut self.spare);
         self.spare.clear();
@@ -268,7 +304,7 @@ fn ends_escaping(bytes: &[u8], before: bool) -> bool {
 }
 
 #[cfg(test)]
-impl Spans {
+impl CodeSpans {
     /// Bytes that wait.
     pub(super) fn waits(&self) -> usize {
         self.held.bytes().len()

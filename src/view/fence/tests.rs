@@ -7,14 +7,14 @@ use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag as Mar
 
 use super::*;
 use crate::testing::{Random, scale};
-use crate::view::seen::{Recorder, Seen, cuts, skip_or_corpus};
+use crate::view::test_sink::{Recorder, Seen, cuts, skip_or_corpus};
 
-fn read(deltas: &[&[u8]], mut markdown: Markdown) -> Vec<Seen> {
+fn read(deltas: &[&[u8]], mut markdown: MarkdownView) -> Vec<Seen> {
     let mut recorder = Recorder::default();
     let mut at = 0;
     for delta in deltas {
         if !delta.is_empty() {
-            markdown.take(Piece::verbatim(delta, at), &mut recorder);
+            markdown.push(Chunk::verbatim(delta, at), &mut recorder);
         }
         at += delta.len() as u64;
     }
@@ -25,7 +25,7 @@ fn read(deltas: &[&[u8]], mut markdown: Markdown) -> Vec<Seen> {
 /// What each byte is, and the text and the language of each block of code.
 #[derive(Debug, Default, PartialEq)]
 struct Regioned {
-    bytes: Vec<Option<Regions>>,
+    bytes: Vec<Option<RegionSet>>,
     blocks: Vec<(Option<String>, String)>,
 }
 
@@ -48,7 +48,7 @@ fn ours(text: &[u8], seen: &[Seen]) -> Regioned {
                 assert!(byte == text[at] || (byte == b' ' && text[at] == b'\t'));
                 last = start;
                 bytes[at] = Some(tag.regions);
-                if tag.regions.contains(Regions::CODE) {
+                if tag.regions.contains(RegionSet::CODE) {
                     let language = tag.language.map(|language| language.name().to_owned());
                     block
                         .get_or_insert((language, Vec::new()))
@@ -110,7 +110,7 @@ const APART: [Apart; 8] = [
 
 struct Oracle<'a> {
     text: &'a str,
-    regions: Vec<Option<Regions>>,
+    regions: Vec<Option<RegionSet>>,
     /// Bytes of which it is certain that they are no markers.
     leaf: Vec<bool>,
     /// Bytes that are in a quote, whatever their line begins with.
@@ -143,7 +143,7 @@ impl<'a> Oracle<'a> {
         }
         let mut oracle = Oracle {
             text,
-            regions: vec![Some(Regions::PROSE); text.len()],
+            regions: vec![Some(RegionSet::PROSE); text.len()],
             leaf: vec![false; text.len()],
             quoted: vec![false; text.len()],
             blocks: Vec::new(),
@@ -162,7 +162,7 @@ impl<'a> Oracle<'a> {
         oracle.quotes();
         for (regions, quoted) in oracle.regions.iter_mut().zip(&oracle.quoted) {
             if let (Some(regions), true) = (regions, quoted) {
-                *regions = *regions | Regions::QUOTE;
+                *regions = *regions | RegionSet::QUOTE;
             }
         }
         Ok(Regioned {
@@ -276,7 +276,7 @@ impl<'a> Oracle<'a> {
         let line = self.text[content..end].trim_end_matches('\n');
         if line != "\r" {
             let end = content + line.len();
-            self.regions[content..end].fill(Some(Regions::HEADING | Regions::PROSE));
+            self.regions[content..end].fill(Some(RegionSet::HEADING | RegionSet::PROSE));
             self.leaf[content..end].fill(true);
         }
     }
@@ -320,7 +320,7 @@ impl<'a> Oracle<'a> {
             let from = self.blanks_before(start);
             self.regions[from..start].fill(None);
         }
-        self.regions[start..range.end].fill(Some(Regions::CODE));
+        self.regions[start..range.end].fill(Some(RegionSet::CODE));
         self.leaf[start..range.end].fill(true);
         if self.quotes > 0 {
             self.quoted[start..range.end].fill(true);
@@ -335,8 +335,8 @@ impl<'a> Oracle<'a> {
         let run = raw.bytes().take_while(|&byte| byte == b'`').count();
         let content = range.start + run..range.end - run;
         let tag = match self.heading {
-            true => Regions::INLINE_CODE | Regions::HEADING,
-            false => Regions::INLINE_CODE,
+            true => RegionSet::INLINE_CODE | RegionSet::HEADING,
+            false => RegionSet::INLINE_CODE,
         };
         self.regions[range.clone()].fill(None);
         self.regions[content.clone()].fill(Some(tag));
@@ -422,14 +422,14 @@ fn language_of(info: &str) -> Option<String> {
 
 /// Compares with the oracle on the whole text, and with itself under cuts; the number of cases.
 fn check(text: &[u8], random: &mut Random, apart: &mut [usize; APART.len()]) -> usize {
-    let whole = read(&[text], Markdown::new());
+    let whole = read(&[text], MarkdownView::new());
     let plain = String::from_utf8(ascii(text)).unwrap();
     match Oracle::read(&plain) {
         Ok(expected) => compare(&plain, &ours(text, &whole), &expected, text.is_ascii()),
         Err(reason) => apart[APART.iter().position(|&one| one == reason).unwrap()] += 1,
     }
     1 + cuts(text, random, |deltas| {
-        assert_eq!(read(deltas, Markdown::new()), whole, "{deltas:?}");
+        assert_eq!(read(deltas, MarkdownView::new()), whole, "{deltas:?}");
     })
 }
 
@@ -438,12 +438,12 @@ fn compare(text: &str, ours: &Regioned, expected: &Regioned, named: bool) {
     let is_left_of_tab = |at: usize| {
         text.as_bytes()[at] == b'\t'
             && expected.bytes[at].is_none()
-            && ours.bytes[at].is_some_and(|one| one.contains(Regions::CODE))
+            && ours.bytes[at].is_some_and(|one| one.contains(RegionSet::CODE))
     };
     let differs =
         (0..text.len()).find(|&at| ours.bytes[at] != expected.bytes[at] && !is_left_of_tab(at));
     if let Some(at) = differs {
-        let show = |regions: &[Option<Regions>]| -> String {
+        let show = |regions: &[Option<RegionSet>]| -> String {
             regions.iter().map(|one| letter(*one)).collect()
         };
         panic!(
@@ -467,15 +467,15 @@ fn compare(text: &str, ours: &Regioned, expected: &Regioned, named: bool) {
     );
 }
 
-fn letter(regions: Option<Regions>) -> char {
+fn letter(regions: Option<RegionSet>) -> char {
     let Some(regions) = regions else { return '.' };
     let letter = match regions {
-        _ if regions.contains(Regions::CODE) => 'c',
-        _ if regions.contains(Regions::INLINE_CODE) => 'i',
-        _ if regions.contains(Regions::HEADING) => 'h',
+        _ if regions.contains(RegionSet::CODE) => 'c',
+        _ if regions.contains(RegionSet::INLINE_CODE) => 'i',
+        _ if regions.contains(RegionSet::HEADING) => 'h',
         _ => 'p',
     };
-    match regions.contains(Regions::QUOTE) {
+    match regions.contains(RegionSet::QUOTE) {
         true => letter.to_ascii_uppercase(),
         false => letter,
     }
@@ -596,12 +596,12 @@ fn lines_are_what_the_documentation_says() {
         ("<b>\n```\na\n```", "pppp....cc..."),
     ];
     for (text, expected) in cases {
-        let seen = read(&[text.as_bytes()], Markdown::new());
+        let seen = read(&[text.as_bytes()], MarkdownView::new());
         let ours = ours(text.as_bytes(), &seen);
         let letters: String = ours.bytes.iter().map(|&one| letter(one)).collect();
         assert_eq!(letters, expected, "{text:?}");
         cuts(text.as_bytes(), &mut random, |deltas| {
-            assert_eq!(read(deltas, Markdown::new()), seen, "{deltas:?}");
+            assert_eq!(read(deltas, MarkdownView::new()), seen, "{deltas:?}");
         });
     }
 }
@@ -611,7 +611,7 @@ fn bounds_hold_and_do_not_depend_on_the_cut() {
     let mut random = Random::new(8);
     for _ in 0..scale(2_000) {
         let text = markdown_text(&mut random);
-        let bounds = || Markdown::with_limits(16, 2);
+        let bounds = || MarkdownView::with_limits(16, 2);
         let whole = read(&[&text], bounds());
         cuts(&text, &mut random, |deltas| {
             assert_eq!(read(deltas, bounds()), whole, "{deltas:?}");
@@ -625,7 +625,7 @@ fn a_carriage_return_that_is_the_last_there_is_room_for_ends_no_line() {
     for beginning in ["```", "~~~", "```a\n```", "-", "#", ">", " ", "1", "="] {
         for returns in 0..20 {
             let text = format!("{beginning}{}x", "\r".repeat(returns));
-            let bounds = || Markdown::with_limits(16, 2);
+            let bounds = || MarkdownView::with_limits(16, 2);
             let whole = read(&[text.as_bytes()], bounds());
             assert!(!whole.is_empty(), "{text:?}");
             cuts(text.as_bytes(), &mut random, |deltas| {
@@ -660,28 +660,28 @@ fn hostile_text_does_not_make_more_wait_than_the_bounds() {
         growing,
     ];
     for text in &texts {
-        let mut markdown = Markdown::new();
+        let mut markdown = MarkdownView::new();
         let mut recorder = Recorder::default();
         for (at, byte) in text.as_bytes().chunks(1).enumerate() {
-            markdown.take(Piece::verbatim(byte, at as u64), &mut recorder);
+            markdown.push(Chunk::verbatim(byte, at as u64), &mut recorder);
             assert!(markdown.waits() <= 3 * (HELD + 1), "too much waits");
             assert!(markdown.containers.len() <= DEPTH);
         }
         let end = text.len() as u64;
         markdown.cut(end, end, &mut recorder);
-        assert_eq!(recorder.seen, read(&[text.as_bytes()], Markdown::new()));
+        assert_eq!(recorder.seen, read(&[text.as_bytes()], MarkdownView::new()));
         assert_eq!(markdown.waits(), 0);
     }
 }
 
-impl Markdown {
+impl MarkdownView {
     fn waits(&self) -> usize {
         self.line.waits() + self.spans.waits() + self.blanks.held.bytes().len()
     }
 }
 
 /// How many bytes had come when each of the bytes that are handed on was certain.
-fn decided(text: &str, markdown: Markdown) -> Vec<(u64, u64)> {
+fn decided(text: &str, markdown: MarkdownView) -> Vec<(u64, u64)> {
     let seen = read(&[text.as_bytes()], markdown);
     let bytes = seen.iter().filter_map(|one| match *one {
         Seen::Byte { start, decided, .. } => Some((start, decided)),
@@ -695,37 +695,40 @@ fn a_byte_is_certain_as_soon_as_it_can_be() {
     // The first backtick may open a span until the second; what is behind that is plain.
     let span = [(0, 1), (1, 2), (3, 6), (5, 6), (6, 7)];
     assert_eq!(
-        decided("a `b` c", Markdown::new())[..3],
+        decided("a `b` c", MarkdownView::new())[..3],
         [(0, 1), (1, 2), (3, 6)]
     );
-    assert_eq!(decided("a `b` c", Markdown::new())[3..], span[3..]);
+    assert_eq!(decided("a `b` c", MarkdownView::new())[3..], span[3..]);
     // It may no longer when the paragraph has ended.
     assert_eq!(
-        decided("`b\n\nc", Markdown::new()),
+        decided("`b\n\nc", MarkdownView::new()),
         [(0, 4), (1, 4), (2, 4), (3, 4), (4, 5)]
     );
     // A marker of a list may be a rule, until it is not; blanks may be before anything.
-    assert_eq!(decided("- a", Markdown::new()), [(0, 3), (1, 3), (2, 3)]);
-    assert_eq!(decided(" a", Markdown::new()), [(0, 2), (1, 2)]);
+    assert_eq!(
+        decided("- a", MarkdownView::new()),
+        [(0, 3), (1, 3), (2, 3)]
+    );
+    assert_eq!(decided(" a", MarkdownView::new()), [(0, 2), (1, 2)]);
     // Code is certain at once, but for what may close it.
     assert_eq!(
-        decided("```\na\n``b", Markdown::new()),
+        decided("```\na\n``b", MarkdownView::new()),
         [(4, 5), (5, 6), (6, 9), (7, 9), (8, 9)]
     );
     // It may not from where it is too short.
     assert_eq!(
-        decided("````\n``` b", Markdown::new()),
+        decided("````\n``` b", MarkdownView::new()),
         [(5, 9), (6, 9), (7, 9), (8, 9), (9, 10)]
     );
     // A block ends where its last line does, once the fence that closes it is there.
-    let seen = read(&[b"```\nab\n```\nc"], Markdown::new());
+    let seen = read(&[b"```\nab\n```\nc"], MarkdownView::new());
     let cuts = seen.iter().filter_map(|one| match *one {
         Seen::Cut(end, decided) => Some((end, decided)),
         _ => None,
     });
     assert_eq!(cuts.collect::<Vec<_>>(), [(7, 11), (12, 12)]);
     // A backtick behind a backslash waits for nothing once the run before it does not.
-    let given_up = decided("``ab\\`cdef", Markdown::with_limits(6, 4));
+    let given_up = decided("``ab\\`cdef", MarkdownView::with_limits(6, 4));
     let all_at_once = (0..6).map(|at| (at, 7));
     let then = [(6, 7), (7, 8), (8, 9), (9, 10)];
     assert_eq!(given_up, all_at_once.chain(then).collect::<Vec<_>>());
@@ -733,9 +736,9 @@ fn a_byte_is_certain_as_soon_as_it_can_be() {
 
 #[test]
 fn a_run_that_was_waited_for_too_long_is_text_and_a_backslash_behind_it_still_counts() {
-    let seen = read(&[b"`ab\\`c`d"], Markdown::with_limits(4, 4));
+    let seen = read(&[b"`ab\\`c`d"], MarkdownView::with_limits(4, 4));
     let ours = ours(b"`ab\\`c`d", &seen);
-    assert_eq!(ours.bytes, [Some(Regions::PROSE); 8]);
+    assert_eq!(ours.bytes, [Some(RegionSet::PROSE); 8]);
 }
 
 #[test]
@@ -927,7 +930,7 @@ fn lines_that_are_easily_mistaken_are_what_the_oracle_says() {
 
 /// Under small bounds: a letter for each byte, the same under every cut.
 fn bounded(text: &str, held: usize, depth: usize) -> String {
-    let bounds = || Markdown::with_limits(held, depth);
+    let bounds = || MarkdownView::with_limits(held, depth);
     let seen = read(&[text.as_bytes()], bounds());
     let mut random = Random::new(11);
     cuts(text.as_bytes(), &mut random, |deltas| {

@@ -9,11 +9,11 @@ use unicode_normalization::char::{
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use unicode_security::confusable_detection::skeleton;
 
-use super::{Folds, lower_if};
+use super::{FoldSet, lower_if};
 
 /// Folds whole text, of which invisible characters are gone already if they are to go.
-pub(super) fn fold(folds: Folds, chars: impl Iterator<Item = char>) -> String {
-    let decomposed: Vec<char> = if folds.contains(Folds::NFKC) {
+pub(super) fn fold(folds: FoldSet, chars: impl Iterator<Item = char>) -> String {
+    let decomposed: Vec<char> = if folds.contains(FoldSet::NFKC) {
         chars.nfkd().collect()
     } else {
         chars.nfd().collect()
@@ -27,13 +27,13 @@ pub(super) fn fold(folds: Folds, chars: impl Iterator<Item = char>) -> String {
 
 /// Whether no character before this one changes with it, nor it with them: the fold of a text is the fold
 /// of what is before it and the fold of what begins with it.
-pub(super) fn begins_anew(folds: Folds, char: char) -> bool {
+pub(super) fn begins_anew(folds: FoldSet, char: char) -> bool {
     if char.is_ascii() {
         return true;
     }
     let mut first = None;
     let keep = |part| first = first.or(Some(part));
-    if folds.contains(Folds::NFKC) {
+    if folds.contains(FoldSet::NFKC) {
         decompose_compatible(char, keep);
     } else {
         decompose_canonical(char, keep);
@@ -50,9 +50,9 @@ fn is_fresh(char: char) -> bool {
 }
 
 /// What becomes of a character that is decomposed.
-fn push_folded(folds: Folds, char: char, out: &mut Vec<char>) {
+fn push_folded(folds: FoldSet, char: char, out: &mut Vec<char>) {
     let char = lower_if(folds, char);
-    if !folds.contains(Folds::CONFUSABLES) {
+    if !folds.contains(FoldSet::CONFUSABLES) {
         return out.push(char);
     }
     let from = out.len();

@@ -43,7 +43,7 @@ impl Recorder {
     }
 }
 
-impl Sink for Recorder {
+impl HaystackSink for Recorder {
     const READS_KEYS: bool = true;
 
     fn open_key(&mut self, at: u64) {
@@ -126,7 +126,7 @@ fn decode_all<'a>(
     depth: usize,
     path_bytes: usize,
 ) -> (Vec<Haystack>, JsonCounters) {
-    let (mut decoder, mut recorder) = (Decoder::new(depth, path_bytes), Recorder::default());
+    let (mut decoder, mut recorder) = (JsonDecoder::new(depth, path_bytes), Recorder::default());
     for delta in deltas {
         decoder.push(delta, &mut recorder);
     }
@@ -1355,7 +1355,7 @@ fn c41_an_escaped_key_is_the_key_it_spells() {
 
 #[test]
 fn c42_a_huge_key_takes_no_memory_and_its_value_is_read() {
-    let (mut decoder, mut recorder) = (Decoder::new(DEPTH, PATH_BYTES), Recorder::default());
+    let (mut decoder, mut recorder) = (JsonDecoder::new(DEPTH, PATH_BYTES), Recorder::default());
     let block = [b'k'; 1 << 16];
     decoder.push(b"{\"", &mut recorder);
     for _ in 0..800 {
@@ -1439,7 +1439,7 @@ fn a_key_that_is_cut_off_or_over_the_limit_is_read_to_its_last_byte() {
 
 #[test]
 fn a_sink_that_does_not_read_keys_gets_nothing_of_them() {
-    let (mut decoder, mut counter) = (Decoder::new(DEPTH, PATH_BYTES), Counter::default());
+    let (mut decoder, mut counter) = (JsonDecoder::new(DEPTH, PATH_BYTES), Counter::default());
     decoder.push(br#"{"\u0061bc":"v","d"#.as_slice(), &mut counter);
     decoder.finish(&mut counter);
     assert_eq!((counter.haystacks, counter.bytes), (1, 1));
@@ -1453,7 +1453,7 @@ struct Counter {
     calls: u64,
 }
 
-impl Sink for Counter {
+impl HaystackSink for Counter {
     fn open(&mut self, _: &ArgPath, _: u64) {
         self.haystacks += 1;
     }
@@ -1468,7 +1468,7 @@ impl Sink for Counter {
     fn close(&mut self, _: u64, _: u64) {}
 }
 
-fn capacities(decoder: &Decoder) -> [usize; 4] {
+fn capacities(decoder: &JsonDecoder) -> [usize; 4] {
     [
         decoder.frames.capacity(),
         decoder.scratch.capacity(),
@@ -1479,7 +1479,7 @@ fn capacities(decoder: &Decoder) -> [usize; 4] {
 
 #[test]
 fn c42_a_huge_value_is_handed_on_in_runs_and_kept_nowhere() {
-    let (mut decoder, mut counter) = (Decoder::new(DEPTH, PATH_BYTES), Counter::default());
+    let (mut decoder, mut counter) = (JsonDecoder::new(DEPTH, PATH_BYTES), Counter::default());
     decoder.push(b"{\"content\":\"", &mut counter);
     let before = capacities(&decoder);
     let block = [b'v'; 1 << 16];
@@ -1492,7 +1492,7 @@ fn c42_a_huge_value_is_handed_on_in_runs_and_kept_nowhere() {
 
 #[test]
 fn c42_many_keys_reuse_the_buffers() {
-    let (mut decoder, mut counter) = (Decoder::new(DEPTH, PATH_BYTES), Counter::default());
+    let (mut decoder, mut counter) = (JsonDecoder::new(DEPTH, PATH_BYTES), Counter::default());
     decoder.push(b"{\"key 0\":[{\"k\":\"v\"},1]", &mut counter);
     let before = capacities(&decoder);
     for _ in 0..300_000 {
@@ -1629,7 +1629,7 @@ fn keys_with_dots_stay_one_segment() {
 
 #[test]
 fn what_comes_after_the_end_is_not_lost() {
-    let (mut decoder, mut recorder) = (Decoder::new(DEPTH, PATH_BYTES), Recorder::default());
+    let (mut decoder, mut recorder) = (JsonDecoder::new(DEPTH, PATH_BYTES), Recorder::default());
     decoder.push(br#"{"a":"x"#, &mut recorder);
     decoder.finish(&mut recorder);
     decoder.finish(&mut recorder);
@@ -1644,9 +1644,9 @@ fn what_comes_after_the_end_is_not_lost() {
 #[test]
 fn a_decoder_is_small() {
     assert!(
-        size_of::<Decoder>() <= 256,
+        size_of::<JsonDecoder>() <= 256,
         "{} bytes",
-        size_of::<Decoder>()
+        size_of::<JsonDecoder>()
     );
 }
 
@@ -1666,7 +1666,7 @@ fn text_is_what_ends_no_string_and_begins_no_escape() {
 #[test]
 fn what_is_held_back_begins_where_it_says() {
     struct Nothing;
-    impl Sink for Nothing {
+    impl HaystackSink for Nothing {
         fn open(&mut self, _: &ArgPath, _: u64) {}
         fn run(&mut self, _: &[u8], _: u64) {}
         fn escape(&mut self, _: &[u8], _: u64, _: u64, _: u64) {}
@@ -1685,7 +1685,7 @@ fn what_is_held_back_begins_where_it_says() {
         (r#"{"ab":"c\ud83d\u"#, Some(8)),
         (r#"{"ab":12"#, None),
     ] {
-        let mut decoder = Decoder::new(8, 64);
+        let mut decoder = JsonDecoder::new(8, 64);
         for byte in text.as_bytes() {
             decoder.push(&[*byte], &mut Nothing);
         }

@@ -1,13 +1,13 @@
 //! One simple command as it is read: which word is what.
 
-use super::super::piece::{Held, Piece, Place};
-use super::heredoc::Heredoc;
+use super::super::chunk::{Chunk, ChunkBuffer, OffsetMap};
+use super::heredoc::HeredocDelimiter;
 
 /// A command, up to where it was read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Command {
+pub(super) struct SimpleCommand {
     /// The word that is not complete, or the stretch of it that is next.
-    pub(super) held: Held,
+    pub(super) held: ChunkBuffer,
     pub(super) in_word: bool,
     /// Where the word begins, and where the one before ended.
     start: u64,
@@ -17,25 +17,25 @@ pub(super) struct Command {
     /// Where the operator of the redirection begins.
     operator: u64,
     /// Where the word goes, if some of it went there.
-    pub(super) dest: Option<Dest>,
-    next: Next,
-    lead: Lead,
+    pub(super) dest: Option<WordRoute>,
+    next: NextWord,
+    command_state: CommandState,
     /// Of a nested command: its words.
-    pub(super) text: Held,
+    pub(super) text: ChunkBuffer,
     /// The words from the first that is no prefix.
-    pub(super) rest: Held,
+    pub(super) rest: ChunkBuffer,
     /// Whether words go to `rest` too.
     pub(super) twice: bool,
     /// A redirection: its operator and target.
-    pub(super) redirect: Held,
+    pub(super) redirect: ChunkBuffer,
     /// What `sh -c` is given.
-    pub(super) script: Held,
+    pub(super) script: ChunkBuffer,
     pub(super) script_is_long: bool,
 }
 
 /// Where a word goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dest {
+pub(super) enum WordRoute {
     Command,
     Redirect,
     Heredoc,
@@ -44,7 +44,7 @@ pub(super) enum Dest {
 
 /// What the next word is, by the operator before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Next {
+enum NextWord {
     #[default]
     Word,
     Redirect,
@@ -55,12 +55,12 @@ enum Next {
 
 /// What the words so far lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Lead {
+enum CommandState {
     /// The command itself.
     #[default]
     Command,
     /// Options of a prefix, or the command behind it.
-    Prefix(Prefix, Behind),
+    Wrapper(Wrapper, WrapperArgs),
     /// Options of a shell.
     Shell {
         /// The next word belongs to an option.
@@ -75,23 +75,23 @@ enum Lead {
 
 /// What stands between a prefix and its command still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Behind {
-    words: u8,
+struct WrapperArgs {
+    emit_words: u8,
     takes: bool,
 }
 
 /// A word that runs the command behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prefix {
+pub(super) struct Wrapper {
     /// Its options, of one letter, that take the next word.
     options: &'static str,
     /// Words of its own before the command.
-    words: u8,
+    emit_words: u8,
 }
 
 /// The prefix of that name.
-fn prefix(name: &[u8]) -> Option<Prefix> {
-    let (options, words) = match name {
+fn prefix(name: &[u8]) -> Option<Wrapper> {
+    let (options, emit_words) = match name {
         b"sudo" => ("ughpCDRTUrt", 0),
         b"doas" => ("uC", 0),
         b"env" => ("uCS", 0),
@@ -105,14 +105,17 @@ fn prefix(name: &[u8]) -> Option<Prefix> {
         b"chroot" => ("", 1),
         _ => return None,
     };
-    Some(Prefix { options, words })
+    Some(Wrapper {
+        options,
+        emit_words,
+    })
 }
 
 fn is_shell(name: &[u8]) -> bool {
     matches!(name, b"sh" | b"bash" | b"zsh" | b"dash" | b"ksh" | b"ash")
 }
 
-impl Command {
+impl SimpleCommand {
     pub(super) fn begin_word(&mut self, start: u64) {
         if !self.in_word {
             self.in_word = true;
@@ -121,7 +124,7 @@ impl Command {
         }
     }
 
-    pub(super) fn note_quote(&mut self) {
+    pub(super) fn mark_quoted(&mut self) {
         let before = self.held.bytes().len();
         self.quoted_at.get_or_insert(before);
     }
@@ -131,7 +134,7 @@ impl Command {
         let is_number = self.in_word
             && self.quoted_at.is_none()
             && self.dest.is_none()
-            && self.next == Next::Word
+            && self.next == NextWord::Word
             && self.held.bytes().iter().all(u8::is_ascii_digit);
         if is_number {
             self.in_word = false;
@@ -141,28 +144,28 @@ impl Command {
     }
 
     pub(super) fn begin_heredoc(&mut self, tabs: bool) {
-        self.next = Next::Heredoc { tabs };
+        self.next = NextWord::Heredoc { tabs };
     }
 
-    pub(super) fn begin_redirect(&mut self, operator: &[(u8, Place, u64)], now: u64) {
-        self.next = Next::Redirect;
-        for (index, &(byte, place, decided)) in operator.iter().enumerate() {
+    pub(super) fn begin_redirect(&mut self, operator: &[(u8, OffsetMap, u64)], now: u64) {
+        self.next = NextWord::Redirect;
+        for (index, &(byte, offsets, decided)) in operator.iter().enumerate() {
             if index == 0 {
-                (self.operator, _) = ends(place);
+                (self.operator, _) = ends(offsets);
             }
             let bytes = &[byte];
-            let piece = Piece {
+            let chunk = Chunk {
                 bytes,
-                place,
+                offsets,
                 decided,
             };
-            self.redirect.push(piece.later(now));
+            self.redirect.push(chunk.not_before(now));
         }
     }
 
     /// The space between the last word and this one.
-    pub(super) fn space(&self, now: u64) -> Piece<'static> {
-        Piece::stand_in(b" ", self.end, self.start, now)
+    pub(super) fn space(&self, now: u64) -> Chunk<'static> {
+        Chunk::replacement(b" ", self.end, self.start, now)
     }
 
     /// Whether the last word ended there.
@@ -184,10 +187,10 @@ impl Command {
     /// changes nothing in it.
     pub(super) fn is_argument(&self) -> bool {
         let is_word = match self.dest {
-            None => self.next == Next::Word,
-            Some(dest) => dest == Dest::Command,
+            None => self.next == NextWord::Word,
+            Some(dest) => dest == WordRoute::Command,
         };
-        is_word && self.lead == Lead::Arguments && !self.twice
+        is_word && self.command_state == CommandState::Arguments && !self.twice
     }
 
     /// How many of the bytes that come next may still be the number of a redirection, where nothing of the word
@@ -204,35 +207,35 @@ impl Command {
     pub(super) fn begin_argument(&mut self, start: u64) {
         self.in_word = false;
         self.begin_word(start);
-        self.dest = Some(Dest::Command);
+        self.dest = Some(WordRoute::Command);
     }
 
     /// The space between an operator and its target.
-    pub(super) fn space_behind_operator(&self, now: u64) -> Piece<'static> {
-        Piece::stand_in(b" ", self.operator, self.start, now)
+    pub(super) fn space_behind_operator(&self, now: u64) -> Chunk<'static> {
+        Chunk::replacement(b" ", self.operator, self.start, now)
     }
 
     /// Whether the next word is one like others: no target of an operator.
     pub(super) fn awaits_word(&self) -> bool {
-        !self.in_word && self.next == Next::Word
+        !self.in_word && self.next == NextWord::Word
     }
 
     /// Where the word goes that this is the next stretch of; more comes if it is not complete. Whether it is
     /// the first stretch.
-    pub(super) fn place_word(
+    pub(super) fn route_word(
         &mut self,
         word: &[u8],
         complete: bool,
         scripts: bool,
-    ) -> (Dest, bool) {
+    ) -> (WordRoute, bool) {
         if let Some(dest) = self.dest {
             return (dest, false);
         }
         let dest = match std::mem::take(&mut self.next) {
-            Next::Redirect => Dest::Redirect,
-            Next::Heredoc { tabs } if complete => {
-                self.next = Next::Heredoc { tabs };
-                Dest::Heredoc
+            NextWord::Redirect => WordRoute::Redirect,
+            NextWord::Heredoc { tabs } if complete => {
+                self.next = NextWord::Heredoc { tabs };
+                WordRoute::Heredoc
             }
             _ => self.word(word, scripts),
         };
@@ -241,36 +244,36 @@ impl Command {
     }
 
     /// The word is over; the end of a heredoc if it is one.
-    pub(super) fn end_word(&mut self, end: u64) -> Option<Heredoc> {
+    pub(super) fn end_word(&mut self, end: u64) -> Option<HeredocDelimiter> {
         self.in_word = false;
-        if self.dest == Some(Dest::Command) {
+        if self.dest == Some(WordRoute::Command) {
             self.end = end;
         }
-        let Next::Heredoc { tabs } = std::mem::take(&mut self.next) else {
+        let NextWord::Heredoc { tabs } = std::mem::take(&mut self.next) else {
             return None;
         };
         let text = self.held.bytes().to_vec();
         self.held.clear();
-        Some(Heredoc { end: text, tabs })
+        Some(HeredocDelimiter { end: text, tabs })
     }
 
     /// Whether the word is what a shell is to run.
     pub(super) fn is_script(&self) -> bool {
-        self.lead == Lead::InScript
+        self.command_state == CommandState::InScript
     }
 
     /// Keeps more of a script; whether that is too much.
     pub(super) fn keep_script<'a>(
         &mut self,
-        pieces: impl Iterator<Item = Piece<'a>>,
+        chunks: impl Iterator<Item = Chunk<'a>>,
         now: u64,
         most: usize,
     ) -> bool {
         if self.script_is_long {
             return false;
         }
-        for piece in pieces {
-            self.script.push(piece.later(now));
+        for chunk in chunks {
+            self.script.push(chunk.not_before(now));
         }
         self.script_is_long = self.script.bytes().len() > most;
         self.script_is_long
@@ -286,75 +289,88 @@ impl Command {
         ] {
             held.clear();
         }
-        self.next = Next::Word;
-        self.lead = Lead::Command;
+        self.next = NextWord::Word;
+        self.command_state = CommandState::Command;
         (self.twice, self.script_is_long) = (false, false);
     }
 
-    fn word(&mut self, word: &[u8], scripts: bool) -> Dest {
-        match self.lead {
-            Lead::Command => {
+    fn word(&mut self, word: &[u8], scripts: bool) -> WordRoute {
+        match self.command_state {
+            CommandState::Command => {
                 let plain = self.quoted_at.is_none();
                 let name_end = self.quoted_at.unwrap_or(word.len()).min(word.len());
                 if plain && is_keyword(word) || is_assignment(&word[..name_end]) {
-                    return Dest::Nowhere;
+                    return WordRoute::Nowhere;
                 }
-                self.lead = lead(word, scripts);
+                self.command_state = command_state(word, scripts);
             }
-            Lead::Prefix(prefix, behind) => self.behind(prefix, behind, word, scripts),
-            Lead::Shell { takes: true } => self.lead = Lead::Shell { takes: false },
-            Lead::Shell { .. } => self.lead = shell_option(word),
-            Lead::Script => self.lead = Lead::InScript,
-            Lead::InScript | Lead::Arguments => self.lead = Lead::Arguments,
+            CommandState::Wrapper(prefix, after_wrapper) => {
+                self.after_wrapper(prefix, after_wrapper, word, scripts)
+            }
+            CommandState::Shell { takes: true } => {
+                self.command_state = CommandState::Shell { takes: false }
+            }
+            CommandState::Shell { .. } => self.command_state = shell_option(word),
+            CommandState::Script => self.command_state = CommandState::InScript,
+            CommandState::InScript | CommandState::Arguments => {
+                self.command_state = CommandState::Arguments
+            }
         }
-        Dest::Command
+        WordRoute::Command
     }
 
     /// A word behind a prefix.
-    fn behind(&mut self, prefix: Prefix, behind: Behind, word: &[u8], scripts: bool) {
-        let stays = |words, takes| Lead::Prefix(prefix, Behind { words, takes });
-        self.lead = if behind.takes {
-            stays(behind.words, false)
+    fn after_wrapper(
+        &mut self,
+        prefix: Wrapper,
+        after_wrapper: WrapperArgs,
+        word: &[u8],
+        scripts: bool,
+    ) {
+        let stays =
+            |emit_words, takes| CommandState::Wrapper(prefix, WrapperArgs { emit_words, takes });
+        self.command_state = if after_wrapper.takes {
+            stays(after_wrapper.emit_words, false)
         } else if word.len() > 1 && word[0] == b'-' {
             let takes = word.len() == 2 && prefix.options.as_bytes().contains(&word[1]);
-            stays(behind.words, takes)
+            stays(after_wrapper.emit_words, takes)
         } else if is_assignment(word) {
-            stays(behind.words, false)
-        } else if behind.words > 0 {
-            stays(behind.words - 1, false)
+            stays(after_wrapper.emit_words, false)
+        } else if after_wrapper.emit_words > 0 {
+            stays(after_wrapper.emit_words - 1, false)
         } else {
-            let lead = lead(word, scripts);
-            self.twice = !matches!(lead, Lead::Prefix(..));
-            lead
+            let command_state = command_state(word, scripts);
+            self.twice = !matches!(command_state, CommandState::Wrapper(..));
+            command_state
         };
     }
 }
 
 /// What follows the command of that name.
-fn lead(word: &[u8], scripts: bool) -> Lead {
+fn command_state(word: &[u8], scripts: bool) -> CommandState {
     let path = word.iter().rposition(|&byte| byte == b'/');
     let name = &word[path.map_or(0, |slash| slash + 1)..];
     // No name that is looked for is longer.
     if name.len() > 8 {
-        return Lead::Arguments;
+        return CommandState::Arguments;
     }
     if let Some(prefix) = prefix(name) {
-        let (words, takes) = (prefix.words, false);
-        return Lead::Prefix(prefix, Behind { words, takes });
+        let (emit_words, takes) = (prefix.emit_words, false);
+        return CommandState::Wrapper(prefix, WrapperArgs { emit_words, takes });
     }
     if scripts && is_shell(name) {
-        return Lead::Shell { takes: false };
+        return CommandState::Shell { takes: false };
     }
-    Lead::Arguments
+    CommandState::Arguments
 }
 
-fn shell_option(word: &[u8]) -> Lead {
+fn shell_option(word: &[u8]) -> CommandState {
     match word {
-        [b'-', b'-', ..] => Lead::Shell { takes: false },
-        [b'-' | b'+', letters @ ..] if letters.contains(&b'c') => Lead::Script,
-        [b'-' | b'+', .., b'o' | b'O'] => Lead::Shell { takes: true },
-        [b'-' | b'+', ..] => Lead::Shell { takes: false },
-        _ => Lead::Arguments,
+        [b'-', b'-', ..] => CommandState::Shell { takes: false },
+        [b'-' | b'+', letters @ ..] if letters.contains(&b'c') => CommandState::Script,
+        [b'-' | b'+', .., b'o' | b'O'] => CommandState::Shell { takes: true },
+        [b'-' | b'+', ..] => CommandState::Shell { takes: false },
+        _ => CommandState::Arguments,
     }
 }
 
@@ -393,9 +409,9 @@ fn is_assignment(word: &[u8]) -> bool {
 }
 
 /// Where a byte begins and ends.
-pub(super) fn ends(place: Place) -> (u64, u64) {
-    match place {
-        Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => (at, at + 1),
-        Place::StandIn { start, end } => (start, end),
+pub(super) fn ends(emit_word: OffsetMap) -> (u64, u64) {
+    match emit_word {
+        OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => (at, at + 1),
+        OffsetMap::Replacement { start, end } => (start, end),
     }
 }

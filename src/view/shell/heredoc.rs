@@ -1,26 +1,26 @@
 //! Text that is part of no command: comments, and the bodies of heredocs.
 
-use super::Shell;
+use super::ShellView;
 
 /// Most ends of heredocs that are remembered on one line.
 pub(super) const HEREDOCS: usize = 8;
 
 #[derive(Clone, Debug)]
-pub(super) struct Heredoc {
+pub(super) struct HeredocDelimiter {
     pub(super) end: Vec<u8>,
     pub(super) tabs: bool,
 }
 
 /// The body of a heredoc that is being skipped.
 #[derive(Clone, Debug)]
-pub(super) struct Body {
-    heredoc: Heredoc,
+pub(super) struct HeredocBody {
+    heredoc: HeredocDelimiter,
     /// How much of its end the line has; none if it is another line.
     matched: Option<usize>,
     begins: bool,
 }
 
-impl Shell {
+impl ShellView {
     /// Whether the byte belongs to a comment or to the body of a heredoc.
     pub(super) fn skips(&mut self, byte: u8) -> bool {
         if self.comment {
@@ -32,7 +32,8 @@ impl Shell {
             return false;
         };
         if body.ends_with(byte) {
-            self.body = (!self.heredocs.is_empty()).then(|| Body::new(self.heredocs.remove(0)));
+            self.body =
+                (!self.heredocs.is_empty()).then(|| HeredocBody::new(self.heredocs.remove(0)));
         }
         true
     }
@@ -43,9 +44,9 @@ impl Shell {
     }
 }
 
-impl Body {
-    pub(super) fn new(heredoc: Heredoc) -> Body {
-        Body {
+impl HeredocBody {
+    pub(super) fn new(heredoc: HeredocDelimiter) -> HeredocBody {
+        HeredocBody {
             heredoc,
             matched: Some(0),
             begins: true,

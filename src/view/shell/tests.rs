@@ -3,8 +3,8 @@
 use super::heredoc::HEREDOCS;
 use super::*;
 use crate::testing::{Random, scale, skip};
-use crate::view::json::{Decoder, Sink as JsonSink};
-use crate::view::piece::{Regions, Tag};
+use crate::view::chunk::{RegionSet, Tag};
+use crate::view::json::{HaystackSink, JsonDecoder};
 
 // ---- What the view hands on ----
 
@@ -31,20 +31,20 @@ impl Recorder {
     }
 }
 
-impl Sink for Recorder {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+impl ChunkSink for Recorder {
+    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
         self.on_time(decided);
-        assert!(tag.regions == Regions::SHELL && !self.open);
+        assert!(tag.regions == RegionSet::SHELL && !self.open);
         self.open = true;
         self.heard.push(Heard::Turn(at, decided));
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
-        assert!(!piece.bytes.is_empty() && self.open);
-        for (i, &byte) in piece.bytes.iter().enumerate() {
-            self.on_time(piece.decided(i));
-            assert!(piece.start(i) < piece.end(i), "{piece:?}");
-            let heard = Heard::Byte(byte, piece.start(i), piece.end(i), piece.decided(i));
+    fn push(&mut self, chunk: Chunk<'_>) {
+        assert!(!chunk.bytes.is_empty() && self.open);
+        for (i, &byte) in chunk.bytes.iter().enumerate() {
+            self.on_time(chunk.decided(i));
+            assert!(chunk.start(i) < chunk.end(i), "{chunk:?}");
+            let heard = Heard::Byte(byte, chunk.start(i), chunk.end(i), chunk.decided(i));
             self.heard.push(heard);
         }
     }
@@ -57,18 +57,18 @@ impl Sink for Recorder {
     }
 }
 
-impl JsonSink for (&mut Shell, &mut Recorder) {
+impl HaystackSink for (&mut ShellView, &mut Recorder) {
     fn open(&mut self, path: &ArgPath, _: u64) {
         self.0.open(path);
     }
 
     fn run(&mut self, bytes: &[u8], at: u64) {
-        self.0.take(&Piece::verbatim(bytes, at), self.1);
+        self.0.push(&Chunk::verbatim(bytes, at), self.1);
     }
 
     fn escape(&mut self, utf8: &[u8], start: u64, end: u64, decided: u64) {
         self.0
-            .take(&Piece::stand_in(utf8, start, end, decided), self.1);
+            .push(&Chunk::replacement(utf8, start, end, decided), self.1);
     }
 
     fn close(&mut self, end: u64, decided: u64) {
@@ -85,8 +85,8 @@ fn view<'a>(
     json: bool,
     strict: bool,
 ) -> Seen {
-    let mut decoder = Decoder::new(128, 4096);
-    let (mut shell, mut recorder) = (Shell::new(limits), Recorder::default());
+    let mut decoder = JsonDecoder::new(128, 4096);
+    let (mut shell, mut recorder) = (ShellView::new(limits), Recorder::default());
     if !json {
         shell.open_text();
     }
@@ -98,7 +98,7 @@ fn view<'a>(
         if json {
             decoder.push(delta, &mut (&mut shell, &mut recorder));
         } else {
-            shell.take(&Piece::verbatim(delta, at), &mut recorder);
+            shell.push(&Chunk::verbatim(delta, at), &mut recorder);
         }
     }
     if json {
@@ -148,7 +148,7 @@ fn every_cut(
             );
         }
     };
-    let runs = crate::view::seen::every_cut(input, random, same);
+    let runs = crate::view::test_sink::every_cut(input, random, same);
     (whole.0, runs)
 }
 
@@ -215,7 +215,7 @@ impl Model<'_> {
     fn commands(&mut self, outermost: bool, out: &mut Vec<Vec<u8>>, parens: bool) -> End {
         let mut open = 0;
         let mut inner = Vec::new();
-        let mut words = Vec::new();
+        let mut emit_words = Vec::new();
         loop {
             let mut done = None;
             match self.peek() {
@@ -255,12 +255,12 @@ impl Model<'_> {
                     let is_number =
                         word.quote.is_none() && word.text.iter().all(u8::is_ascii_digit);
                     if !(operator && is_number) {
-                        words.push(word);
+                        emit_words.push(word);
                     }
                     continue;
                 }
             }
-            self.finish(std::mem::take(&mut words), outermost, &mut inner, out);
+            self.finish(std::mem::take(&mut emit_words), outermost, &mut inner, out);
             if let Some(end) = done {
                 return end;
             }
@@ -510,28 +510,28 @@ impl Model<'_> {
     /// A command is complete.
     fn finish(
         &mut self,
-        words: Vec<Word>,
+        emit_words: Vec<Word>,
         outermost: bool,
         inner: &mut Vec<Vec<u8>>,
         out: &mut Vec<Vec<u8>>,
     ) {
-        let (words, rest, script) = classify(words, self.scripts);
+        let (emit_words, rest, script) = classify(emit_words, self.scripts);
         let mut all = Vec::new();
         let mut late = Vec::new();
-        let join = |words: &[Vec<u8>]| {
-            let from = words.iter().position(|word| !word.is_empty());
-            from.map(|from| words[from..].join(&b' '))
+        let join = |emit_words: &[Vec<u8>]| {
+            let from = emit_words.iter().position(|word| !word.is_empty());
+            from.map(|from| emit_words[from..].join(&b' '))
         };
         if outermost {
-            all.extend(join(&words));
+            all.extend(join(&emit_words));
             all.append(inner);
         } else {
-            late.extend(join(&words));
+            late.extend(join(&emit_words));
         }
-        late.extend(rest.and_then(|rest| join(&words[rest..])));
+        late.extend(rest.and_then(|rest| join(&emit_words[rest..])));
         if let Some(script) = script {
             late.extend(script.iter().flat_map(|&at| {
-                let script: &[u8] = &words[at];
+                let script: &[u8] = &emit_words[at];
                 read(script, false)
             }));
         }
@@ -550,7 +550,7 @@ fn quote(word: &mut Word) {
 
 /// The words of the command; where the command behind a prefix begins; which word is a script.
 fn classify(
-    words: Vec<Word>,
+    emit_words: Vec<Word>,
     scripts: bool,
 ) -> (Vec<Vec<u8>>, Option<usize>, Option<Option<usize>>) {
     let keywords = "if then elif else fi while until do done esac ! { } time coproc always";
@@ -570,13 +570,13 @@ fn classify(
         word.quote.is_none() && keywords.split(' ').any(|keyword| keyword == text)
             || is_assignment(&plain)
     };
-    let words: Vec<Vec<u8>> = words
+    let emit_words: Vec<Vec<u8>> = emit_words
         .into_iter()
         .skip_while(left_out)
         .map(|word| word.text)
         .collect();
     let text = |at: usize| {
-        words
+        emit_words
             .get(at)
             .map(|word| String::from_utf8_lossy(word).into_owned())
     };
@@ -603,7 +603,7 @@ fn classify(
                 break;
             }
         }
-        rest = (at < words.len()).then_some(at);
+        rest = (at < emit_words.len()).then_some(at);
     }
     let mut script = None;
     let shells = ["sh", "bash", "zsh"];
@@ -615,7 +615,7 @@ fn classify(
                 break;
             }
             if !word.starts_with("--") && word.contains('c') {
-                script = (at < words.len()).then_some(at);
+                script = (at < emit_words.len()).then_some(at);
                 break;
             }
             at += usize::from(
@@ -623,7 +623,7 @@ fn classify(
             );
         }
     }
-    (words, rest, Some(script))
+    (emit_words, rest, Some(script))
 }
 
 // ---- Tests ----

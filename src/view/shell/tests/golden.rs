@@ -358,7 +358,7 @@ fn bytes_keep_their_places() {
 
 #[test]
 fn a_word_longer_than_a_stretch_is_whole_and_ends_no_heredoc() {
-    let long = "w".repeat(STRETCH + 44);
+    let long = "w".repeat(MAX_WORD + 44);
     for (text, want) in [
         (
             format!("{long} $({long} a)"),
@@ -391,18 +391,18 @@ fn nesting_is_bounded() {
 #[derive(Default)]
 struct Pieces(Vec<(String, &'static str)>);
 
-impl Sink for Pieces {
-    fn turn(&mut self, _: Tag, _: u64, _: u64) {}
+impl ChunkSink for Pieces {
+    fn set_tag(&mut self, _: Tag, _: u64, _: u64) {}
 
-    fn take(&mut self, piece: Piece<'_>) {
-        let place = match piece.place {
-            Place::Verbatim(_) => "verbatim",
-            Place::Late(_) => "late",
-            Place::Words(_) => "words",
-            Place::StandIn { .. } => "stand-in",
+    fn push(&mut self, chunk: Chunk<'_>) {
+        let emit_word = match chunk.offsets {
+            OffsetMap::Verbatim(_) => "verbatim",
+            OffsetMap::Late(_) => "late",
+            OffsetMap::Words(_) => "words",
+            OffsetMap::Replacement { .. } => "stand-in",
         };
         self.0
-            .push((String::from_utf8_lossy(piece.bytes).into_owned(), place));
+            .push((String::from_utf8_lossy(chunk.bytes).into_owned(), emit_word));
     }
 
     fn cut(&mut self, _: u64, _: u64) {
@@ -543,15 +543,15 @@ fn plain_words_go_on_in_one_piece() {
         ),
     ];
     for (text, want) in cases {
-        let (mut shell, mut pieces) = (Shell::new(ShellLimits::default()), Pieces::default());
+        let (mut shell, mut chunks) = (ShellView::new(ShellLimits::default()), Pieces::default());
         shell.open_text();
-        shell.take(&Piece::verbatim(text.as_bytes(), 0), &mut pieces);
+        shell.push(&Chunk::verbatim(text.as_bytes(), 0), &mut chunks);
         let end = text.len() as u64;
-        shell.close(end, end, &mut pieces);
-        let got: Vec<(&str, &str)> = pieces
+        shell.close(end, end, &mut chunks);
+        let got: Vec<(&str, &str)> = chunks
             .0
             .iter()
-            .map(|(text, place)| (&**text, *place))
+            .map(|(text, emit_word)| (&**text, *emit_word))
             .collect();
         if got != want {
             wrong.push(format!("({text:?}, &{got:?}),"));

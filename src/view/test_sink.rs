@@ -1,6 +1,6 @@
 //! What tests of views share: what a sink saw, byte by byte, and the ways to cut a text.
 
-use super::piece::{Piece, Sink, Tag};
+use super::chunk::{Chunk, ChunkSink, Tag};
 use crate::testing::{Random, skip};
 
 /// What a sink saw. It does not depend on how the text was cut.
@@ -23,22 +23,22 @@ pub(super) struct Recorder {
     tag: Option<Tag>,
 }
 
-impl Sink for Recorder {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+impl ChunkSink for Recorder {
+    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
         self.tag = Some(tag);
         self.seen.push(Seen::Turn(tag, at, decided));
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
-        assert!(!piece.bytes.is_empty(), "an empty piece");
+    fn push(&mut self, chunk: Chunk<'_>) {
+        assert!(!chunk.bytes.is_empty(), "an empty piece");
         let tag = self.tag.expect("a piece before any turn");
-        for (index, &byte) in piece.bytes.iter().enumerate() {
+        for (index, &byte) in chunk.bytes.iter().enumerate() {
             self.seen.push(Seen::Byte {
                 byte,
                 tag,
-                start: piece.start(index),
-                end: piece.end(index),
-                decided: piece.decided(index),
+                start: chunk.start(index),
+                end: chunk.end(index),
+                decided: chunk.decided(index),
             });
         }
     }

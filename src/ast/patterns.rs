@@ -11,7 +11,7 @@ use super::Grammar;
 
 /// Why a pattern cannot be looked for.
 #[derive(Debug)]
-pub(crate) enum BadPattern {
+pub(crate) enum AstPatternError {
     /// It is no code of the language, even with its metavariables; why.
     NoCode(String),
     /// It matches every node.
@@ -19,13 +19,13 @@ pub(crate) enum BadPattern {
 }
 
 /// What is wrong with a pattern in that language.
-pub(crate) fn fault(grammar: Grammar, pattern: &str) -> Option<BadPattern> {
+pub(crate) fn check_pattern(grammar: Grammar, pattern: &str) -> Option<AstPatternError> {
     parse(grammar, pattern).err()
 }
 
-fn parse(grammar: Grammar, text: &str) -> Result<Pattern, BadPattern> {
+fn parse(grammar: Grammar, text: &str) -> Result<Pattern, AstPatternError> {
     let pattern = Pattern::try_new(text.trim(), grammar).map_err(|error| {
-        BadPattern::NoCode(match error {
+        AstPatternError::NoCode(match error {
             PatternError::NoContent(_) => "there is nothing in it".into(),
             PatternError::MultipleNode(_) => "it is more than one statement or expression".into(),
             error => error.to_string(),
@@ -33,30 +33,30 @@ fn parse(grammar: Grammar, text: &str) -> Result<Pattern, BadPattern> {
     })?;
     if pattern.has_error() {
         let why = "tree-sitter cannot parse it as it stands";
-        return Err(BadPattern::NoCode(why.into()));
+        return Err(AstPatternError::NoCode(why.into()));
     }
     match pattern.potential_kinds() {
         Some(_) => Ok(pattern),
-        None => Err(BadPattern::Everything),
+        None => Err(AstPatternError::Everything),
     }
 }
 
 /// All that is looked for in code.
 #[derive(Debug, Default)]
-pub(crate) struct Shapes {
+pub(crate) struct AstPatternSet {
     /// By [`Grammar`].
-    tables: [Table; Grammar::COUNT],
+    tables: [GrammarPatterns; Grammar::COUNT],
 }
 
 /// What is looked for in code of one language.
 #[derive(Default)]
-pub(super) struct Table {
-    shapes: Vec<Shape>,
+pub(super) struct GrammarPatterns {
+    shapes: Vec<AstPattern>,
     /// By kind of node, indices of `shapes`.
     by_kind: Vec<Vec<u32>>,
 }
 
-struct Shape {
+struct AstPattern {
     owner: u32,
     pattern: Pattern,
     /// It must stand in code of one of these shapes; none: anywhere.
@@ -67,15 +67,15 @@ struct Shape {
 
 /// Patterns that belong together, as they are written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sought<'a> {
+pub(crate) struct AstPatternSource<'a> {
     pub(crate) any: &'a [String],
     pub(crate) inside: &'a [String],
     pub(crate) not: &'a [String],
 }
 
-impl Shapes {
+impl AstPatternSet {
     /// Adds patterns for `owner`, which were found to be right.
-    pub(crate) fn add(&mut self, owner: u32, grammar: Grammar, sought: Sought<'_>) {
+    pub(crate) fn add(&mut self, owner: u32, grammar: Grammar, sought: AstPatternSource<'_>) {
         let right = |texts: &[String]| -> Vec<Pattern> {
             let parsed = texts.iter().map(|text| parse(grammar, text));
             parsed.filter_map(Result::ok).collect()
@@ -91,7 +91,7 @@ impl Shapes {
                     shapes.push(index);
                 }
             }
-            table.shapes.push(Shape {
+            table.shapes.push(AstPattern {
                 owner,
                 pattern,
                 inside: right(sought.inside),
@@ -101,7 +101,7 @@ impl Shapes {
     }
 
     /// What is looked for in that language; none if nothing is.
-    pub(super) fn of(&self, grammar: Grammar) -> Option<&Table> {
+    pub(super) fn of(&self, grammar: Grammar) -> Option<&GrammarPatterns> {
         Some(&self.tables[grammar as usize]).filter(|table| !table.shapes.is_empty())
     }
 
@@ -123,7 +123,7 @@ impl Shapes {
     }
 }
 
-impl Table {
+impl GrammarPatterns {
     /// Whether some pattern may match a node of that kind.
     pub(super) fn wants(&self, kind: u16) -> bool {
         let shapes = self.by_kind.get(usize::from(kind));
@@ -141,7 +141,7 @@ impl Table {
     }
 }
 
-impl Shape {
+impl AstPattern {
     /// A metavariable means the same in the pattern and around it.
     fn matches<D: Doc>(&self, node: &Node<'_, D>) -> bool {
         let mut bound = Cow::Owned(MetaVarEnv::new());
@@ -168,7 +168,7 @@ fn any_matches<'t, D: Doc>(
     })
 }
 
-impl std::fmt::Debug for Table {
+impl std::fmt::Debug for GrammarPatterns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} shapes", self.shapes.len())
     }

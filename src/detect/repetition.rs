@@ -7,8 +7,8 @@
 //!
 //! Memory: the last [`WINDOW`] bytes, and 64 KiB of what stood where.
 
-use super::{Detector, Found, Places};
-use crate::view::piece::Piece;
+use super::{Detection, Detector, OffsetIndex};
+use crate::view::chunk::Chunk;
 
 /// Bytes of text kept, to read backwards.
 pub(crate) const WINDOW: usize = 16 << 10;
@@ -20,7 +20,7 @@ const SLOTS: usize = 8 << 10;
 
 /// When repetition is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CycleLimits {
+pub(crate) struct RepetitionLimits {
     /// Shortest and longest unit, in characters. A shorter circle counts as a multiple of itself.
     pub(crate) unit_chars: (usize, usize),
     /// How often the unit must stand there, the first time included; at least 3.
@@ -32,9 +32,9 @@ pub(crate) struct CycleLimits {
     pub(crate) regular_chars: usize,
 }
 
-impl Default for CycleLimits {
-    fn default() -> CycleLimits {
-        CycleLimits {
+impl Default for RepetitionLimits {
+    fn default() -> RepetitionLimits {
+        RepetitionLimits {
             unit_chars: (1, 2000),
             times: 4,
             chars: 240,
@@ -46,23 +46,23 @@ impl Default for CycleLimits {
 
 /// Finds the first circle of a haystack.
 #[derive(Clone, Debug)]
-pub(crate) struct Cycle {
-    limits: CycleLimits,
+pub(crate) struct RepetitionDetector {
+    limits: RepetitionLimits,
     /// Whether what comes is code, which is regular by nature.
     code: bool,
     text: Vec<u8>,
-    places: Places,
+    places: OffsetIndex,
     len: u64,
     gram: u128,
     /// Where the last gram of a hash ended, and more of its hash.
     seen: Vec<(u32, u32)>,
-    paths: [Path; 2],
+    periods: [Period; 2],
     is_found: bool,
 }
 
 /// A distance that is being followed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Path {
+struct Period {
     /// 0 if none is.
     distance: usize,
     /// Bytes it has held since it was proposed.
@@ -73,17 +73,17 @@ struct Path {
     limit: u64,
 }
 
-impl Cycle {
-    pub(crate) fn new(limits: CycleLimits) -> Cycle {
-        Cycle {
+impl RepetitionDetector {
+    pub(crate) fn new(limits: RepetitionLimits) -> RepetitionDetector {
+        RepetitionDetector {
             limits,
             code: false,
             text: Vec::new(),
-            places: Places::default(),
+            places: OffsetIndex::default(),
             len: 0,
             gram: 0,
             seen: Vec::new(),
-            paths: [Path::default(); 2],
+            periods: [Period::default(); 2],
             is_found: false,
         }
     }
@@ -117,7 +117,7 @@ impl Cycle {
         let proposed = self.proposed();
         let mut hit = None;
         for at in 0..2 {
-            if self.paths[at].distance != 0 {
+            if self.periods[at].distance != 0 {
                 hit = hit.or(self.follow(at, byte));
             }
         }
@@ -147,42 +147,42 @@ impl Cycle {
     }
 
     fn propose(&mut self, distance: usize) {
-        let [first, second] = &mut self.paths;
-        let path = Path {
+        let [first, second] = &mut self.periods;
+        let period = Period {
             distance,
-            ..Path::default()
+            ..Period::default()
         };
         if first.distance == 0 {
-            *first = path;
+            *first = period;
         } else if first.distance != distance && second.distance == 0 {
-            *second = path;
+            *second = period;
         }
     }
 
     #[inline]
     fn follow(&mut self, at: usize, byte: u8) -> Option<u64> {
-        let path = self.paths[at];
-        if self.byte(self.len - 1 - path.distance as u64) != byte {
-            self.paths[at] = Path::default();
+        let period = self.periods[at];
+        if self.byte(self.len - 1 - period.distance as u64) != byte {
+            self.periods[at] = Period::default();
             if at == 0 {
-                self.paths.swap(0, 1);
+                self.periods.swap(0, 1);
                 return self.follow_second(byte);
             }
             return None;
         }
-        let held = path.held + 1;
-        self.paths[at].held = held;
-        if held == path.distance.max(GRAM) {
+        let held = period.held + 1;
+        self.periods[at].held = held;
+        if held == period.distance.max(GRAM) {
             self.look_back(at);
         }
-        let path = self.paths[at];
-        let is_known = held >= path.distance.max(GRAM);
-        (is_known && self.len >= path.limit).then_some(path.start + path.distance as u64)
+        let period = self.periods[at];
+        let is_known = held >= period.distance.max(GRAM);
+        (is_known && self.len >= period.limit).then_some(period.start + period.distance as u64)
     }
 
     /// The second path became the first in the middle of a step.
     fn follow_second(&mut self, byte: u8) -> Option<u64> {
-        match self.paths[0].distance {
+        match self.periods[0].distance {
             0 => None,
             _ => self.follow(0, byte),
         }
@@ -191,15 +191,15 @@ impl Cycle {
     /// A distance has held for a whole unit: finds where that began, and how much of it is too much.
     #[cold]
     fn look_back(&mut self, at: usize) {
-        let distance = self.paths[at].distance as u64;
+        let distance = self.periods[at].distance as u64;
         let oldest = self.len.saturating_sub(self.text.len() as u64);
         let mut from = self.len;
         while from > oldest + distance && self.byte(from - 1) == self.byte(from - 1 - distance) {
             from -= 1;
         }
         let start = from - distance;
-        self.paths[at].start = start;
-        self.paths[at].limit = match self.needed(start, distance) {
+        self.periods[at].start = start;
+        self.periods[at].limit = match self.needed(start, distance) {
             Some(needed) => start + needed,
             None => u64::MAX,
         };
@@ -246,26 +246,26 @@ impl Cycle {
     }
 }
 
-impl Detector for Cycle {
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+impl Detector for RepetitionDetector {
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
         if self.is_found {
             return;
         }
-        self.places.push(&piece);
-        for (index, &byte) in piece.bytes.iter().enumerate() {
+        self.places.push(&chunk);
+        for (index, &byte) in chunk.bytes.iter().enumerate() {
             if let Some(start) = self.step(byte) {
                 self.is_found = true;
-                return found(Found {
+                return found(Detection {
                     start: self.places.start(start),
-                    end: piece.end(index),
-                    decided: piece.decided(index),
+                    end: chunk.end(index),
+                    decided: chunk.decided(index),
                 });
             }
         }
         self.places.forget(self.len.saturating_sub(WINDOW as u64));
     }
 
-    fn finish(&mut self, _: u64, _: &mut dyn FnMut(Found)) {}
+    fn finish(&mut self, _: u64, _: &mut dyn FnMut(Detection)) {}
 }
 
 fn is_continuation(byte: u8) -> bool {

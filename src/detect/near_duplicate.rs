@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 
 use super::words::{Sketch, Words};
-use super::{Detector, Found};
-use crate::view::piece::Piece;
+use super::{Detection, Detector};
+use crate::view::chunk::Chunk;
 
 /// Segments a new one is compared with.
 pub(crate) const BEFORE: usize = 32;
@@ -19,7 +19,7 @@ const WORDS: usize = 32;
 
 /// When nearly the same is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AlikeLimits {
+pub(crate) struct NearDuplicateLimits {
     /// Fewest different words of a segment that counts; all numbers are one word.
     pub(crate) words: usize,
     /// Percent of the words of both that two segments share if they are alike.
@@ -30,9 +30,9 @@ pub(crate) struct AlikeLimits {
     pub(crate) of: usize,
 }
 
-impl Default for AlikeLimits {
-    fn default() -> AlikeLimits {
-        AlikeLimits {
+impl Default for NearDuplicateLimits {
+    fn default() -> NearDuplicateLimits {
+        NearDuplicateLimits {
             words: 7,
             percent: 70,
             times: 8,
@@ -43,11 +43,11 @@ impl Default for AlikeLimits {
 
 /// Finds where a haystack begins to say the same again.
 #[derive(Clone, Debug)]
-pub(crate) struct Alike {
-    limits: AlikeLimits,
+pub(crate) struct NearDuplicateDetector {
+    limits: NearDuplicateLimits,
     code: bool,
     words: Words,
-    segment: Segment,
+    segment: SegmentSketch,
     before: VecDeque<Sketch<WORDS>>,
     /// Of the last segments, where those begin that were there before.
     again: VecDeque<Option<u64>>,
@@ -57,7 +57,7 @@ pub(crate) struct Alike {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Segment {
+struct SegmentSketch {
     sketch: Sketch<WORDS>,
     bytes: usize,
     marks: usize,
@@ -65,13 +65,13 @@ struct Segment {
     is_row: bool,
 }
 
-impl Alike {
-    pub(crate) fn new(limits: AlikeLimits) -> Alike {
-        Alike {
+impl NearDuplicateDetector {
+    pub(crate) fn new(limits: NearDuplicateLimits) -> NearDuplicateDetector {
+        NearDuplicateDetector {
             limits,
             code: false,
             words: Words::default(),
-            segment: Segment::default(),
+            segment: SegmentSketch::default(),
             before: VecDeque::with_capacity(BEFORE),
             again: VecDeque::with_capacity(limits.of),
             last: b'\n',
@@ -134,18 +134,18 @@ impl Alike {
     }
 }
 
-impl Detector for Alike {
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+impl Detector for NearDuplicateDetector {
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
         if self.is_found {
             return;
         }
-        for (index, &byte) in piece.bytes.iter().enumerate() {
-            let is_end = self.step(byte, piece.start(index));
-            self.end = piece.end(index);
+        for (index, &byte) in chunk.bytes.iter().enumerate() {
+            let is_end = self.step(byte, chunk.start(index));
+            self.end = chunk.end(index);
             if is_end && let Some(start) = self.end_segment() {
                 self.is_found = true;
-                let decided = piece.decided(index);
-                return found(Found {
+                let decided = chunk.decided(index);
+                return found(Detection {
                     start,
                     end: self.end,
                     decided,
@@ -154,7 +154,7 @@ impl Detector for Alike {
         }
     }
 
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         if self.is_found {
             return;
         }
@@ -163,7 +163,7 @@ impl Detector for Alike {
         }
         if let Some(start) = self.end_segment() {
             self.is_found = true;
-            found(Found {
+            found(Detection {
                 start,
                 end: self.end,
                 decided,

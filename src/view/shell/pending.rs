@@ -1,0 +1,218 @@
+//! Bytes that the next one decides about: `\`, `$`, operators, escapes.
+
+use super::super::chunk::{Chunk, ChunkSink};
+use super::command::ends;
+use super::word::{AnsiEscape, EscapeStep};
+use super::{CommandScope, PendingToken, ShellContext, ShellView};
+
+impl ShellView {
+    /// What skipped text or a byte that was looked at makes of the next. Whether it was taken; if not, it is looked at
+    /// again.
+    pub(super) fn resolve_pending(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> bool {
+        if self.skips(chunk.bytes[0]) {
+            return true;
+        }
+        if self.skipped > 0 {
+            return self.too_deep(chunk, sink);
+        }
+        match self.pending {
+            PendingToken::Backslash => self.after_backslash(chunk, sink),
+            PendingToken::Dollar => self.after_dollar(chunk, sink),
+            PendingToken::DollarParen => self.after_dollar_paren(chunk, sink),
+            PendingToken::Operator => self.after_operator(chunk, sink),
+            PendingToken::Escape(escape) => self.after_escape(escape, chunk, sink),
+            PendingToken::None => false,
+        }
+    }
+
+    pub(super) fn begin_pending(&mut self, pending: PendingToken, chunk: Chunk<'_>) {
+        self.pending = pending;
+        self.seen
+            .push((chunk.bytes[0], chunk.offsets, chunk.decided));
+    }
+
+    /// What was looked at is text.
+    pub(super) fn push_pending(&mut self, now: u64, sink: &mut impl ChunkSink) {
+        self.pending = PendingToken::None;
+        let seen = std::mem::take(&mut self.seen);
+        for &(byte, offsets, decided) in &seen {
+            let bytes = &[byte];
+            let chunk = Chunk {
+                bytes,
+                offsets,
+                decided,
+            };
+            self.push_word(chunk.not_before(now), true, sink);
+        }
+        self.seen = seen;
+        self.seen.clear();
+    }
+
+    /// Where what was looked at begins.
+    pub(super) fn pending_start(&self) -> u64 {
+        self.seen.first().map_or(0, |seen| ends(seen.1).0)
+    }
+
+    fn clear_pending(&mut self) {
+        self.pending = PendingToken::None;
+        self.seen.clear();
+    }
+
+    fn after_backslash(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> bool {
+        let byte = chunk.bytes[0];
+        let stays = matches!(self.frame(), ShellContext::Double | ShellContext::Sum(_))
+            && !matches!(byte, b'$' | b'`' | b'"' | b'\\' | b'\n');
+        if stays {
+            self.push_pending(chunk.decided(0), sink);
+            return false;
+        }
+        if byte == b'\n' {
+            self.clear_pending();
+            return true;
+        }
+        self.begin_word(self.pending_start());
+        self.clear_pending();
+        self.push_word(chunk, true, sink);
+        true
+    }
+
+    fn after_dollar(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> bool {
+        let quotes = matches!(
+            self.frame(),
+            ShellContext::Commands(..) | ShellContext::Brace { quoted: false }
+        );
+        let now = chunk.decided(0);
+        match chunk.bytes[0] {
+            b'(' => self.begin_pending(PendingToken::DollarParen, chunk),
+            b'{' => {
+                self.push_pending(now, sink);
+                self.push_word(chunk, true, sink);
+                let quoted = matches!(
+                    self.frame(),
+                    ShellContext::Double | ShellContext::Brace { quoted: true }
+                );
+                self.enter(ShellContext::Brace { quoted });
+            }
+            b'\'' if quotes => self.quote_dollar(ShellContext::Ansi, chunk),
+            b'"' if quotes => self.quote_dollar(ShellContext::Double, chunk),
+            _ => {
+                self.push_pending(now, sink);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn quote_dollar(&mut self, frame: ShellContext, chunk: Chunk<'_>) {
+        self.begin_word(self.pending_start());
+        self.clear_pending();
+        self.quote(frame, chunk);
+    }
+
+    fn after_dollar_paren(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> bool {
+        self.push_pending(chunk.decided(0), sink);
+        if chunk.bytes[0] == b'(' {
+            self.push_word(chunk, true, sink);
+            if !self.enter(ShellContext::Sum(2)) {
+                self.skipped = 2;
+            }
+            return true;
+        }
+        self.substitute(CommandScope::Parens);
+        false
+    }
+
+    fn after_operator(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> bool {
+        let byte = chunk.bytes[0];
+        let seen = |index: usize| self.seen.get(index).map_or(0, |seen| seen.0);
+        if matches!((seen(0), seen(1), byte), (b'<' | b'>', 0, b'(')) {
+            self.push_pending(chunk.decided(0), sink);
+            self.push_word(chunk, true, sink);
+            self.substitute(CommandScope::Parens);
+            return true;
+        }
+        let goes_on = match (seen(0), seen(1), self.seen.len()) {
+            (b'>', _, 1) => matches!(byte, b'>' | b'&' | b'|'),
+            (b'<', _, 1) => matches!(byte, b'<' | b'>' | b'&'),
+            (b'&', _, 1) => byte == b'>',
+            (b'<', b'<', 2) => matches!(byte, b'<' | b'-'),
+            (b'&', b'>', 2) => byte == b'>',
+            _ => false,
+        };
+        if goes_on {
+            self.begin_pending(PendingToken::Operator, chunk);
+            return true;
+        }
+        self.end_operator(chunk.decided(0), sink);
+        false
+    }
+
+    pub(super) fn end_operator(&mut self, now: u64, sink: &mut impl ChunkSink) {
+        if !self.command().drop_number() {
+            self.end_word(self.pending_start(), now, sink);
+        }
+        let seen = std::mem::take(&mut self.seen);
+        let is = |operator: &[u8]| seen.iter().map(|seen| seen.0).eq(operator.iter().copied());
+        if is(b"&") {
+            self.end_command(now, sink);
+        } else if is(b"<<") {
+            self.command().begin_heredoc(false);
+        } else if is(b"<<-") {
+            self.command().begin_heredoc(true);
+        } else {
+            self.end_redirect();
+            self.command().begin_redirect(&seen, now);
+        }
+        self.seen = seen;
+        self.clear_pending();
+    }
+
+    fn after_escape(
+        &mut self,
+        escape: AnsiEscape,
+        chunk: Chunk<'_>,
+        sink: &mut impl ChunkSink,
+    ) -> bool {
+        let start = self.pending_start();
+        let now = chunk.decided(0);
+        match escape.next(chunk.bytes[0]) {
+            EscapeStep::More(escape) => {
+                self.pending = PendingToken::Escape(escape);
+                self.seen
+                    .push((chunk.bytes[0], chunk.offsets, chunk.decided));
+                true
+            }
+            EscapeStep::Done(utf8, len) => {
+                self.clear_pending();
+                let end = chunk.end(0);
+                self.push_word(
+                    Chunk::replacement(&utf8[..len], start, end, now),
+                    true,
+                    sink,
+                );
+                true
+            }
+            EscapeStep::Before(utf8, len) => {
+                self.push_escape(&utf8[..len], start, now, sink);
+                false
+            }
+            EscapeStep::Nothing => {
+                self.push_pending(now, sink);
+                false
+            }
+        }
+    }
+
+    /// An escape that ended with the byte seen last.
+    pub(super) fn push_escape(
+        &mut self,
+        utf8: &[u8],
+        start: u64,
+        now: u64,
+        sink: &mut impl ChunkSink,
+    ) {
+        let end = self.seen.last().map_or(start, |seen| ends(seen.1).1);
+        self.clear_pending();
+        self.push_word(Chunk::replacement(utf8, start, end, now), true, sink);
+    }
+}

@@ -1,0 +1,142 @@
+//! Bytes of words: where they go, and which wait for the end of their word.
+
+use super::super::chunk::{Chunk, ChunkSink};
+use super::command::WordRoute;
+use super::emit::{append, emit};
+use super::heredoc::HEREDOCS;
+use super::{MAX_WORD, ShellView};
+
+impl ShellView {
+    pub(super) fn begin_word(&mut self, start: u64) {
+        self.command().begin_word(start);
+    }
+
+    /// Bytes of the word.
+    pub(super) fn push_word(&mut self, chunk: Chunk<'_>, quoted: bool, sink: &mut impl ChunkSink) {
+        self.begin_word(chunk.start(0));
+        if quoted {
+            self.command().mark_quoted();
+        }
+        let mut at = 0;
+        while at < chunk.bytes.len() {
+            let rest = chunk.slice(at..chunk.bytes.len());
+            at += match self.commands.len() == 1 && self.commands[0].is_argument() {
+                true => self.push_argument(rest, sink),
+                false => self.hold(rest, sink),
+            };
+        }
+    }
+
+    /// Bytes of an argument: they wait only while it may be the number of a redirection. How many were taken.
+    fn push_argument(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> usize {
+        if self.commands[0].dest.is_none() {
+            let digits = self.commands[0].number(chunk.bytes);
+            if digits > 0 {
+                return self.hold(chunk.slice(0..digits), sink);
+            }
+            if self.commands[0].held.is_empty() {
+                self.commands[0].dest = Some(WordRoute::Command);
+                self.space(chunk.decided(0), sink);
+            } else {
+                self.flush_word(false, chunk.decided(0), sink);
+            }
+        }
+        emit(&mut self.open, chunk, sink);
+        chunk.bytes.len()
+    }
+
+    /// What stands between an argument that begins and what was there before.
+    pub(super) fn space(&mut self, now: u64, sink: &mut impl ChunkSink) {
+        if self.open.is_some() {
+            emit(&mut self.open, self.commands[0].space(now), sink);
+        }
+    }
+
+    /// Bytes of a word wait for its end, or until there are enough for a stretch of it. How many were taken.
+    fn hold(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> usize {
+        let room = MAX_WORD - self.command().held.bytes().len();
+        let most = room.min(chunk.bytes.len());
+        self.command().held.push(chunk.slice(0..most));
+        if most == room {
+            self.flush_word(false, chunk.decided(most - 1), sink);
+        }
+        most
+    }
+
+    pub(super) fn end_word(&mut self, end: u64, now: u64, sink: &mut impl ChunkSink) {
+        if !self.command().in_word {
+            return;
+        }
+        if self.command().dest.is_none() || !self.command().held.is_empty() {
+            self.flush_word(true, now, sink);
+        }
+        self.word_ended(end);
+    }
+
+    /// All of the word is where it belongs.
+    pub(super) fn word_ended(&mut self, end: u64) {
+        if let Some(heredoc) = self.command().end_word(end)
+            && self.heredocs.len() < HEREDOCS
+        {
+            self.heredocs.push(heredoc);
+        }
+        if self.command().dest == Some(WordRoute::Redirect) {
+            self.end_redirect();
+        }
+        self.command().dest = None;
+    }
+
+    /// What is held of the word goes where it belongs.
+    fn flush_word(&mut self, complete: bool, now: u64, sink: &mut impl ChunkSink) {
+        let scripts = self.scripts;
+        let command = self.command();
+        let held = std::mem::take(&mut command.held);
+        let (dest, first) = command.route_word(held.bytes(), complete, scripts);
+        self.emit_word(dest, first, held.chunks(0..held.bytes().len()), now, sink);
+        let append = dest == WordRoute::Heredoc && complete;
+        self.command().held = held;
+        if !append {
+            self.command().held.clear();
+        }
+        self.enforce_limit(now, sink);
+    }
+
+    /// Puts a stretch of a word, if it is the first with what stands between it and the word before.
+    pub(super) fn emit_word<'a>(
+        &mut self,
+        dest: WordRoute,
+        first: bool,
+        chunks: impl Iterator<Item = Chunk<'a>> + Clone,
+        now: u64,
+        sink: &mut impl ChunkSink,
+    ) {
+        let level = self.commands.len() - 1;
+        let command = &mut self.commands[level];
+        match dest {
+            WordRoute::Command => {
+                let space = command.space(now);
+                if level > 0 {
+                    append(&mut command.text, first, space, chunks.clone(), now);
+                }
+                if command.twice {
+                    append(&mut command.rest, first, space, chunks.clone(), now);
+                }
+                if command.is_script() {
+                    let long = command.keep_script(chunks.clone(), now, self.limits.waiting);
+                    self.counters.long_scripts += u64::from(long);
+                }
+                if level == 0 {
+                    if first {
+                        self.space(now, sink);
+                    }
+                    chunks.for_each(|chunk| emit(&mut self.open, chunk.not_before(now), sink));
+                }
+            }
+            WordRoute::Redirect => {
+                let space = command.space_behind_operator(now);
+                append(&mut command.redirect, first, space, chunks, now);
+            }
+            WordRoute::Nowhere | WordRoute::Heredoc => {}
+        }
+    }
+}
