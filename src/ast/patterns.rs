@@ -51,8 +51,8 @@ pub(crate) struct AstPatternSet {
 /// What is looked for in code of one language.
 #[derive(Default)]
 pub(super) struct GrammarPatterns {
-    shapes: Vec<AstPattern>,
-    /// By kind of node, indices of `shapes`.
+    patterns: Vec<AstPattern>,
+    /// By kind of node, indices of `patterns`.
     by_kind: Vec<Vec<u32>>,
 }
 
@@ -85,13 +85,13 @@ impl AstPatternSet {
             .by_kind
             .resize(grammar.get_ts_language().node_kind_count(), Vec::new());
         for pattern in right(sought.any) {
-            let index = table.shapes.len() as u32;
+            let index = table.patterns.len() as u32;
             for kind in &pattern.potential_kinds().unwrap_or_default() {
-                if let Some(shapes) = table.by_kind.get_mut(kind) {
-                    shapes.push(index);
+                if let Some(patterns) = table.by_kind.get_mut(kind) {
+                    patterns.push(index);
                 }
             }
-            table.shapes.push(AstPattern {
+            table.patterns.push(AstPattern {
                 owner,
                 pattern,
                 inside: right(sought.inside),
@@ -102,7 +102,7 @@ impl AstPatternSet {
 
     /// What is looked for in that language; none if nothing is.
     pub(super) fn of(&self, grammar: Grammar) -> Option<&GrammarPatterns> {
-        Some(&self.tables[grammar as usize]).filter(|table| !table.shapes.is_empty())
+        Some(&self.tables[grammar as usize]).filter(|table| !table.patterns.is_empty())
     }
 
     /// Whether something is looked for in code of that language.
@@ -112,32 +112,32 @@ impl AstPatternSet {
 
     /// Who looks for something; one may come more than once.
     pub(crate) fn all_owners(&self) -> impl Iterator<Item = u32> {
-        let shapes = self.tables.iter().flat_map(|table| &table.shapes);
-        shapes.map(|shape| shape.owner)
+        let patterns = self.tables.iter().flat_map(|table| &table.patterns);
+        patterns.map(|entry| entry.owner)
     }
 
     /// Who looks for something in that language; one may come more than once.
     pub(crate) fn owners(&self, grammar: Grammar) -> impl Iterator<Item = u32> {
-        let shapes = self.tables[grammar as usize].shapes.iter();
-        shapes.map(|shape| shape.owner)
+        let patterns = self.tables[grammar as usize].patterns.iter();
+        patterns.map(|entry| entry.owner)
     }
 }
 
 impl GrammarPatterns {
     /// Whether some pattern may match a node of that kind.
     pub(super) fn wants(&self, kind: u16) -> bool {
-        let shapes = self.by_kind.get(usize::from(kind));
-        shapes.is_some_and(|shapes| !shapes.is_empty())
+        let patterns = self.by_kind.get(usize::from(kind));
+        patterns.is_some_and(|patterns| !patterns.is_empty())
     }
 
     /// The owners of the patterns that match that node.
     pub(super) fn matching<D: Doc>(&self, node: &Node<'_, D>) -> impl Iterator<Item = u32> {
-        let shapes = self.by_kind.get(usize::from(node.kind_id()));
-        let shapes = shapes.into_iter().flatten();
-        let shapes = shapes.map(|&index| &self.shapes[index as usize]);
-        shapes
-            .filter(|shape| shape.matches(node))
-            .map(|shape| shape.owner)
+        let patterns = self.by_kind.get(usize::from(node.kind_id()));
+        let patterns = patterns.into_iter().flatten();
+        let patterns = patterns.map(|&index| &self.patterns[index as usize]);
+        patterns
+            .filter(|entry| entry.matches(node))
+            .map(|entry| entry.owner)
     }
 }
 
@@ -170,6 +170,6 @@ fn any_matches<'t, D: Doc>(
 
 impl std::fmt::Debug for GrammarPatterns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} shapes", self.shapes.len())
+        write!(f, "{} shapes", self.patterns.len())
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Snippet {
     /// Nodes that end up to here were looked at.
     tried: usize,
     /// What was told.
-    told: HashSet<(u32, usize, usize)>,
+    reported: HashSet<(u32, usize, usize)>,
 }
 
 /// The parser gave up: the text is unlike any code of the language.
@@ -67,7 +67,7 @@ impl Snippet {
             rows: 0,
             next: 0,
             tried: 0,
-            told: HashSet::new(),
+            reported: HashSet::new(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Snippet {
         on: impl FnMut(u32, Range<usize>),
     ) -> Result<(), BudgetExceeded> {
         self.next = self.text.len() + (self.text.len() / GROWTH).max(1);
-        self.look(shapes, parser, budget, NodeSet::Complete, on)
+        self.search(shapes, parser, budget, NodeSet::Complete, on)
     }
 
     /// Looks for shapes in all of the text, as a single parse of it shows it.
@@ -118,10 +118,10 @@ impl Snippet {
     ) -> Result<(), BudgetExceeded> {
         self.tree = None;
         self.tried = 0;
-        self.look(shapes, parser, budget, NodeSet::All, on)
+        self.search(shapes, parser, budget, NodeSet::All, on)
     }
 
-    fn look(
+    fn search(
         &mut self,
         shapes: &AstPatternSet,
         parser: &mut Parser,
@@ -145,7 +145,7 @@ impl Snippet {
             NodeSet::Complete => last_token(root),
             NodeSet::All => self.text.len(),
         };
-        let told = &mut self.told;
+        let reported = &mut self.reported;
         each_node(root, self.tried, |node| {
             let is_final = is_whole || node.end_byte() <= last && !node.has_error();
             if !is_final || !table.wants(node.kind_id()) {
@@ -153,7 +153,7 @@ impl Snippet {
             }
             let range = node.byte_range();
             for owner in table.matching(&parsed.adopt(node)) {
-                if told.insert((owner, range.start, range.end)) {
+                if reported.insert((owner, range.start, range.end)) {
                     on(owner, range.clone());
                 }
             }

@@ -96,7 +96,7 @@ impl ControlTokenDetector {
     }
 
     /// Says whether the pieces from here on are code.
-    pub(crate) fn code(&mut self, code: bool) {
+    pub(crate) fn set_code(&mut self, code: bool) {
         self.code = code;
     }
 

@@ -81,7 +81,7 @@ impl NearDuplicateDetector {
     }
 
     /// Says whether the pieces from here on are code, which is passed over.
-    pub(crate) fn code(&mut self, code: bool) {
+    pub(crate) fn set_code(&mut self, code: bool) {
         self.code = code;
     }
 

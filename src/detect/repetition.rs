@@ -89,7 +89,7 @@ impl RepetitionDetector {
     }
 
     /// Says whether the pieces from here on are code.
-    pub(crate) fn code(&mut self, code: bool) {
+    pub(crate) fn set_code(&mut self, code: bool) {
         self.code = code;
     }
 
@@ -216,7 +216,7 @@ impl RepetitionDetector {
             .count()
             .max(1);
         let (least, most) = self.limits.unit_chars;
-        if chars > most || self.is_blob(start, &unit) {
+        if chars > most || self.is_encoded_data(start, &unit) {
             return None;
         }
         let unit_chars = chars * least.div_ceil(chars).max(1);
@@ -230,7 +230,7 @@ impl RepetitionDetector {
     }
 
     /// Whether the unit stands in the middle of something encoded.
-    fn is_blob(&self, start: u64, unit: &[u8]) -> bool {
+    fn is_encoded_data(&self, start: u64, unit: &[u8]) -> bool {
         const BEFORE: u64 = 32;
         let oldest = self.len.saturating_sub(self.text.len() as u64);
         if start < oldest + BEFORE || !unit.iter().copied().all(is_encoded) {

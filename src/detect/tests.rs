@@ -252,7 +252,7 @@ fn leaks_are_the_same_under_every_cut() {
         let code = random.below(3) == 0;
         let run = |cuts: &[usize]| {
             let mut leak = ControlTokenDetector::new(ControlTokenLimits::default());
-            leak.code(code);
+            leak.set_code(code);
             found_in(leak, &text, cuts)
         };
         let (found, count) = under_every_cut(&mut random, &text, run);
@@ -294,7 +294,7 @@ fn what_is_said_about_a_token_is_no_leak() {
     }
     let text = "ok<|im_end|>\n<|im_start|>user\n";
     let mut leak = ControlTokenDetector::new(ControlTokenLimits::default());
-    leak.code(true);
+    leak.set_code(true);
     assert_eq!(
         found_in(leak, text.as_bytes(), &[]),
         [Detection {

@@ -25,7 +25,7 @@ const ENDINGS: [&str; 44] = [
 pub(crate) struct UnknownFileDetector {
     known: Arc<KnownNames>,
     /// More of them.
-    besides: Option<Arc<KnownNames>>,
+    also_known: Option<Arc<KnownNames>>,
     span: ChunkBuffer,
     is_long: bool,
 }
@@ -33,11 +33,11 @@ pub(crate) struct UnknownFileDetector {
 impl UnknownFileDetector {
     pub(crate) fn new(
         known: Arc<KnownNames>,
-        besides: Option<Arc<KnownNames>>,
+        also_known: Option<Arc<KnownNames>>,
     ) -> UnknownFileDetector {
         UnknownFileDetector {
             known,
-            besides,
+            also_known,
             span: ChunkBuffer::default(),
             is_long: false,
         }
@@ -50,8 +50,8 @@ impl UnknownFileDetector {
     }
 
     fn is_unknown(&self, path: &str) -> bool {
-        let besides = self.besides.as_ref();
-        !self.known.holds_file(path) && !besides.is_some_and(|known| known.holds_file(path))
+        let also_known = self.also_known.as_ref();
+        !self.known.holds_file(path) && !also_known.is_some_and(|known| known.holds_file(path))
     }
 }
 

@@ -105,7 +105,7 @@ impl ImportSyntax {
 pub(crate) struct UnknownNameDetector {
     known: Arc<KnownNames>,
     /// More of them.
-    besides: Option<Arc<KnownNames>>,
+    also_known: Option<Arc<KnownNames>>,
     kind: Option<ImportSyntax>,
     line: ChunkBuffer,
     /// Whether the line was read as far as lines are.
@@ -121,7 +121,7 @@ impl UnknownNameDetector {
     pub(crate) fn new(known: Arc<KnownNames>, language: Option<Language>) -> UnknownNameDetector {
         UnknownNameDetector {
             known,
-            besides: None,
+            also_known: None,
             kind: language.and_then(ImportSyntax::of),
             line: ChunkBuffer::default(),
             is_long: false,
@@ -131,13 +131,13 @@ impl UnknownNameDetector {
     }
 
     fn holds(&self, name: &str) -> bool {
-        let besides = self.besides.as_ref();
-        self.known.holds(name) || besides.is_some_and(|known| known.holds(name))
+        let also_known = self.also_known.as_ref();
+        self.known.holds(name) || also_known.is_some_and(|known| known.holds(name))
     }
 
     /// These names are known as well.
-    pub(crate) fn besides(self, besides: Option<Arc<KnownNames>>) -> UnknownNameDetector {
-        UnknownNameDetector { besides, ..self }
+    pub(crate) fn also_known(self, also_known: Option<Arc<KnownNames>>) -> UnknownNameDetector {
+        UnknownNameDetector { also_known, ..self }
     }
 
     /// Where what may yet be found begins: the line.

@@ -11,7 +11,7 @@ use super::compile::Sight;
 use crate::limits::Limits;
 use crate::matcher::pattern::{self, Refused, Unfolded};
 use crate::rule::{Channel, Pattern, PatternKind};
-use crate::view::fold::{FoldSet, begins_anew, fold_text};
+use crate::view::fold::{FoldSet, fold_text, has_boundary_before};
 
 /// Classes with at most so many characters are folded character by character. A larger one is a category or an
 /// exclusion, such as `\p{L}` or `[^;]`, and describes folded text as it stands.
@@ -207,7 +207,7 @@ impl Folder {
         let text = std::mem::take(run);
         let folded = fold_text(self.folds, &text);
         let first = folded.chars().next().filter(|_| follows);
-        if first.is_some_and(|first| !begins_anew(self.folds, first)) {
+        if first.is_some_and(|first| !has_boundary_before(self.folds, first)) {
             return Err(Unfolded::Joins(text));
         }
         if !folded.is_empty() {

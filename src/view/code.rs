@@ -87,7 +87,7 @@ impl CodeView {
             .language
             .and_then(|language| Family::of(language.name()));
         if let Some(lexer) = &mut self.lexer {
-            lexer.give_up();
+            lexer.drop_pending();
         }
         if family != self.lexer.as_ref().map(Lexer::family) {
             self.restart(family);
@@ -127,11 +127,11 @@ impl CodeView {
             match step {
                 LexStep::Is(class) => self.class = class,
                 LexStep::Begins(class) => (self.class, self.begins) = (class, true),
-                LexStep::Waits => {
+                LexStep::Pending => {
                     self.held.push(chunk.slice(at..at + 1));
                     from = at + 1;
                 }
-                LexStep::Waited(class) => {
+                LexStep::Resolved(class) => {
                     self.release(class, class != Class::Code, chunk.decided(at), sink);
                     continue;
                 }

@@ -69,7 +69,7 @@ pub(crate) struct EditView {
     /// Where the object stands that the value is in.
     group: ObjectPath,
     /// Nothing of the value has come yet.
-    fresh: bool,
+    is_unread: bool,
     lines: LineSplitter,
     pair: Option<EditPair>,
     hunk: Hunk,
@@ -255,7 +255,7 @@ impl EditView {
             limits,
             role: ValueRole::None,
             group: ObjectPath::default(),
-            fresh: false,
+            is_unread: false,
             lines: LineSplitter::new(limits.waiting),
             pair: None,
             hunk: Hunk::new(limits),
@@ -286,7 +286,7 @@ impl EditView {
         };
         self.role = role;
         self.group.set(path, around);
-        self.fresh = true;
+        self.is_unread = true;
     }
 
     /// Takes the next bytes of the value.
@@ -330,7 +330,7 @@ impl EditView {
 
     /// The first byte of a value, or its end, has come: what does not go on with it is over.
     fn begin_value(&mut self, now: u64, sink: &mut impl ChunkSink) {
-        if !std::mem::take(&mut self.fresh) {
+        if !std::mem::take(&mut self.is_unread) {
             return;
         }
         if self.pair.as_ref().is_some_and(|pair| self.ends(pair)) {

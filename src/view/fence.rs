@@ -158,7 +158,7 @@ impl MarkdownView {
         }
         while !rest.bytes.is_empty() {
             let used = match self.line.phase {
-                Phase::Prose | Phase::Heading | Phase::Code | Phase::Omit => {
+                Phase::Prose | Phase::Heading | Phase::Code | Phase::Ignored => {
                     self.flow(rest, &mut out)
                 }
                 _ => self.head(rest, &mut out),

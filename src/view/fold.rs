@@ -103,9 +103,9 @@ fn lower_if(folds: FoldSet, char: char) -> char {
 }
 
 /// Whether the character is folded the same whatever stands before it.
-pub(crate) fn begins_anew(folds: FoldSet, char: char) -> bool {
+pub(crate) fn has_boundary_before(folds: FoldSet, char: char) -> bool {
     #[cfg(feature = "unicode")]
-    return !folds.normalise() || unicode::begins_anew(folds, char);
+    return !folds.normalise() || unicode::has_boundary_before(folds, char);
     // Without the feature no fold looks at neighbours.
     #[cfg(not(feature = "unicode"))]
     {
@@ -171,31 +171,31 @@ impl FoldView {
 
     /// The haystack ends, which is certain at `decided`: nothing waits any more.
     pub(crate) fn finish(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
-        self.broken(self.partial.bytes().len(), decided, out);
-        self.settle(decided, out);
+        self.emit_broken(self.partial.bytes().len(), decided, out);
+        self.flush(decided, out);
     }
 
     /// Takes some ASCII. No character of it is changed by what follows but the last.
     fn ascii(&mut self, run: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
-        self.broken(self.partial.bytes().len(), run.decided(0), out);
+        self.emit_broken(self.partial.bytes().len(), run.decided(0), out);
         if !self.folds.normalise() {
-            return self.hand_on(run, out);
+            return self.emit_ascii(run, out);
         }
-        self.settle(run.decided(0), out);
+        self.flush(run.decided(0), out);
         let last = run.bytes.len() - 1;
         if last > 0 {
-            self.hand_on_late(run, last, out);
+            self.emit_late(run, last, out);
         }
         self.waiting.push(run.slice(last..last + 1));
         self.waiting_chars = 1;
     }
 
     /// Hands on the bytes of a run before the last, each certain with the one behind it.
-    fn hand_on_late(&mut self, run: Chunk<'_>, last: usize, out: &mut impl FnMut(Chunk<'_>)) {
+    fn emit_late(&mut self, run: Chunk<'_>, last: usize, out: &mut impl FnMut(Chunk<'_>)) {
         match run.offsets {
             OffsetMap::Verbatim(at) => {
                 let offsets = OffsetMap::Late(at);
-                self.hand_on(
+                self.emit_ascii(
                     Chunk {
                         offsets,
                         ..run.slice(0..last)
@@ -203,18 +203,18 @@ impl FoldView {
                     out,
                 );
             }
-            OffsetMap::Replacement { .. } => self.hand_on(run.slice(0..last), out),
+            OffsetMap::Replacement { .. } => self.emit_ascii(run.slice(0..last), out),
             OffsetMap::Late(_) | OffsetMap::Words(_) => {
                 for index in 0..last {
                     let byte = run.slice(index..index + 1);
-                    self.hand_on(byte.not_before(run.decided(index + 1)), out);
+                    self.emit_ascii(byte.not_before(run.decided(index + 1)), out);
                 }
             }
         }
     }
 
     /// Hands on ASCII, lowered if that is asked for: it keeps its place byte for byte.
-    fn hand_on(&mut self, run: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
+    fn emit_ascii(&mut self, run: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
         if !self.folds.contains(FoldSet::CASE) {
             return out(run);
         }
@@ -237,12 +237,12 @@ impl FoldView {
             return chunk.bytes.len();
         }
         self.partial.push(rest.slice(0..1));
-        self.complete(rest.decided(0), out);
+        self.complete_char(rest.decided(0), out);
         1
     }
 
     /// Takes the bytes that wait for the rest of their character if they are one, or cannot become one.
-    fn complete(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
+    fn complete_char(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         loop {
             match std::str::from_utf8(self.partial.bytes()) {
                 Ok(text) => {
@@ -258,18 +258,18 @@ impl FoldView {
                 Err(error) => match error.error_len() {
                     None => return,
                     // A byte that breaks a character may be the first of the next.
-                    Some(len) => self.broken(len, decided, out),
+                    Some(len) => self.emit_broken(len, decided, out),
                 },
             }
         }
     }
 
     /// Hands on the first `len` bytes that waited for the rest of a character which never came.
-    fn broken(&mut self, len: usize, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
+    fn emit_broken(&mut self, len: usize, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         if len == 0 {
             return;
         }
-        self.settle(decided, out);
+        self.flush(decided, out);
         let held = std::mem::take(&mut self.partial);
         held.chunks(0..len)
             .for_each(|chunk| out(chunk.not_before(decided)));
@@ -297,17 +297,17 @@ impl FoldView {
             let was = char.encode_utf8(&mut [0; 4]) == folded;
             return replace(chunks, (!was).then_some(folded), decided, out);
         }
-        let anew = begins_anew(self.folds, char);
+        let anew = has_boundary_before(self.folds, char);
         if anew || self.waiting_chars == WAITING {
             self.overlong += u64::from(!anew);
-            self.settle(decided, out);
+            self.flush(decided, out);
         }
         chunks.for_each(|chunk| self.waiting.push(chunk));
         self.waiting_chars += 1;
     }
 
     /// Folds and hands on what waits, which nothing can change any more.
-    fn settle(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
+    fn flush(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         if self.waiting.is_empty() {
             return;
         }
@@ -316,7 +316,7 @@ impl FoldView {
         if let [_] = waiting.bytes() {
             waiting
                 .chunks(all)
-                .for_each(|chunk| self.hand_on(chunk.not_before(decided), out));
+                .for_each(|chunk| self.emit_ascii(chunk.not_before(decided), out));
         } else {
             let text = std::str::from_utf8(waiting.bytes()).expect("only whole characters wait");
             let folded = fold_text(self.folds, text);

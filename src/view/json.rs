@@ -277,9 +277,9 @@ enum JsonState {
     Text,
     Number,
     /// Inside `true`, `false` or `null`; what is left of it.
-    Word(&'static [u8]),
+    Keyword(&'static [u8]),
     /// After a value inside a container.
-    After,
+    AfterValue,
     /// After the object: blanks only.
     Done,
     /// No JSON any more: a raw haystack is open.
@@ -336,7 +336,7 @@ impl JsonDecoder {
                 JsonState::Raw => self.raw(rest, sink),
                 JsonState::Key => self.key(rest, sink),
                 JsonState::Number => self.number(rest, sink),
-                JsonState::Word(left) => self.word(left, rest, sink),
+                JsonState::Keyword(left) => self.keyword(left, rest, sink),
                 JsonState::Start => self.start(rest, sink),
                 JsonState::Blanks => self.blanks(rest, sink),
                 _ => self.structure(byte, sink),
@@ -385,7 +385,7 @@ impl JsonDecoder {
                 self.counters.raw += 1;
                 sink.close(end, end);
             }
-            JsonState::Number | JsonState::Word(_) | JsonState::Raw => sink.close(end, end),
+            JsonState::Number | JsonState::Keyword(_) | JsonState::Raw => sink.close(end, end),
             _ => {}
         }
         self.state = JsonState::Done;
@@ -452,11 +452,11 @@ impl JsonDecoder {
             }
             (JsonState::Colon, b':') => self.state = JsonState::Value,
             (JsonState::FirstKey, b'}') => self.leave(),
-            (JsonState::FirstElement, b']') | (JsonState::After, b',' | b'}' | b']') => {
+            (JsonState::FirstElement, b']') | (JsonState::AfterValue, b',' | b'}' | b']') => {
                 return self.after(byte, sink);
             }
             (JsonState::FirstElement | JsonState::Value, _) => return self.value(byte, sink),
-            _ => return self.broken(self.offset, sink),
+            _ => return self.enter_raw(self.offset, sink),
         }
         1
     }
@@ -477,7 +477,7 @@ impl JsonDecoder {
                 self.path.pop();
                 self.leave();
             }
-            _ => return self.broken(self.offset, sink),
+            _ => return self.enter_raw(self.offset, sink),
         }
         1
     }
@@ -492,10 +492,10 @@ impl JsonDecoder {
             b'{' => return self.enter(JsonContainer::Object, sink),
             b'[' => return self.enter(JsonContainer::Array(0), sink),
             b'-' | b'0'..=b'9' => JsonState::Number,
-            b't' => JsonState::Word(b"true"),
-            b'f' => JsonState::Word(b"false"),
-            b'n' => JsonState::Word(b"null"),
-            _ => return self.broken(self.offset, sink),
+            b't' => JsonState::Keyword(b"true"),
+            b'f' => JsonState::Keyword(b"false"),
+            b'n' => JsonState::Keyword(b"null"),
+            _ => return self.enter_raw(self.offset, sink),
         };
         self.open(self.offset, sink);
         self.state = scalar;
@@ -524,7 +524,7 @@ impl JsonDecoder {
         self.state = if self.frames.is_empty() {
             JsonState::Done
         } else {
-            JsonState::After
+            JsonState::AfterValue
         };
     }
 
@@ -539,24 +539,24 @@ impl JsonDecoder {
         }
         if digits < rest.len() {
             sink.close(end, end + 1);
-            self.state = JsonState::After;
+            self.state = JsonState::AfterValue;
         }
         digits
     }
 
-    fn word(&mut self, left: &'static [u8], rest: &[u8], sink: &mut impl HaystackSink) -> usize {
+    fn keyword(&mut self, left: &'static [u8], rest: &[u8], sink: &mut impl HaystackSink) -> usize {
         let same = left.iter().zip(rest).take_while(|(a, b)| a == b).count();
         let end = self.offset + same as u64;
         if same > 0 {
             sink.run(&rest[..same], self.offset);
         }
-        self.state = JsonState::Word(&left[same..]);
+        self.state = JsonState::Keyword(&left[same..]);
         if same == left.len() {
             sink.close(end, end);
-            self.state = JsonState::After;
+            self.state = JsonState::AfterValue;
         } else if same < rest.len() {
             sink.close(end, end + 1);
-            self.broken(end, sink);
+            self.enter_raw(end, sink);
         }
         same
     }
@@ -568,7 +568,7 @@ impl JsonDecoder {
         }
         let end = self.offset + used as u64;
         sink.close(end, end + 1);
-        self.state = JsonState::After;
+        self.state = JsonState::AfterValue;
         used + 1
     }
 
@@ -624,8 +624,8 @@ impl JsonDecoder {
     /// more and it is an ordinary byte of the string.
     fn escaped(&mut self, byte: u8, at: u64, sink: &mut impl HaystackSink) -> bool {
         let place = usize::from(self.held_len) % (ESCAPE / 2);
-        if self.holds_high() && !fits_low(place, byte) {
-            self.release_high(at, at + 1, sink);
+        if self.holds_high_surrogate() && !fits_low(place, byte) {
+            self.release_high_surrogate(at, at + 1, sink);
         }
         if self.held_len == 0 {
             return false;
@@ -647,13 +647,13 @@ impl JsonDecoder {
         }
         self.hold(byte);
         if place == 5 {
-            self.unit(at + 1, sink);
+            self.end_unit(at + 1, sink);
         }
         true
     }
 
     /// The last of four hex digits has come, at `end`.
-    fn unit(&mut self, end: u64, sink: &mut impl HaystackSink) {
+    fn end_unit(&mut self, end: u64, sink: &mut impl HaystackSink) {
         let half = (ESCAPE / 2) as u64;
         let last = hex(&self.held[usize::from(self.held_len) - 4..usize::from(self.held_len)]);
         let (start, scalar) = if usize::from(self.held_len) == ESCAPE {
@@ -680,12 +680,12 @@ impl JsonDecoder {
     }
 
     /// A complete escape is held only if it is a high surrogate.
-    fn holds_high(&self) -> bool {
+    fn holds_high_surrogate(&self) -> bool {
         usize::from(self.held_len) >= ESCAPE / 2
     }
 
     /// The high surrogate held is alone. `at`: the offset after what is held.
-    fn release_high(&mut self, at: u64, decided: u64, sink: &mut impl HaystackSink) {
+    fn release_high_surrogate(&mut self, at: u64, decided: u64, sink: &mut impl HaystackSink) {
         let half = ESCAPE / 2;
         let start = at - u64::from(self.held_len);
         self.counters.lone_surrogates += 1;
@@ -706,8 +706,8 @@ impl JsonDecoder {
 
     /// The part ends inside a string.
     fn release_escape(&mut self, end: u64, sink: &mut impl HaystackSink) {
-        if self.holds_high() {
-            self.release_high(end, end, sink);
+        if self.holds_high_surrogate() {
+            self.release_high_surrogate(end, end, sink);
         }
         if self.held_len > 0 {
             self.release_escape_bytes(end, end, sink);
@@ -734,7 +734,7 @@ impl JsonDecoder {
     }
 
     /// The byte at `at` cannot stand there: all from it on is raw.
-    fn broken(&mut self, at: u64, sink: &mut impl HaystackSink) -> usize {
+    fn enter_raw(&mut self, at: u64, sink: &mut impl HaystackSink) -> usize {
         self.counters.malformed += 1;
         self.open_raw(at, sink);
         0
@@ -824,7 +824,7 @@ fn hex(digits: &[u8]) -> u32 {
     digits
         .iter()
         .map(digit)
-        .fold(0, |unit, digit| unit << 4 | digit)
+        .fold(0, |end_unit, digit| end_unit << 4 | digit)
 }
 
 #[cfg(test)]

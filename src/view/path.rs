@@ -324,9 +324,9 @@ pub(crate) struct ArgScope {
 #[derive(Clone, Debug)]
 enum SegmentGlob {
     /// `**`
-    Deep,
+    AnyDepth,
     Exact(String),
-    Like(GlobMatcher),
+    Glob(GlobMatcher),
 }
 
 impl ArgScope {
@@ -355,7 +355,7 @@ impl ArgScope {
 impl SegmentGlob {
     fn new(glob: &str) -> Result<SegmentGlob, Error> {
         if glob == "**" {
-            return Ok(SegmentGlob::Deep);
+            return Ok(SegmentGlob::AnyDepth);
         }
         if !glob.contains(['*', '?', '[', ']', '{', '}', '\\']) {
             return Ok(SegmentGlob::Exact(glob.to_owned()));
@@ -364,14 +364,14 @@ impl SegmentGlob {
             .backslash_escape(true)
             .empty_alternates(true)
             .build()?;
-        Ok(SegmentGlob::Like(glob.compile_matcher()))
+        Ok(SegmentGlob::Glob(glob.compile_matcher()))
     }
 
     fn matches(&self, segment: &str) -> bool {
         match self {
-            SegmentGlob::Deep => true,
+            SegmentGlob::AnyDepth => true,
             SegmentGlob::Exact(exact) => exact == segment,
-            SegmentGlob::Like(glob) => glob.is_match(segment),
+            SegmentGlob::Glob(glob) => glob.is_match(segment),
         }
     }
 }
@@ -456,7 +456,7 @@ fn matches_whole(glob: &[SegmentGlob], path: &ArgPath) -> bool {
     let mut deep = None;
     while let Some(segment) = path.segment(index) {
         match (glob.get(at), deep) {
-            (Some(SegmentGlob::Deep), _) => {
+            (Some(SegmentGlob::AnyDepth), _) => {
                 at += 1;
                 deep = Some((at, index));
             }
@@ -473,7 +473,7 @@ fn matches_whole(glob: &[SegmentGlob], path: &ArgPath) -> bool {
     }
     glob[at..]
         .iter()
-        .all(|one| matches!(one, SegmentGlob::Deep))
+        .all(|one| matches!(one, SegmentGlob::AnyDepth))
 }
 
 #[cfg(test)]

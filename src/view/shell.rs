@@ -86,7 +86,7 @@ pub(crate) struct ShellView {
     commands: Vec<SimpleCommand>,
     pending: PendingToken,
     /// The bytes of an operator, or of a beginning that may be something else.
-    seen: Vec<(u8, OffsetMap, u64)>,
+    pending_bytes: Vec<(u8, OffsetMap, u64)>,
     comment: bool,
     /// Parentheses to close before something too deep ends.
     skipped: u32,
@@ -125,7 +125,7 @@ enum ShellContext {
         quoted: bool,
     },
     /// `$((`, with the parentheses to close.
-    Sum(u32),
+    Arithmetic(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl ShellView {
             frames: vec![ShellContext::Commands(CommandScope::Outermost, 0)],
             commands: vec![SimpleCommand::default()],
             pending: PendingToken::None,
-            seen: Vec::new(),
+            pending_bytes: Vec::new(),
             comment: false,
             skipped: 0,
             heredocs: Vec::new(),

@@ -120,7 +120,7 @@ fn cycle(sample: &Sample) -> bool {
     !read(
         RepetitionDetector::new(RepetitionLimits::default()),
         sample,
-        RepetitionDetector::code,
+        RepetitionDetector::set_code,
         false,
     )
     .is_empty()
@@ -130,7 +130,7 @@ fn alike(sample: &Sample) -> bool {
     !read(
         NearDuplicateDetector::new(NearDuplicateLimits::default()),
         sample,
-        NearDuplicateDetector::code,
+        NearDuplicateDetector::set_code,
         false,
     )
     .is_empty()
@@ -140,7 +140,7 @@ fn leak(sample: &Sample) -> bool {
     !read(
         ControlTokenDetector::new(ControlTokenLimits::default()),
         sample,
-        ControlTokenDetector::code,
+        ControlTokenDetector::set_code,
         false,
     )
     .is_empty()

@@ -182,14 +182,14 @@ impl Watch {
     /// What was declared in one stretch of code means nothing in another, and control tokens of two values are not in a
     /// row. That the same is said again and again is seen across values, too.
     fn renew(&mut self, judge: &Judge<'_>) {
-        let besides = judge.found.known.clone();
+        let also_known = judge.found.known.clone();
         match &mut self.machine {
             Machine::Names(known, names) => {
                 let known = Arc::clone(known);
-                **names = UnknownNameDetector::new(known, self.language).besides(besides);
+                **names = UnknownNameDetector::new(known, self.language).also_known(also_known);
             }
             Machine::Files(known, files) => {
-                **files = UnknownFileDetector::new(Arc::clone(known), besides);
+                **files = UnknownFileDetector::new(Arc::clone(known), also_known);
             }
             Machine::Leak(leak) => leak.renew(),
             Machine::Repetition(_) | Machine::Alike(_) | Machine::Script(_) => {}
@@ -198,9 +198,9 @@ impl Watch {
 
     fn code(&mut self, is_code: bool) {
         match &mut self.machine {
-            Machine::Repetition(cycle) => cycle.code(is_code),
-            Machine::Alike(alike) => alike.code(is_code),
-            Machine::Leak(leak) => leak.code(is_code),
+            Machine::Repetition(cycle) => cycle.set_code(is_code),
+            Machine::Alike(alike) => alike.set_code(is_code),
+            Machine::Leak(leak) => leak.set_code(is_code),
             Machine::Script(_) | Machine::Names(..) | Machine::Files(..) => {}
         }
     }

@@ -13,9 +13,9 @@ pub(super) enum LexStep {
     /// It is the first of a comment or string.
     Begins(Class),
     /// It waits for the next one.
-    Waits,
+    Pending,
     /// What waited is that (the first of it, if it is no code). The byte is to be stepped again.
-    Waited(Class),
+    Resolved(Class),
 }
 
 /// Most heredocs that begin on one line.
@@ -43,7 +43,7 @@ enum LexState {
     /// A `<` waits, with so many of the bytes behind it that begin a comment.
     Angle(usize),
     /// A `'` waits, and so many bytes behind it, of as many.
-    Tick {
+    Apostrophe {
         have: usize,
         need: usize,
     },
@@ -121,7 +121,7 @@ pub(super) struct Lexer {
     /// The last bytes of code; of a script those before blanks.
     back: [u8; BACK],
     /// Blanks stand behind those bytes.
-    parted: bool,
+    blank_follows: bool,
     heredocs: Vec<HeredocWord>,
     /// Inside a tag of HTML.
     in_tag: bool,
@@ -134,7 +134,7 @@ impl Lexer {
             state: LexState::Code,
             frames: Vec::new(),
             back: [0; BACK],
-            parted: false,
+            blank_follows: false,
             heredocs: Vec::new(),
             in_tag: false,
         }
@@ -145,10 +145,10 @@ impl Lexer {
     }
 
     /// What waited was code.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn drop_pending(&mut self) {
         if matches!(
             self.state,
-            LexState::Slash | LexState::Dash | LexState::Angle(_) | LexState::Tick { .. }
+            LexState::Slash | LexState::Dash | LexState::Angle(_) | LexState::Apostrophe { .. }
         ) {
             self.state = LexState::Code;
         }
@@ -197,10 +197,10 @@ impl Lexer {
             LexState::Slash => self.slash(byte),
             LexState::Dash => self.dash(byte),
             LexState::Angle(have) => self.angle(have, byte),
-            LexState::Tick { have, need } => self.tick(have, need, byte),
-            LexState::Line if byte == b'\n' => self.recode(byte),
+            LexState::Apostrophe { have, need } => self.apostrophe(have, need, byte),
+            LexState::Line if byte == b'\n' => self.resume_code(byte),
             LexState::Line => COMMENT,
-            LexState::Opening => self.go(LexState::Block { depth: 1, last: 0 }, COMMENT),
+            LexState::Opening => self.transition(LexState::Block { depth: 1, last: 0 }, COMMENT),
             LexState::Block { depth, last } => self.block(depth, last, byte),
             LexState::Dashes(count) => self.dashes(count, byte),
             LexState::Quoted { mark, escaped } => self.quoted(mark, escaped, byte),
@@ -210,7 +210,7 @@ impl Lexer {
                 count,
                 escaped,
             } => self.triple(mark, count, escaped, byte),
-            LexState::Doubled(mark) if byte == mark => self.go(quoted(mark), STRING),
+            LexState::Doubled(mark) if byte == mark => self.transition(quoted(mark), STRING),
             LexState::Doubled(_) => self.after_string(byte),
             LexState::Raw { hashes, seen } => self.raw(hashes, seen, byte),
             LexState::Template {
@@ -224,7 +224,7 @@ impl Lexer {
         }
     }
 
-    fn go(&mut self, state: LexState, step: LexStep) -> LexStep {
+    fn transition(&mut self, state: LexState, step: LexStep) -> LexStep {
         self.state = state;
         step
     }
@@ -232,28 +232,28 @@ impl Lexer {
     /// A byte of code that begins nothing.
     fn plain(&mut self, byte: u8) -> LexStep {
         self.remember(&[byte]);
-        self.go(LexState::Code, CODE)
+        self.transition(LexState::Code, CODE)
     }
 
     /// A byte of code, after something else.
-    fn recode(&mut self, byte: u8) -> LexStep {
+    fn resume_code(&mut self, byte: u8) -> LexStep {
         self.state = LexState::Code;
         self.code(byte)
     }
 
     fn after_string(&mut self, byte: u8) -> LexStep {
-        self.ended();
-        self.recode(byte)
+        self.set_context_to_string();
+        self.resume_code(byte)
     }
 
     /// A string has ended with this byte.
     fn end_string(&mut self) -> LexStep {
-        self.ended();
-        self.go(LexState::Code, STRING)
+        self.set_context_to_string();
+        self.transition(LexState::Code, STRING)
     }
 
     /// What stands before the code from here on is a string.
-    fn ended(&mut self) {
+    fn set_context_to_string(&mut self) {
         self.back = [0; BACK];
         self.back[BACK - 1] = b'"';
     }
@@ -265,13 +265,13 @@ impl Lexer {
         // Blanks at the end are not looked back at. They part words all the same, also where the text is cut at them.
         let kept = bytes.trim_ascii_end();
         if !kept.is_empty() {
-            if self.parted {
+            if self.blank_follows {
                 self.keep(b" ");
             }
             self.keep(kept);
         }
         if !bytes.is_empty() {
-            self.parted = kept.len() < bytes.len();
+            self.blank_follows = kept.len() < bytes.len();
         }
     }
 
@@ -292,7 +292,9 @@ impl Lexer {
         match (self.family, byte) {
             (Family::Markup, b'"' | b'\'') if !self.in_tag => self.plain(byte),
             (Family::Shell, b'"') | (Family::Script, b'`') => self.begin(template(byte)),
-            (Family::Rust, b'\'') => self.go(LexState::Tick { have: 0, need: 1 }, LexStep::Waits),
+            (Family::Rust, b'\'') => {
+                self.transition(LexState::Apostrophe { have: 0, need: 1 }, LexStep::Pending)
+            }
             (Family::Rust, b'"') => self.rust_string(),
             (Family::C, b'\'') if self.in_number() => self.plain(byte),
             (Family::Yaml, b'"' | b'\'') if !self.at_value() => self.plain(byte),
@@ -302,30 +304,30 @@ impl Lexer {
             (Family::Script, b'#') if self.last() != 0 => self.plain(byte),
             (Family::Yaml, b'#') if !is_blank_or_none(self.last()) => self.plain(byte),
             (_, b'#') if self.family.marks()[b'#' as usize] => {
-                self.go(LexState::Line, LexStep::Begins(Class::Comment))
+                self.transition(LexState::Line, LexStep::Begins(Class::Comment))
             }
             (_, b'/') if self.family.marks()[b'/' as usize] => {
-                self.go(LexState::Slash, LexStep::Waits)
+                self.transition(LexState::Slash, LexStep::Pending)
             }
-            (Family::Sql, b'-') => self.go(LexState::Dash, LexStep::Waits),
-            (Family::Markup, b'<') => self.go(LexState::Angle(0), LexStep::Waits),
+            (Family::Sql, b'-') => self.transition(LexState::Dash, LexStep::Pending),
+            (Family::Markup, b'<') => self.transition(LexState::Angle(0), LexStep::Pending),
             (Family::Markup, b'>') => {
                 self.in_tag = false;
                 self.plain(byte)
             }
             (Family::Script, b'{' | b'}') | (Family::Shell, b'(' | b')') => self.bracket(byte),
-            (Family::Shell, b'\\') => self.go(LexState::Escaped, CODE),
+            (Family::Shell, b'\\') => self.transition(LexState::Escaped, CODE),
             (Family::Shell, b'<') => self.less(),
             (Family::Shell, b'\n') if !self.heredocs.is_empty() => {
                 self.remember(b"\n");
-                self.go(LexState::Heredoc { same: Some(0) }, CODE)
+                self.transition(LexState::Heredoc { same: Some(0) }, CODE)
             }
             _ => self.plain(byte),
         }
     }
 
     fn begin(&mut self, state: LexState) -> LexStep {
-        self.go(state, LexStep::Begins(Class::String))
+        self.transition(state, LexStep::Begins(Class::String))
     }
 
     fn quote(&mut self, mark: u8) -> LexStep {
@@ -389,10 +391,10 @@ impl Lexer {
         match self.state {
             LexState::Code => {
                 self.remember(b"/");
-                LexStep::Waited(Class::Code)
+                LexStep::Resolved(Class::Code)
             }
-            LexState::Regex { .. } => LexStep::Waited(Class::String),
-            _ => LexStep::Waited(Class::Comment),
+            LexState::Regex { .. } => LexStep::Resolved(Class::String),
+            _ => LexStep::Resolved(Class::Comment),
         }
     }
 
@@ -415,37 +417,37 @@ impl Lexer {
 
     fn dash(&mut self, byte: u8) -> LexStep {
         if byte == b'-' {
-            return self.go(LexState::Line, LexStep::Waited(Class::Comment));
+            return self.transition(LexState::Line, LexStep::Resolved(Class::Comment));
         }
         self.remember(b"-");
-        self.go(LexState::Code, LexStep::Waited(Class::Code))
+        self.transition(LexState::Code, LexStep::Resolved(Class::Code))
     }
 
     fn angle(&mut self, have: usize, byte: u8) -> LexStep {
         if Some(&byte) != b"!--".get(have) {
             self.in_tag = have == 0 && (byte.is_ascii_alphabetic() || byte == b'/');
-            return self.go(LexState::Code, LexStep::Waited(Class::Code));
+            return self.transition(LexState::Code, LexStep::Resolved(Class::Code));
         }
         if have == 2 {
-            return self.go(LexState::Dashes(0), LexStep::Waited(Class::Comment));
+            return self.transition(LexState::Dashes(0), LexStep::Resolved(Class::Comment));
         }
-        self.go(LexState::Angle(have + 1), LexStep::Waits)
+        self.transition(LexState::Angle(have + 1), LexStep::Pending)
     }
 
-    fn tick(&mut self, have: usize, need: usize, byte: u8) -> LexStep {
+    fn apostrophe(&mut self, have: usize, need: usize, byte: u8) -> LexStep {
         let need = match have {
             0 => width(byte),
             _ => need,
         };
         if have == need && byte == b'\'' || have == 0 && byte == b'\\' {
-            return self.go(quoted(b'\''), LexStep::Waited(Class::String));
+            return self.transition(quoted(b'\''), LexStep::Resolved(Class::String));
         }
         if have == need || have == 0 && matches!(byte, b'\'' | b'\n') {
             self.remember(b"'a");
-            return self.go(LexState::Code, LexStep::Waited(Class::Code));
+            return self.transition(LexState::Code, LexStep::Resolved(Class::Code));
         }
         let have = have + 1;
-        self.go(LexState::Tick { have, need }, LexStep::Waits)
+        self.transition(LexState::Apostrophe { have, need }, LexStep::Pending)
     }
 
     fn block(&mut self, depth: u32, last: u8, byte: u8) -> LexStep {
@@ -456,24 +458,24 @@ impl Lexer {
             _ => (depth, 0),
         };
         match depth {
-            0 => self.go(LexState::Code, COMMENT),
-            _ => self.go(LexState::Block { depth, last }, COMMENT),
+            0 => self.transition(LexState::Code, COMMENT),
+            _ => self.transition(LexState::Block { depth, last }, COMMENT),
         }
     }
 
     fn dashes(&mut self, count: u8, byte: u8) -> LexStep {
         match byte {
             // The first dash is the last one of `<!--`.
-            b'-' => self.go(LexState::Dashes((count + 1).min(3)), COMMENT),
-            b'>' if count >= 2 => self.go(LexState::Code, COMMENT),
-            _ => self.go(LexState::Dashes(0), COMMENT),
+            b'-' => self.transition(LexState::Dashes((count + 1).min(3)), COMMENT),
+            b'>' if count >= 2 => self.transition(LexState::Code, COMMENT),
+            _ => self.transition(LexState::Dashes(0), COMMENT),
         }
     }
 
     fn quoted(&mut self, mark: u8, escaped: bool, byte: u8) -> LexStep {
         match byte {
-            _ if escaped => self.go(quoted(mark), STRING),
-            b'\\' if self.family.escapes(mark) => self.go(
+            _ if escaped => self.transition(quoted(mark), STRING),
+            b'\\' if self.family.escapes(mark) => self.transition(
                 LexState::Quoted {
                     mark,
                     escaped: true,
@@ -483,7 +485,7 @@ impl Lexer {
             b'\n' if !self.family.spans_lines(mark) => self.after_string(byte),
             _ if byte != mark => STRING,
             _ if matches!(self.family, Family::Sql | Family::Yaml) => {
-                self.go(LexState::Doubled(mark), STRING)
+                self.transition(LexState::Doubled(mark), STRING)
             }
             _ => self.end_string(),
         }
@@ -505,7 +507,7 @@ impl Lexer {
                 escaped: false,
             },
         };
-        self.go(state, STRING)
+        self.transition(state, STRING)
     }
 
     fn triple(&mut self, mark: u8, count: u8, escaped: bool, byte: u8) -> LexStep {
@@ -522,7 +524,7 @@ impl Lexer {
             count,
             escaped,
         };
-        self.go(state, STRING)
+        self.transition(state, STRING)
     }
 
     fn raw(&mut self, hashes: u8, seen: Option<u8>, byte: u8) -> LexStep {
@@ -534,14 +536,14 @@ impl Lexer {
         if seen == Some(hashes) {
             return self.end_string();
         }
-        self.go(LexState::Raw { hashes, seen }, STRING)
+        self.transition(LexState::Raw { hashes, seen }, STRING)
     }
 
     fn template(&mut self, mark: u8, dollar: bool, escaped: bool, byte: u8) -> LexStep {
         let opens = if mark == b'`' { b'{' } else { b'(' };
         match byte {
-            _ if escaped => self.go(template(mark), STRING),
-            b'\\' => self.go(
+            _ if escaped => self.transition(template(mark), STRING),
+            b'\\' => self.transition(
                 LexState::Template {
                     mark,
                     dollar: false,
@@ -553,9 +555,9 @@ impl Lexer {
             _ if dollar && byte == opens && self.frames.len() < DEPTH => {
                 self.frames.push(Interpolation { mark, brackets: 0 });
                 self.back = [0; BACK];
-                self.go(LexState::Code, STRING)
+                self.transition(LexState::Code, STRING)
             }
-            _ => self.go(
+            _ => self.transition(
                 LexState::Template {
                     mark,
                     dollar: byte == b'$',
@@ -593,7 +595,7 @@ impl Lexer {
             b'/' if !class => return self.end_string(),
             _ => (class, false),
         };
-        self.go(LexState::Regex { class, escaped }, STRING)
+        self.transition(LexState::Regex { class, escaped }, STRING)
     }
 
     /// A `<` of a shell: the second begins a heredoc, a third does not.
@@ -603,20 +605,20 @@ impl Lexer {
         }
         self.remember(b"<");
         self.heredocs.push(HeredocWord::default());
-        self.go(LexState::Word { quote: 0 }, CODE)
+        self.transition(LexState::Word { quote: 0 }, CODE)
     }
 
     fn word(&mut self, quote: u8, byte: u8) -> LexStep {
         let heredoc = self.heredocs.last_mut().expect("its word is being read");
         let first = heredoc.word.is_empty() && quote == 0;
         match byte {
-            _ if quote != 0 && byte == quote => self.go(LexState::Word { quote: 0 }, CODE),
+            _ if quote != 0 && byte == quote => self.transition(LexState::Word { quote: 0 }, CODE),
             b'-' if first && !heredoc.indented => {
                 heredoc.indented = true;
                 CODE
             }
             b' ' | b'\t' if first => CODE,
-            b'\'' | b'"' if quote == 0 => self.go(LexState::Word { quote: byte }, CODE),
+            b'\'' | b'"' if quote == 0 => self.transition(LexState::Word { quote: byte }, CODE),
             b'\\' if quote == 0 => CODE,
             _ if (quote != 0 && byte != b'\n') || is_name(byte) || b"-.!@%".contains(&byte) => {
                 heredoc.word.push(byte);
@@ -632,7 +634,7 @@ impl Lexer {
                 }
                 self.back = [0; BACK];
                 self.back[BACK - 1] = b'a';
-                self.recode(byte)
+                self.resume_code(byte)
             }
         }
     }
@@ -650,7 +652,7 @@ impl Lexer {
             Some(at) if heredoc.word.get(at) == Some(&byte) => Some(at + 1),
             _ => None,
         };
-        self.go(LexState::Heredoc { same }, STRING)
+        self.transition(LexState::Heredoc { same }, STRING)
     }
 
     fn after_heredoc(&mut self) -> LexStep {
@@ -659,7 +661,7 @@ impl Lexer {
             true => LexState::Code,
             false => LexState::Heredoc { same: Some(0) },
         };
-        self.go(state, CODE)
+        self.transition(state, CODE)
     }
 }
 

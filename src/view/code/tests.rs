@@ -473,7 +473,7 @@ fn text_in_which_nothing_can_begin_is_skipped_at_once() {
         while at < before.len() {
             at += usize::from(!matches!(
                 lexer.step(before.as_bytes()[at]),
-                LexStep::Waited(_)
+                LexStep::Resolved(_)
             ));
         }
         assert_eq!(lexer.skip(text.as_bytes()), skipped, "{before:?} {text:?}");

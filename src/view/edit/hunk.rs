@@ -49,7 +49,7 @@ struct PendingLine {
     kind: LineKind,
     hash: u64,
     /// The line before it in the file is not the one that waits before it.
-    apart: bool,
+    ends_run: bool,
 }
 
 impl LineKind {
@@ -95,11 +95,11 @@ impl Hunk {
             self.remember(hash, out);
         }
         if kind != LineKind::Removed && self.old_known {
-            let kind = self.compare(kind, hash);
+            let kind = self.classify(kind, hash);
             out.begin_with(kind.regions(), line.chunks(), now, sink);
             return out.end(line.newline);
         }
-        self.wait(kind, line, hash, now, out, sink);
+        self.hold(kind, line, hash, now, out, sink);
     }
 
     /// The beginning of a line that is too long to be compared, as the byte that was too much shows: it is
@@ -162,7 +162,7 @@ impl Hunk {
     }
 
     /// What a new line is, all old ones being known.
-    fn compare(&mut self, kind: LineKind, hash: u64) -> LineKind {
+    fn classify(&mut self, kind: LineKind, hash: u64) -> LineKind {
         match self.removed.get_mut(&hash) {
             Some(count) if kind == LineKind::Added && count.stay < count.removed => {
                 count.stay += 1;
@@ -172,7 +172,7 @@ impl Hunk {
         }
     }
 
-    fn wait(
+    fn hold(
         &mut self,
         kind: LineKind,
         line: EditLine<'_>,
@@ -190,7 +190,7 @@ impl Hunk {
         if kind == LineKind::Context
             && let Some(last) = self.old.lines.last_mut()
         {
-            last.apart = true;
+            last.ends_run = true;
         }
         self.side(kind).push(kind, line, hash);
     }
@@ -205,7 +205,7 @@ impl Hunk {
     fn emit_new(&mut self, now: u64, out: &mut EditEmitter, sink: &mut impl ChunkSink) {
         let mut new = std::mem::take(&mut self.new);
         new.drain(|line, chunks| {
-            let regions = self.compare(line.kind, line.hash).regions();
+            let regions = self.classify(line.kind, line.hash).regions();
             emit_line(line, regions, chunks, now, out, sink);
         });
         self.new = new;
@@ -221,7 +221,7 @@ impl Hunk {
                 }
                 _ => emit_line(line, RegionSet::REMOVED, chunks, now, out, sink),
             }
-            if line.apart {
+            if line.ends_run {
                 out.cut(now, sink);
             }
         });
@@ -244,7 +244,7 @@ impl Hunk {
         let mut side = std::mem::take(self.side(kind));
         side.drain(|line, chunks| {
             emit_line(line, line.kind.regions(), chunks, now, out, sink);
-            if line.apart {
+            if line.ends_run {
                 out.cut(now, sink);
             }
         });
@@ -287,7 +287,7 @@ impl PendingLines {
             newline: line.newline,
             kind,
             hash,
-            apart: false,
+            ends_run: false,
         });
     }
 

@@ -19,7 +19,7 @@ pub(super) struct PatchReader {
     /// What the long line is that is being handed on; none: it belongs to nothing.
     long: Option<LineKind>,
     hunk: Hunk,
-    dashes: Option<PendingFileHeader>,
+    file_header: Option<PendingFileHeader>,
     /// A header named the file.
     named: bool,
 }
@@ -69,7 +69,7 @@ impl PatchReader {
             lines: LineSplitter::new(limits.waiting),
             long: None,
             hunk: Hunk::new(limits),
-            dashes: None,
+            file_header: None,
             named: false,
         }
     }
@@ -108,7 +108,7 @@ impl PatchReader {
         if !self.lines.at_start() {
             self.end_line(None, now, out, sink);
         }
-        self.read_dashes(b"", now, out, sink);
+        self.resolve_file_header(b"", now, out, sink);
         self.lines.restart();
         self.leave(PatchState::Outside, now, out, sink);
         self.named = false;
@@ -143,7 +143,7 @@ impl PatchReader {
         let line = lines.line(0, newline);
         if !line.long {
             let plain = line.text().trim_ascii_end();
-            if !self.read_dashes(plain, now, out, sink) {
+            if !self.resolve_file_header(plain, now, out, sink) {
                 self.line(line, now, out, sink);
             }
         } else if let Some(kind) = self.long {
@@ -154,17 +154,17 @@ impl PatchReader {
     }
 
     /// What the waiting line with three dashes is, as the next line shows; whether both were a header.
-    fn read_dashes(
+    fn resolve_file_header(
         &mut self,
         next: &[u8],
         now: u64,
         out: &mut EditEmitter,
         sink: &mut impl ChunkSink,
     ) -> bool {
-        let Some(dashes) = self.dashes.take() else {
+        let Some(file_header) = self.file_header.take() else {
             return false;
         };
-        let mut line = dashes.lines.line(0, None);
+        let mut line = file_header.lines.line(0, None);
         if let Some(new) = next.strip_prefix(b"+++ ") {
             let old = file_of_diff(&line.text().trim_ascii_end()[4..], b"a/");
             let new = file_of_diff(new, b"b/");
@@ -173,7 +173,7 @@ impl PatchReader {
             return true;
         }
         if matches!(self.mode, PatchState::Diff(_)) {
-            (line.from, line.newline) = (1, dashes.newline);
+            (line.from, line.newline) = (1, file_header.newline);
             self.hunk.line(LineKind::Removed, line, now, out, sink);
         }
         false
@@ -291,7 +291,7 @@ impl PatchReader {
     ) {
         let text = line.text().trim_ascii_end();
         if text.starts_with(b"--- ") {
-            self.hold_dashes(line);
+            self.hold_file_header(line);
         } else if is_marker(text, b"<", &["SEARCH", "ORIGINAL"])
             || is_marker(text, b"-", &["SEARCH"])
         {
@@ -303,10 +303,10 @@ impl PatchReader {
         }
     }
 
-    fn hold_dashes(&mut self, line: EditLine<'_>) {
+    fn hold_file_header(&mut self, line: EditLine<'_>) {
         let mut lines = LineSplitter::new(self.limits.waiting);
         lines.copy(line);
-        self.dashes = Some(PendingFileHeader {
+        self.file_header = Some(PendingFileHeader {
             lines,
             newline: line.newline,
         });
@@ -323,7 +323,7 @@ impl PatchReader {
         let text = line.text();
         let complete = left.is_none_or(|left| left == (0, 0));
         if complete && text.starts_with(b"--- ") {
-            return self.hold_dashes(line);
+            return self.hold_file_header(line);
         }
         let is_blank = text.trim_ascii_end().is_empty();
         match kind_of(text) {
@@ -373,7 +373,7 @@ impl PatchReader {
     fn long_line(&mut self, now: u64, out: &mut EditEmitter, sink: &mut impl ChunkSink) {
         let lines = std::mem::replace(&mut self.lines, LineSplitter::new(self.limits.waiting));
         let mut line = lines.line(0, None);
-        self.read_dashes(b"", now, out, sink);
+        self.resolve_file_header(b"", now, out, sink);
         let kind = match self.mode {
             PatchState::Outside | PatchState::Delete => None,
             PatchState::Add | PatchState::Replace => Some((LineKind::Added, 0)),

@@ -634,9 +634,9 @@ fn is_section(line: &str) -> bool {
 
 fn is_search(line: &str) -> bool {
     let signs = line.len() - line.trim_start_matches('<').len();
-    let dashes = line.len() - line.trim_start_matches('-').len();
+    let file_header = line.len() - line.trim_start_matches('-').len();
     signs >= 5 && [" SEARCH", " ORIGINAL"].contains(&&line[signs..])
-        || dashes >= 5 && &line[dashes..] == " SEARCH"
+        || file_header >= 5 && &line[file_header..] == " SEARCH"
 }
 
 fn diff_name<'a>(name: &'a str, side: &str) -> &'a str {

@@ -19,13 +19,13 @@ pub(super) enum Phase {
     /// Behind the marker of a list item, that stands in those columns of its container.
     Marker(Marker),
     /// Blanks behind such a marker.
-    Marked(Marker),
+    AfterMarker(Marker),
     /// Digits that may number an item.
     Digits { count: u8, value: u32 },
     /// `#`s that may begin a heading.
     Hashes(usize),
     /// Blanks behind them.
-    Headed,
+    AfterHashes,
     /// The same mark again and again: a rule, an underline, or list items in each other.
     ThematicBreak(ThematicBreak),
     /// `=` that may underline a paragraph; whether blanks have followed.
@@ -43,7 +43,7 @@ pub(super) enum Phase {
     /// The line is code.
     Code,
     /// The rest of the line is in no region.
-    Omit,
+    Ignored,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl LineState {
         self.held.bytes().len().saturating_sub(1)
     }
 
-    fn drop_to(&mut self, from: usize) {
+    fn drop_until(&mut self, from: usize) {
         for chunk in self.held.chunks(from..self.held.bytes().len()) {
             self.spare.push(chunk);
         }
@@ -141,7 +141,7 @@ impl MarkdownView {
         let (byte, decided) = (rest.bytes[0], rest.decided(0));
         let room = self.held.saturating_sub(self.line.held.bytes().len());
         if room == 0 {
-            self.undecided(decided, out);
+            self.decide_at_limit(decided, out);
             return 0;
         }
         if std::mem::take(&mut self.line.returned) && byte != b'\n' {
@@ -179,7 +179,7 @@ impl MarkdownView {
     fn is_known(&self) -> bool {
         matches!(
             self.line.phase,
-            Phase::Prose | Phase::Heading | Phase::Code | Phase::Omit
+            Phase::Prose | Phase::Heading | Phase::Code | Phase::Ignored
         )
     }
 
@@ -200,13 +200,13 @@ impl MarkdownView {
     }
 
     /// So much of the line is there that it is not waited for any longer.
-    fn undecided(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
+    fn decide_at_limit(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
-            Phase::Blank | Phase::Quoted | Phase::Marked(_) => self.step(OTHER, decided, out),
+            Phase::Blank | Phase::Quoted | Phase::AfterMarker(_) => self.step(OTHER, decided, out),
             Phase::Closing { .. } => self.code_line(decided, out),
             Phase::Opening { mark: b'~', len } => {
                 self.open_fence(b'~', len, decided, out);
-                self.line.phase = Phase::Omit;
+                self.line.phase = Phase::Ignored;
             }
             _ => self.prose(decided, out),
         }
@@ -218,17 +218,17 @@ impl MarkdownView {
             Phase::Blank => self.blank(byte, decided, out),
             Phase::Quoted => self.quoted(byte, decided, out),
             Phase::Marker(marker) => self.marker(marker, byte, decided, out),
-            Phase::Marked(marker) => self.marked(marker, byte, decided, out),
+            Phase::AfterMarker(marker) => self.after_marker(marker, byte, decided, out),
             Phase::Digits { count, value } => self.digits(count, value, byte, decided, out),
             Phase::Hashes(count) => self.hashes(count, byte, decided, out),
-            Phase::Headed => self.headed(byte, decided, out),
+            Phase::AfterHashes => self.after_hashes(byte, decided, out),
             // It counts the columns itself if it is read again.
             Phase::ThematicBreak(rule) => return self.rule(rule, byte, decided, out),
             Phase::Underline { ended } => self.underline(ended, byte, decided, out),
             Phase::FenceRun { mark, len } => self.run(mark, len, byte, decided, out),
             Phase::Opening { mark, len } => self.opening(mark, len, byte, decided, out),
             Phase::Closing { len, ended } => self.closing(len, ended, byte, decided, out),
-            Phase::Prose | Phase::Heading | Phase::Code | Phase::Omit => {
+            Phase::Prose | Phase::Heading | Phase::Code | Phase::Ignored => {
                 unreachable!("the kind of the line is known")
             }
         }
@@ -272,7 +272,7 @@ impl MarkdownView {
             Leaf::Indented if all => return self.hold_blank(decided, out),
             _ => {}
         }
-        self.leave(decided, out);
+        self.close_unmatched(decided, out);
         self.release_text(decided, out);
         self.line.clear();
     }
@@ -335,7 +335,7 @@ impl MarkdownView {
             Leaf::Paragraph if indented => self.prose(decided, out),
             Leaf::Paragraph => self.begin(byte, decided, out),
             _ => {
-                self.leave(decided, out);
+                self.close_unmatched(decided, out);
                 if indented {
                     out.cut(decided);
                     self.leaf = Leaf::Indented;
@@ -377,7 +377,7 @@ impl MarkdownView {
         let (column, at) = (self.line.column, self.line.here());
         self.line.phase = match byte {
             b'>' if self.may_nest() => {
-                self.leave(decided, out);
+                self.close_unmatched(decided, out);
                 self.open_container(Container::Quote);
                 return self.open_quote();
             }
@@ -449,16 +449,16 @@ impl MarkdownView {
         let barred = self.in_paragraph() && (!marker.interrupts || byte == b'\n');
         match byte {
             b' ' | b'\t' | b'\n' if !barred && self.may_nest() => {
-                self.line.phase = Phase::Marked(marker);
+                self.line.phase = Phase::AfterMarker(marker);
                 if byte == b'\n' {
-                    self.marked(marker, byte, decided, out);
+                    self.after_marker(marker, byte, decided, out);
                 }
             }
             _ => self.prose(decided, out),
         }
     }
 
-    fn marked(
+    fn after_marker(
         &mut self,
         marker: Marker,
         byte: u8,
@@ -489,12 +489,12 @@ impl MarkdownView {
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
-        self.leave(decided, out);
+        self.close_unmatched(decided, out);
         let base = marker.column + blanks;
         let width = base - self.line.base;
         out.emit_all(self.text(), self.line.held.chunks(0..marker.end), decided);
         self.open_container(Container::Item { width, empty });
-        self.line.drop_to(marker.end);
+        self.line.drop_until(marker.end);
         self.line.held_column = marker.column;
         self.line.base = base;
         self.line.matched += 1;
@@ -516,15 +516,15 @@ impl MarkdownView {
         match byte {
             b'#' if count < 6 => self.line.phase = Phase::Hashes(count + 1),
             b' ' | b'\t' | b'\n' => {
-                self.leave(decided, out);
-                self.line.phase = Phase::Headed;
-                self.headed(byte, decided, out);
+                self.close_unmatched(decided, out);
+                self.line.phase = Phase::AfterHashes;
+                self.after_hashes(byte, decided, out);
             }
             _ => self.prose(decided, out),
         }
     }
 
-    fn headed(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
+    fn after_hashes(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match byte {
             b' ' | b'\t' => self.line.held.clear(),
             b'\n' => {
@@ -549,7 +549,7 @@ impl MarkdownView {
             _ => 0,
         };
         let from = bytes.len() - ending;
-        self.line.drop_to(from);
+        self.line.drop_until(from);
     }
 
     fn rule(
@@ -560,7 +560,7 @@ impl MarkdownView {
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
         let again = byte == rule.mark;
-        if is_of(rule, byte) {
+        if continues_break(rule, byte) {
             self.line.column = after(self.line.column, byte);
             self.line.phase = Phase::ThematicBreak(ThematicBreak {
                 count: rule.count + usize::from(again),
@@ -572,7 +572,7 @@ impl MarkdownView {
         }
         let underlines = rule.mark == b'-' && !rule.broken && self.in_paragraph();
         if byte == b'\n' && (rule.count >= 3 || underlines) {
-            self.leave(decided, out);
+            self.close_unmatched(decided, out);
             self.release_text(decided, out);
             self.line.clear();
         } else {
@@ -594,7 +594,9 @@ impl MarkdownView {
             self.line.held.push(chunk);
         }
         let marks = again.bytes()[rule.at..].iter();
-        self.line.no_rule = marks.take_while(|&&mark| is_of(rule, mark)).count();
+        self.line.no_rule = marks
+            .take_while(|&&mark| continues_break(rule, mark))
+            .count();
         self.line.column = rule.column;
         self.line.phase = Phase::Blank;
         for at in rule.at..again.bytes().len() {
@@ -641,7 +643,7 @@ impl MarkdownView {
             b'=' if !ended => {}
             b' ' | b'\t' => self.line.phase = Phase::Underline { ended: true },
             b'\n' => {
-                self.leave(decided, out);
+                self.close_unmatched(decided, out);
                 self.release_text(decided, out);
                 self.line.clear();
             }
@@ -692,7 +694,7 @@ impl MarkdownView {
         decided: u64,
         out: &mut MarkdownEmitter<impl ChunkSink>,
     ) {
-        self.leave(decided, out);
+        self.close_unmatched(decided, out);
         out.cut(decided);
         let bytes = self.line.held.bytes();
         let blanks = bytes.iter().take_while(|&&byte| byte != mark).count();
@@ -765,7 +767,7 @@ impl MarkdownView {
     /// The line is text, of the paragraph that is open or of a new one. It may end already.
     fn prose(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if self.leaf != Leaf::Paragraph {
-            self.leave(decided, out);
+            self.close_unmatched(decided, out);
             self.leaf = Leaf::Paragraph;
         }
         self.feed_spans(self.tags(), decided, out);
@@ -800,14 +802,14 @@ impl MarkdownView {
     }
 
     /// The line continues no more of the containers than it has: the leaf ends, and those others.
-    fn leave(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
+    fn close_unmatched(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         self.end_leaf(decided, out);
         self.containers.truncate(self.line.matched);
     }
 }
 
 /// Whether it goes on with that byte.
-fn is_of(rule: ThematicBreak, byte: u8) -> bool {
+fn continues_break(rule: ThematicBreak, byte: u8) -> bool {
     byte == rule.mark || matches!(byte, b' ' | b'\t')
 }
 

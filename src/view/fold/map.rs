@@ -46,8 +46,8 @@ pub(crate) fn lower(char: char) -> char {
     if char.is_ascii() {
         return char.to_ascii_lowercase();
     }
-    if let Ok(at) = ODD.binary_search_by_key(&char, |odd| odd.0) {
-        return ODD[at].1;
+    if let Ok(at) = FOLD_EXCEPTIONS.binary_search_by_key(&char, |exception| exception.0) {
+        return FOLD_EXCEPTIONS[at].1;
     }
     // Beria Erfe, which `std` does not know yet.
     if ('\u{16EA0}'..='\u{16EB8}').contains(&char) {
@@ -62,7 +62,7 @@ pub(crate) fn lower(char: char) -> char {
 
 /// Where simple case folding joins what lower case keeps apart, and capitals that `std` does not know
 /// yet. In rising order.
-const ODD: [(char, char); 28] = [
+const FOLD_EXCEPTIONS: [(char, char); 28] = [
     ('\u{B5}', '\u{3BC}'),
     ('\u{17F}', '\u{73}'),
     ('\u{345}', '\u{3B9}'),

@@ -27,7 +27,7 @@ pub(super) fn fold(folds: FoldSet, chars: impl Iterator<Item = char>) -> String 
 
 /// Whether no character before this one changes with it, nor it with them: the fold of a text is the fold
 /// of what is before it and the fold of what begins with it.
-pub(super) fn begins_anew(folds: FoldSet, char: char) -> bool {
+pub(super) fn has_boundary_before(folds: FoldSet, char: char) -> bool {
     if char.is_ascii() {
         return true;
     }
@@ -41,11 +41,14 @@ pub(super) fn begins_anew(folds: FoldSet, char: char) -> bool {
     let first = first.unwrap_or(char);
     let mut folded = Vec::new();
     push_folded(folds, first, &mut folded);
-    canonical_combining_class(first) == 0 && folded.first().is_none_or(|&first| is_fresh(first))
+    canonical_combining_class(first) == 0
+        && folded
+            .first()
+            .is_none_or(|&first| has_nfc_boundary_before(first))
 }
 
 /// Whether the character is never moved before, nor composed with, one that stands before it.
-fn is_fresh(char: char) -> bool {
+fn has_nfc_boundary_before(char: char) -> bool {
     canonical_combining_class(char) == 0 && is_nfc_quick(std::iter::once(char)) == IsNormalized::Yes
 }
 

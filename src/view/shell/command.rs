@@ -17,15 +17,15 @@ pub(super) struct SimpleCommand {
     /// Where the operator of the redirection begins.
     operator: u64,
     /// Where the word goes, if some of it went there.
-    pub(super) dest: Option<WordRoute>,
+    pub(super) route: Option<WordRoute>,
     next: NextWord,
     command_state: CommandState,
     /// Of a nested command: its words.
     pub(super) text: ChunkBuffer,
     /// The words from the first that is no prefix.
-    pub(super) rest: ChunkBuffer,
+    pub(super) unwrapped: ChunkBuffer,
     /// Whether words go to `rest` too.
-    pub(super) twice: bool,
+    pub(super) has_unwrapped: bool,
     /// A redirection: its operator and target.
     pub(super) redirect: ChunkBuffer,
     /// What `sh -c` is given.
@@ -64,7 +64,7 @@ enum CommandState {
     /// Options of a shell.
     Shell {
         /// The next word belongs to an option.
-        takes: bool,
+        takes_value: bool,
     },
     /// What a shell is to run.
     Script,
@@ -76,8 +76,8 @@ enum CommandState {
 /// What stands between a prefix and its command still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WrapperArgs {
-    emit_words: u8,
-    takes: bool,
+    operands: u8,
+    takes_value: bool,
 }
 
 /// A word that runs the command behind it.
@@ -86,12 +86,12 @@ pub(super) struct Wrapper {
     /// Its options, of one letter, that take the next word.
     options: &'static str,
     /// Words of its own before the command.
-    emit_words: u8,
+    operands: u8,
 }
 
 /// The prefix of that name.
 fn prefix(name: &[u8]) -> Option<Wrapper> {
-    let (options, emit_words) = match name {
+    let (options, operands) = match name {
         b"sudo" => ("ughpCDRTUrt", 0),
         b"doas" => ("uC", 0),
         b"env" => ("uCS", 0),
@@ -105,10 +105,7 @@ fn prefix(name: &[u8]) -> Option<Wrapper> {
         b"chroot" => ("", 1),
         _ => return None,
     };
-    Some(Wrapper {
-        options,
-        emit_words,
-    })
+    Some(Wrapper { options, operands })
 }
 
 fn is_shell(name: &[u8]) -> bool {
@@ -133,7 +130,7 @@ impl SimpleCommand {
     pub(super) fn drop_number(&mut self) -> bool {
         let is_number = self.in_word
             && self.quoted_at.is_none()
-            && self.dest.is_none()
+            && self.route.is_none()
             && self.next == NextWord::Word
             && self.held.bytes().iter().all(u8::is_ascii_digit);
         if is_number {
@@ -180,17 +177,17 @@ impl SimpleCommand {
 
     /// Whether its words go nowhere else.
     pub(super) fn is_plain(&self) -> bool {
-        !self.twice && !self.is_script()
+        !self.has_unwrapped && !self.is_script()
     }
 
     /// Whether the word that is read, or the next one, is an argument that goes nowhere else: what its end is like
     /// changes nothing in it.
     pub(super) fn is_argument(&self) -> bool {
-        let is_word = match self.dest {
+        let is_word = match self.route {
             None => self.next == NextWord::Word,
-            Some(dest) => dest == WordRoute::Command,
+            Some(route) => route == WordRoute::Command,
         };
-        is_word && self.command_state == CommandState::Arguments && !self.twice
+        is_word && self.command_state == CommandState::Arguments && !self.has_unwrapped
     }
 
     /// How many of the bytes that come next may still be the number of a redirection, where nothing of the word
@@ -207,11 +204,11 @@ impl SimpleCommand {
     pub(super) fn begin_argument(&mut self, start: u64) {
         self.in_word = false;
         self.begin_word(start);
-        self.dest = Some(WordRoute::Command);
+        self.route = Some(WordRoute::Command);
     }
 
     /// The space between an operator and its target.
-    pub(super) fn space_behind_operator(&self, now: u64) -> Chunk<'static> {
+    pub(super) fn space_after_operator(&self, now: u64) -> Chunk<'static> {
         Chunk::replacement(b" ", self.operator, self.start, now)
     }
 
@@ -228,10 +225,10 @@ impl SimpleCommand {
         complete: bool,
         scripts: bool,
     ) -> (WordRoute, bool) {
-        if let Some(dest) = self.dest {
-            return (dest, false);
+        if let Some(route) = self.route {
+            return (route, false);
         }
-        let dest = match std::mem::take(&mut self.next) {
+        let route = match std::mem::take(&mut self.next) {
             NextWord::Redirect => WordRoute::Redirect,
             NextWord::Heredoc { tabs } if complete => {
                 self.next = NextWord::Heredoc { tabs };
@@ -239,14 +236,14 @@ impl SimpleCommand {
             }
             _ => self.word(word, scripts),
         };
-        self.dest = Some(dest);
-        (dest, true)
+        self.route = Some(route);
+        (route, true)
     }
 
     /// The word is over; the end of a heredoc if it is one.
     pub(super) fn end_word(&mut self, end: u64) -> Option<HeredocDelimiter> {
         self.in_word = false;
-        if self.dest == Some(WordRoute::Command) {
+        if self.route == Some(WordRoute::Command) {
             self.end = end;
         }
         let NextWord::Heredoc { tabs } = std::mem::take(&mut self.next) else {
@@ -283,7 +280,7 @@ impl SimpleCommand {
     pub(super) fn restart(&mut self) {
         for held in [
             &mut self.text,
-            &mut self.rest,
+            &mut self.unwrapped,
             &mut self.redirect,
             &mut self.script,
         ] {
@@ -291,7 +288,7 @@ impl SimpleCommand {
         }
         self.next = NextWord::Word;
         self.command_state = CommandState::Command;
-        (self.twice, self.script_is_long) = (false, false);
+        (self.has_unwrapped, self.script_is_long) = (false, false);
     }
 
     fn word(&mut self, word: &[u8], scripts: bool) -> WordRoute {
@@ -307,8 +304,8 @@ impl SimpleCommand {
             CommandState::Wrapper(prefix, after_wrapper) => {
                 self.after_wrapper(prefix, after_wrapper, word, scripts)
             }
-            CommandState::Shell { takes: true } => {
-                self.command_state = CommandState::Shell { takes: false }
+            CommandState::Shell { takes_value: true } => {
+                self.command_state = CommandState::Shell { takes_value: false }
             }
             CommandState::Shell { .. } => self.command_state = shell_option(word),
             CommandState::Script => self.command_state = CommandState::InScript,
@@ -327,20 +324,27 @@ impl SimpleCommand {
         word: &[u8],
         scripts: bool,
     ) {
-        let stays =
-            |emit_words, takes| CommandState::Wrapper(prefix, WrapperArgs { emit_words, takes });
-        self.command_state = if after_wrapper.takes {
-            stays(after_wrapper.emit_words, false)
+        let stays = |operands, takes_value| {
+            CommandState::Wrapper(
+                prefix,
+                WrapperArgs {
+                    operands,
+                    takes_value,
+                },
+            )
+        };
+        self.command_state = if after_wrapper.takes_value {
+            stays(after_wrapper.operands, false)
         } else if word.len() > 1 && word[0] == b'-' {
-            let takes = word.len() == 2 && prefix.options.as_bytes().contains(&word[1]);
-            stays(after_wrapper.emit_words, takes)
+            let takes_value = word.len() == 2 && prefix.options.as_bytes().contains(&word[1]);
+            stays(after_wrapper.operands, takes_value)
         } else if is_assignment(word) {
-            stays(after_wrapper.emit_words, false)
-        } else if after_wrapper.emit_words > 0 {
-            stays(after_wrapper.emit_words - 1, false)
+            stays(after_wrapper.operands, false)
+        } else if after_wrapper.operands > 0 {
+            stays(after_wrapper.operands - 1, false)
         } else {
             let command_state = command_state(word, scripts);
-            self.twice = !matches!(command_state, CommandState::Wrapper(..));
+            self.has_unwrapped = !matches!(command_state, CommandState::Wrapper(..));
             command_state
         };
     }
@@ -355,21 +359,27 @@ fn command_state(word: &[u8], scripts: bool) -> CommandState {
         return CommandState::Arguments;
     }
     if let Some(prefix) = prefix(name) {
-        let (emit_words, takes) = (prefix.emit_words, false);
-        return CommandState::Wrapper(prefix, WrapperArgs { emit_words, takes });
+        let (operands, takes_value) = (prefix.operands, false);
+        return CommandState::Wrapper(
+            prefix,
+            WrapperArgs {
+                operands,
+                takes_value,
+            },
+        );
     }
     if scripts && is_shell(name) {
-        return CommandState::Shell { takes: false };
+        return CommandState::Shell { takes_value: false };
     }
     CommandState::Arguments
 }
 
 fn shell_option(word: &[u8]) -> CommandState {
     match word {
-        [b'-', b'-', ..] => CommandState::Shell { takes: false },
+        [b'-', b'-', ..] => CommandState::Shell { takes_value: false },
         [b'-' | b'+', letters @ ..] if letters.contains(&b'c') => CommandState::Script,
-        [b'-' | b'+', .., b'o' | b'O'] => CommandState::Shell { takes: true },
-        [b'-' | b'+', ..] => CommandState::Shell { takes: false },
+        [b'-' | b'+', .., b'o' | b'O'] => CommandState::Shell { takes_value: true },
+        [b'-' | b'+', ..] => CommandState::Shell { takes_value: false },
         _ => CommandState::Arguments,
     }
 }
@@ -409,8 +419,8 @@ fn is_assignment(word: &[u8]) -> bool {
 }
 
 /// Where a byte begins and ends.
-pub(super) fn ends(emit_word: OffsetMap) -> (u64, u64) {
-    match emit_word {
+pub(super) fn ends(offsets: OffsetMap) -> (u64, u64) {
+    match offsets {
         OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => (at, at + 1),
         OffsetMap::Replacement { start, end } => (start, end),
     }

@@ -31,7 +31,7 @@ impl ShellView {
             .commands
             .last_mut()
             .expect("the outermost command stays");
-        for text in [&mut command.text, &mut command.rest] {
+        for text in [&mut command.text, &mut command.unwrapped] {
             if !text.is_empty() {
                 queue(&mut self.queue, &mut self.queued, text, false);
                 text.clear();
@@ -49,7 +49,9 @@ impl ShellView {
     /// Hands on what waits if it is too much.
     pub(super) fn enforce_limit(&mut self, now: u64, sink: &mut impl ChunkSink) {
         let held = |command: &SimpleCommand| {
-            command.text.bytes().len() + command.rest.bytes().len() + command.redirect.bytes().len()
+            command.text.bytes().len()
+                + command.unwrapped.bytes().len()
+                + command.redirect.bytes().len()
         };
         let waiting = self.queue.bytes().len() + self.commands.iter().map(held).sum::<usize>();
         if waiting <= self.limits.waiting {
@@ -57,7 +59,11 @@ impl ShellView {
         }
         self.counters.cut += 1;
         for command in &mut self.commands {
-            for text in [&mut command.text, &mut command.rest, &mut command.redirect] {
+            for text in [
+                &mut command.text,
+                &mut command.unwrapped,
+                &mut command.redirect,
+            ] {
                 if !text.is_empty() {
                     queue(&mut self.queue, &mut self.queued, text, false);
                     text.clear();

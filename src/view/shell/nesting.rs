@@ -47,11 +47,11 @@ impl ShellView {
                 self.frames.pop();
                 self.push_word(here, true, sink);
             }
-            (ShellContext::Sum(parens), byte @ (b'(' | b')')) => {
+            (ShellContext::Arithmetic(parens), byte @ (b'(' | b')')) => {
                 let parens = if byte == b'(' { parens + 1 } else { parens - 1 };
                 self.frames.pop();
                 if parens > 0 {
-                    self.frames.push(ShellContext::Sum(parens));
+                    self.frames.push(ShellContext::Arithmetic(parens));
                 }
                 self.push_word(here, true, sink);
             }

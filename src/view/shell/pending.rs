@@ -27,15 +27,15 @@ impl ShellView {
 
     pub(super) fn begin_pending(&mut self, pending: PendingToken, chunk: Chunk<'_>) {
         self.pending = pending;
-        self.seen
+        self.pending_bytes
             .push((chunk.bytes[0], chunk.offsets, chunk.decided));
     }
 
     /// What was looked at is text.
     pub(super) fn push_pending(&mut self, now: u64, sink: &mut impl ChunkSink) {
         self.pending = PendingToken::None;
-        let seen = std::mem::take(&mut self.seen);
-        for &(byte, offsets, decided) in &seen {
+        let pending_bytes = std::mem::take(&mut self.pending_bytes);
+        for &(byte, offsets, decided) in &pending_bytes {
             let bytes = &[byte];
             let chunk = Chunk {
                 bytes,
@@ -44,24 +44,28 @@ impl ShellView {
             };
             self.push_word(chunk.not_before(now), true, sink);
         }
-        self.seen = seen;
-        self.seen.clear();
+        self.pending_bytes = pending_bytes;
+        self.pending_bytes.clear();
     }
 
     /// Where what was looked at begins.
     pub(super) fn pending_start(&self) -> u64 {
-        self.seen.first().map_or(0, |seen| ends(seen.1).0)
+        self.pending_bytes
+            .first()
+            .map_or(0, |pending_bytes| ends(pending_bytes.1).0)
     }
 
     fn clear_pending(&mut self) {
         self.pending = PendingToken::None;
-        self.seen.clear();
+        self.pending_bytes.clear();
     }
 
     fn after_backslash(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> bool {
         let byte = chunk.bytes[0];
-        let stays = matches!(self.frame(), ShellContext::Double | ShellContext::Sum(_))
-            && !matches!(byte, b'$' | b'`' | b'"' | b'\\' | b'\n');
+        let stays = matches!(
+            self.frame(),
+            ShellContext::Double | ShellContext::Arithmetic(_)
+        ) && !matches!(byte, b'$' | b'`' | b'"' | b'\\' | b'\n');
         if stays {
             self.push_pending(chunk.decided(0), sink);
             return false;
@@ -113,7 +117,7 @@ impl ShellView {
         self.push_pending(chunk.decided(0), sink);
         if chunk.bytes[0] == b'(' {
             self.push_word(chunk, true, sink);
-            if !self.enter(ShellContext::Sum(2)) {
+            if !self.enter(ShellContext::Arithmetic(2)) {
                 self.skipped = 2;
             }
             return true;
@@ -124,14 +128,21 @@ impl ShellView {
 
     fn after_operator(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> bool {
         let byte = chunk.bytes[0];
-        let seen = |index: usize| self.seen.get(index).map_or(0, |seen| seen.0);
-        if matches!((seen(0), seen(1), byte), (b'<' | b'>', 0, b'(')) {
+        let pending_bytes = |index: usize| {
+            self.pending_bytes
+                .get(index)
+                .map_or(0, |pending_bytes| pending_bytes.0)
+        };
+        if matches!(
+            (pending_bytes(0), pending_bytes(1), byte),
+            (b'<' | b'>', 0, b'(')
+        ) {
             self.push_pending(chunk.decided(0), sink);
             self.push_word(chunk, true, sink);
             self.substitute(CommandScope::Parens);
             return true;
         }
-        let goes_on = match (seen(0), seen(1), self.seen.len()) {
+        let goes_on = match (pending_bytes(0), pending_bytes(1), self.pending_bytes.len()) {
             (b'>', _, 1) => matches!(byte, b'>' | b'&' | b'|'),
             (b'<', _, 1) => matches!(byte, b'<' | b'>' | b'&'),
             (b'&', _, 1) => byte == b'>',
@@ -151,8 +162,13 @@ impl ShellView {
         if !self.command().drop_number() {
             self.end_word(self.pending_start(), now, sink);
         }
-        let seen = std::mem::take(&mut self.seen);
-        let is = |operator: &[u8]| seen.iter().map(|seen| seen.0).eq(operator.iter().copied());
+        let pending_bytes = std::mem::take(&mut self.pending_bytes);
+        let is = |operator: &[u8]| {
+            pending_bytes
+                .iter()
+                .map(|pending_bytes| pending_bytes.0)
+                .eq(operator.iter().copied())
+        };
         if is(b"&") {
             self.end_command(now, sink);
         } else if is(b"<<") {
@@ -161,9 +177,9 @@ impl ShellView {
             self.command().begin_heredoc(true);
         } else {
             self.end_redirect();
-            self.command().begin_redirect(&seen, now);
+            self.command().begin_redirect(&pending_bytes, now);
         }
-        self.seen = seen;
+        self.pending_bytes = pending_bytes;
         self.clear_pending();
     }
 
@@ -178,7 +194,7 @@ impl ShellView {
         match escape.next(chunk.bytes[0]) {
             EscapeStep::More(escape) => {
                 self.pending = PendingToken::Escape(escape);
-                self.seen
+                self.pending_bytes
                     .push((chunk.bytes[0], chunk.offsets, chunk.decided));
                 true
             }
@@ -211,7 +227,10 @@ impl ShellView {
         now: u64,
         sink: &mut impl ChunkSink,
     ) {
-        let end = self.seen.last().map_or(start, |seen| ends(seen.1).1);
+        let end = self
+            .pending_bytes
+            .last()
+            .map_or(start, |pending_bytes| ends(pending_bytes.1).1);
         self.clear_pending();
         self.push_word(Chunk::replacement(utf8, start, end, now), true, sink);
     }

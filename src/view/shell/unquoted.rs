@@ -107,7 +107,7 @@ impl ShellView {
             return false;
         }
         if command.in_word || chunk.bytes[at].is_ascii_digit() {
-            return command.dest.is_some();
+            return command.route.is_some();
         }
         command.begin_argument(chunk.start(at));
         self.space(chunk.decided(at), sink);
@@ -161,7 +161,7 @@ impl ShellView {
     fn whole_word(&mut self, chunk: &Chunk<'_>, word: Range<usize>, sink: &mut impl ChunkSink) {
         let (end, now) = (chunk.start(word.end), chunk.decided(word.end));
         self.begin_word(chunk.start(word.start));
-        let (dest, first) =
+        let (route, first) =
             self.commands[0].route_word(&chunk.bytes[word.clone()], true, self.scripts);
         let has_space = word.start >= 2
             && chunk.bytes[word.start - 1] == b' '
@@ -169,9 +169,9 @@ impl ShellView {
             && chunk.bytes[word.start - 2].is_ascii()
             && self.commands[0].space_bytes() == 1;
         let goes_on = self.open.is_some();
-        if dest != WordRoute::Command || !self.commands[0].is_plain() {
+        if route != WordRoute::Command || !self.commands[0].is_plain() {
             let chunks = std::iter::once(chunk.slice(word));
-            self.emit_word(dest, first, chunks, now, sink);
+            self.emit_word(route, first, chunks, now, sink);
             self.enforce_limit(now, sink);
         } else if goes_on && has_space {
             let both = chunk.slice(word.start - 1..word.end);

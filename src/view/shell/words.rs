@@ -29,13 +29,13 @@ impl ShellView {
 
     /// Bytes of an argument: they wait only while it may be the number of a redirection. How many were taken.
     fn push_argument(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> usize {
-        if self.commands[0].dest.is_none() {
+        if self.commands[0].route.is_none() {
             let digits = self.commands[0].number(chunk.bytes);
             if digits > 0 {
                 return self.hold(chunk.slice(0..digits), sink);
             }
             if self.commands[0].held.is_empty() {
-                self.commands[0].dest = Some(WordRoute::Command);
+                self.commands[0].route = Some(WordRoute::Command);
                 self.space(chunk.decided(0), sink);
             } else {
                 self.flush_word(false, chunk.decided(0), sink);
@@ -67,7 +67,7 @@ impl ShellView {
         if !self.command().in_word {
             return;
         }
-        if self.command().dest.is_none() || !self.command().held.is_empty() {
+        if self.command().route.is_none() || !self.command().held.is_empty() {
             self.flush_word(true, now, sink);
         }
         self.word_ended(end);
@@ -80,10 +80,10 @@ impl ShellView {
         {
             self.heredocs.push(heredoc);
         }
-        if self.command().dest == Some(WordRoute::Redirect) {
+        if self.command().route == Some(WordRoute::Redirect) {
             self.end_redirect();
         }
-        self.command().dest = None;
+        self.command().route = None;
     }
 
     /// What is held of the word goes where it belongs.
@@ -91,9 +91,9 @@ impl ShellView {
         let scripts = self.scripts;
         let command = self.command();
         let held = std::mem::take(&mut command.held);
-        let (dest, first) = command.route_word(held.bytes(), complete, scripts);
-        self.emit_word(dest, first, held.chunks(0..held.bytes().len()), now, sink);
-        let append = dest == WordRoute::Heredoc && complete;
+        let (route, first) = command.route_word(held.bytes(), complete, scripts);
+        self.emit_word(route, first, held.chunks(0..held.bytes().len()), now, sink);
+        let append = route == WordRoute::Heredoc && complete;
         self.command().held = held;
         if !append {
             self.command().held.clear();
@@ -104,7 +104,7 @@ impl ShellView {
     /// Puts a stretch of a word, if it is the first with what stands between it and the word before.
     pub(super) fn emit_word<'a>(
         &mut self,
-        dest: WordRoute,
+        route: WordRoute,
         first: bool,
         chunks: impl Iterator<Item = Chunk<'a>> + Clone,
         now: u64,
@@ -112,14 +112,14 @@ impl ShellView {
     ) {
         let level = self.commands.len() - 1;
         let command = &mut self.commands[level];
-        match dest {
+        match route {
             WordRoute::Command => {
                 let space = command.space(now);
                 if level > 0 {
                     append(&mut command.text, first, space, chunks.clone(), now);
                 }
-                if command.twice {
-                    append(&mut command.rest, first, space, chunks.clone(), now);
+                if command.has_unwrapped {
+                    append(&mut command.unwrapped, first, space, chunks.clone(), now);
                 }
                 if command.is_script() {
                     let long = command.keep_script(chunks.clone(), now, self.limits.waiting);
@@ -133,7 +133,7 @@ impl ShellView {
                 }
             }
             WordRoute::Redirect => {
-                let space = command.space_behind_operator(now);
+                let space = command.space_after_operator(now);
                 append(&mut command.redirect, first, space, chunks, now);
             }
             WordRoute::Nowhere | WordRoute::Heredoc => {}
