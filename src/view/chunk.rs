@@ -1,45 +1,44 @@
-//! What passes from view to view: stretches of text that know where in the part they stand, and what
-//! kind of text they are.
+//! The interface between views: runs of bytes with their offsets in the part, and tags that name their regions.
 //!
-//! The promise that every view keeps: however its input is cut, the concatenation of what it hands on,
-//! with the same tags, places and `decided`, is the same.
+//! Every view keeps one promise: the concatenation of its output, with the same tags, offsets and `decided`, does not
+//! depend on how its input is cut.
 
 use std::ops::{BitOr, Range};
 
-/// A stretch of bytes of a view.
+/// A run of bytes that a view emits, with their offsets in the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) offsets: OffsetMap,
-    /// Number of bytes of the part that had to be delivered before it was certain that these belong here.
-    /// It counts only where it is past the end of a byte: a byte is never certain before it is there.
+    /// The number of bytes of the part that had been delivered when these bytes became certain. For a byte that ends
+    /// later, [`Self::decided`] returns the end of the byte, because no byte is certain before it is delivered.
     pub(crate) decided: u64,
 }
 
-/// Where in the part, as delivered, the bytes of a [`Chunk`] stand.
+/// The mapping from the bytes of a [`Chunk`] to offsets in the part as delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OffsetMap {
-    /// As they are: the byte with index `i` at the offset plus `i`.
+    /// The chunk is copied from the part: byte `i` is at the given offset plus `i`.
     Verbatim(u64),
-    /// As they are too, but each is certain only with the byte behind it: the next character may yet
+    /// Like `Verbatim`, but each byte is certain only with the byte after it, because the next character can still
     /// change it.
     Late(u64),
-    /// As they are too, words with single blanks between them: a blank is certain only with the byte behind it,
-    /// for without a word behind it there would be none.
+    /// Like `Verbatim`, for words separated by single blanks. A blank is certain only with the byte after it, because
+    /// a blank that no word follows is not emitted.
     Words(u64),
-    /// All of them together stand for these bytes: an escape, a character that was folded.
+    /// The chunk replaces `start..end` as a whole, such as a decoded escape or a folded character.
     Replacement {
-        /// Offset of the first byte that is stood for.
+        /// The offset of the first byte that is replaced.
         start: u64,
-        /// Offset behind the last one.
+        /// The offset after the last byte that is replaced.
         end: u64,
     },
 }
 
-// PERF: out of line each copies the piece from memory that was just written in other widths, which the processor
-// waits for: a view of shell text took 1.3 times as long (`cargo bench --bench views -- command`).
+// PERF: out of line, each of these copies the chunk from memory that was just written with other widths, and the
+// processor stalls: a view of shell text took 1.3 times as long (`cargo bench --bench views -- command`).
 impl<'a> Chunk<'a> {
-    /// Bytes as they stand in the part from `at`, certain at once.
+    /// Returns a chunk copied from the part at offset `at`, certain at once.
     #[inline(always)]
     pub(crate) fn verbatim(bytes: &'a [u8], at: u64) -> Chunk<'a> {
         Chunk {
@@ -49,7 +48,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Bytes that stand for the bytes `start..end` of the part.
+    /// Returns a chunk that replaces `start..end` of the part.
     #[inline(always)]
     pub(crate) fn replacement(bytes: &'a [u8], start: u64, end: u64, decided: u64) -> Chunk<'a> {
         Chunk {
@@ -59,7 +58,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Where in the part the byte with that index begins.
+    /// Returns the offset in the part at which the byte at `index` starts.
     #[inline(always)]
     pub(crate) fn start(&self, index: usize) -> u64 {
         match self.offsets {
@@ -70,7 +69,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Where in the part the byte with that index ends.
+    /// Returns the offset in the part at which the byte at `index` ends.
     #[inline(always)]
     pub(crate) fn end(&self, index: usize) -> u64 {
         match self.offsets {
@@ -81,7 +80,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Bytes of the part that were delivered when the byte with that index was certain.
+    /// Returns the number of bytes of the part that had been delivered when the byte at `index` became certain.
     #[inline(always)]
     pub(crate) fn decided(&self, index: usize) -> u64 {
         let late = match self.offsets {
@@ -92,7 +91,7 @@ impl<'a> Chunk<'a> {
         self.decided.max(self.end(index) + u64::from(late))
     }
 
-    /// A stretch of it. A stand-in may be cut too: both halves stand for the same bytes.
+    /// Returns a part of the chunk. Both halves of a replacement map to the same bytes.
     #[inline(always)]
     pub(crate) fn slice(&self, range: Range<usize>) -> Chunk<'a> {
         Chunk {
@@ -107,7 +106,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// The same bytes, which stand as they are, as words with single blanks between them.
+    /// Returns a verbatim chunk as [`OffsetMap::Words`], and any other chunk unchanged.
     #[inline(always)]
     pub(crate) fn as_words(self) -> Chunk<'a> {
         match self.offsets {
@@ -119,7 +118,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// The same, certain no earlier than at `decided`.
+    /// Returns the chunk with `decided` as its earliest decision offset.
     #[inline(always)]
     pub(crate) fn not_before(self, decided: u64) -> Chunk<'a> {
         Chunk {
@@ -129,7 +128,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Kinds of text, as a set: what a rule's `region` names.
+/// A set of the regions that a rule's `region` can name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RegionSet(pub(crate) u16);
 
@@ -147,12 +146,12 @@ impl RegionSet {
     pub(crate) const STRING: RegionSet = RegionSet(1 << 10);
     pub(crate) const CODE_ONLY: RegionSet = RegionSet(1 << 11);
 
-    /// Whether all of `other` are among these.
+    /// Returns true if every region of `other` is in the set.
     pub(crate) fn contains(self, other: RegionSet) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is among these.
+    /// Returns true if any region of `other` is in the set.
     pub(crate) fn intersects(self, other: RegionSet) -> bool {
         self.0 & other.0 != 0
     }
@@ -165,7 +164,7 @@ impl BitOr for RegionSet {
     }
 }
 
-/// The name of a language, lower case, as an info string or a file's extension gives it.
+/// The lowercase name of a language, from an info string or a file extension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Language {
     bytes: [u8; Language::BYTES],
@@ -173,10 +172,10 @@ pub(crate) struct Language {
 }
 
 impl Language {
-    /// Longest name that is told apart; a longer one is no language.
+    /// The longest name of a language, in bytes. A longer name is not a language.
     pub(crate) const BYTES: usize = 23;
 
-    /// The language of that name; none if the name is empty or too long.
+    /// Returns the language with this name, or `None` if the name is empty or too long.
     pub(crate) fn new(name: &str) -> Option<Language> {
         let mut bytes = [0; Language::BYTES];
         let len = name.len();
@@ -201,46 +200,46 @@ impl std::fmt::Debug for Language {
     }
 }
 
-/// What kind of text follows.
+/// The regions and the language of the chunks that follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) regions: RegionSet,
-    /// The language of code, where it is known.
+    /// The language of the code, if it is known.
     pub(crate) language: Option<Language>,
 }
 
-/// What takes the pieces of a view.
+/// The consumer of the chunks that a view emits.
 ///
-/// A rule that asks for some regions reads, as one haystack, each longest run of pieces whose tags have
-/// all of them and between which there is no [`cut`](Self::cut). Bytes that belong to no haystack (fences,
-/// markers of added lines) are not handed on at all; a marker that is left out does not end a run.
+/// A rule with a set of regions reads each longest run of chunks whose tags contain the set, without a
+/// [`cut`](Self::cut) between them, as one haystack. Bytes in no region (fences, markers of added lines) are not
+/// emitted; they do not end a run.
 pub(crate) trait ChunkSink {
-    /// The pieces from here on have that tag; `at` is where in the part it begins. A haystack of regions that
-    /// it lacks ends here, even if another turn follows at once: so two strings next to each other are two,
-    /// and what is around them is still one.
+    /// Sets the tag of the chunks that follow; `at` is the offset in the part from which it applies. Every haystack whose
+    /// regions the tag lacks ends here, even if another `set_tag` follows at once. Two adjacent strings are therefore two
+    /// haystacks, while the code around them remains one.
     fn set_tag(&mut self, tag: Tag, at: u64, decided: u64);
 
-    /// Takes the next piece, at least one byte.
+    /// Consumes the next chunk, which is not empty.
     fn push(&mut self, chunk: Chunk<'_>);
 
-    /// Every haystack ends here, also if the next one is of the same kind: two fenced blocks, two hunks.
-    /// `end` is where in the part the last one ended.
+    /// Ends every haystack, even if the next one has the same tag, as between two fenced blocks or two hunks.
+    /// `end` is the offset in the part at which the last one ended.
     fn cut(&mut self, end: u64, decided: u64);
 
-    /// The file that the pieces from here on belong to, as written.
+    /// Sets the file that the chunks that follow belong to, as its path is written.
     fn set_file(&mut self, _path: &str, _decided: u64) {}
 }
 
-/// Pieces that wait until it is known what they are. The owner bounds how many bytes it lets wait.
+/// A buffer of chunks whose region is not yet known. Its owner bounds the number of bytes in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkBuffer {
     bytes: Vec<u8>,
-    /// Where in `bytes` each stretch begins, where that stands, and when it was certain.
+    /// For each run: its start in `bytes`, its offsets and its `decided`.
     marks: Vec<(usize, OffsetMap, u64)>,
 }
 
 impl ChunkBuffer {
-    /// The bytes that wait.
+    /// Returns the buffered bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -249,7 +248,7 @@ impl ChunkBuffer {
         self.bytes.is_empty()
     }
 
-    /// Keeps a piece. Pieces that stand next to each other become one, so the cut of the input leaves no trace.
+    /// Appends a chunk. Contiguous chunks are merged, so that the cuts of the input leave no trace.
     #[inline]
     pub(crate) fn push(&mut self, chunk: Chunk<'_>) {
         if chunk.bytes.is_empty() {
@@ -277,7 +276,7 @@ impl ChunkBuffer {
         }
     }
 
-    /// The pieces that the bytes of `range` consist of.
+    /// Returns the chunks that the bytes of `range` consist of.
     pub(crate) fn chunks(&self, range: Range<usize>) -> impl Iterator<Item = Chunk<'_>> + Clone {
         let ends = self.marks.iter().skip(1).map(|mark| mark.0);
         let ends = ends.chain([self.bytes.len()]);
@@ -296,12 +295,12 @@ impl ChunkBuffer {
             })
     }
 
-    /// Where in the part the byte with that index stands: its own offsets, not that of its neighbours.
+    /// Returns the chunk of the single byte at `index`.
     pub(crate) fn chunk_at(&self, index: usize) -> Option<Chunk<'_>> {
         self.chunks(index..index + 1).next()
     }
 
-    /// Forgets everything; keeps the memory.
+    /// Removes everything and keeps the allocation.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.marks.clear();

@@ -1,17 +1,25 @@
-//! What a tool call adds to files, removes from them and leaves, for the shapes that agents use: old and new
-//! text, whole files, `apply_patch` envelopes, unified diffs, search/replace blocks.
+//! The lines that a tool call adds to files, removes from them and keeps, in the formats that agents use: old and new
+//! text, whole files, `apply_patch` envelopes, unified diffs and search/replace blocks.
 //!
-//! Values of the decoded input go in, in the order they arrive; lines tagged [`RegionSet::ADDED`],
-//! [`RegionSet::REMOVED`] and [`RegionSet::FILE`] come out, with the name of their file. It knows which keys hold
-//! what and which values belong together; it does not know rules, and it looks at no file.
+//! Input is the values of the decoded arguments, in the order of arrival. Output is lines tagged [`RegionSet::ADDED`],
+//! [`RegionSet::REMOVED`] and [`RegionSet::FILE`], with the name of their file. The view knows which keys hold which
+//! text and which values belong together. It knows no rule and reads no file.
 //!
-//! - `FILE` is text as it will be, as far as the call shows it: whole files, new text, context, added lines.
-//! - `ADDED` lines are in the new text more often than in the old one; the first ones are those that stay.
-//! - `REMOVED` lines are in the old text more often than in the new one; the first ones are those that stay.
+//! - `FILE`: the file after the edit, as far as the call shows it: whole files, new text, context and added lines.
+//! - `ADDED`: lines that occur more often in the new text than in the old text. The first occurrences are kept lines.
+//! - `REMOVED`: lines that occur more often in the old text than in the new text. The first occurrences are kept lines.
 //!
-//! Lines are told apart without the carriage return at their end. Each run of lines with the same tag is one
-//! haystack, its lines joined by their `\n`; the newline behind the last is not part of it, nor are markers.
-//! In a pair or a hunk what is new comes first, then what is removed, each run for itself.
+//! Lines are compared without a trailing carriage return. Each run of lines with the same tag is one haystack, joined by
+//! their `\n`; the newline after its last line and the markers of a diff are left out. In a pair or a hunk the new text
+//! is emitted first, then the removed lines; each forms its own runs.
+//!
+//! # Buffering
+//!
+//! 1. Old text is buffered until its new text is complete, because a line that recurs there is not removed.
+//! 2. New text is buffered until its old text is complete. If the old text came first, each new line is emitted at its
+//!    newline.
+//! 3. A line is buffered until its newline, unless its tag does not depend on its content (whole files, new files).
+//! 4. Beyond [`EditLimits::waiting`] the buffered lines are emitted as added or removed, undecided, and counted.
 
 mod emit;
 mod hunk;
@@ -26,15 +34,15 @@ use hunk::{Hunk, LineKind};
 use lines::{LineEvent, LineSplitter};
 use patch::PatchReader;
 
-/// How much may wait, and how much is remembered of old text.
+/// The limits on buffered text and on remembered lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EditLimits {
-    /// Most bytes of old text, and of new text, that wait for each other. Past it what waits is handed on
-    /// as removed or added. It is also the longest line that is compared.
+    /// The most bytes of old text, and of new text, that are buffered. Beyond it the buffered text is emitted as
+    /// removed or added. It is also the longest line that is compared.
     pub(crate) waiting: usize,
-    /// Most different lines of an old text that are remembered; others never count as staying.
+    /// The most distinct lines of an old text that are remembered. Any other line never counts as kept.
     pub(crate) lines: usize,
-    /// Longest file name kept.
+    /// The longest file name that is kept, in bytes.
     pub(crate) path_bytes: usize,
 }
 
@@ -48,41 +56,41 @@ impl Default for EditLimits {
     }
 }
 
-/// What reached a limit. Nothing counted here was dropped, but for names.
+/// Counts of the limits that were reached. Except for file names, nothing counted here was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EditCounters {
-    /// Times that what waited was handed on as added or removed before that was certain.
+    /// The number of times that buffered lines were emitted as added or removed before that was certain.
     pub(crate) released: u64,
-    /// Lines too long to be compared.
+    /// The number of lines that were too long to be compared.
     pub(crate) long_lines: u64,
-    /// Lines of old text that were not remembered.
+    /// The number of lines of old text that were not remembered.
     pub(crate) forgotten: u64,
-    /// File names that were too long; the file is not known then.
+    /// The number of file names that were too long. The file is then unknown.
     pub(crate) long_paths: u64,
 }
 
-/// The view of one part.
+/// The edit view of one part.
 #[derive(Clone, Debug)]
 pub(crate) struct EditView {
     limits: EditLimits,
     role: ValueRole,
-    /// Where the object stands that the value is in.
+    /// The object that holds the value.
     group: ObjectPath,
-    /// Nothing of the value has come yet.
+    /// True if no byte of the value has arrived.
     is_unread: bool,
     lines: LineSplitter,
     pair: Option<EditPair>,
     hunk: Hunk,
     patch: PatchReader,
-    /// Files named so far, outermost object first; only those of objects around the value.
+    /// The files named so far, outermost object first; only those of objects that enclose the value.
     files: Vec<NamedFile>,
     name: Vec<u8>,
-    /// The object whose text was handed on before its file was known.
+    /// The object whose text was emitted before its file was known.
     unnamed: Option<ObjectPath>,
     out: EditEmitter,
 }
 
-/// What a value is for, by its key.
+/// The role of a value, from its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueRole {
     Old,
@@ -93,17 +101,17 @@ enum ValueRole {
     None,
 }
 
-/// An object of the input: the keys that lead to it.
+/// The path of an object of the input: the keys that lead to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ObjectPath {
-    /// The keys, one behind the other, and where each ends: a key may hold any character, also a dot.
+    /// The concatenated keys, and the end of each. A key can contain any character, so no separator is used.
     keys: String,
     ends: Vec<usize>,
-    /// More than the keys where their path was too long to be kept.
+    /// The depth of the object. It exceeds the number of keys if the path was truncated.
     depth: usize,
 }
 
-/// Old and new text of one object.
+/// The old and the new text of one object.
 #[derive(Clone, Debug)]
 struct EditPair {
     group: ObjectPath,
@@ -194,7 +202,7 @@ const PATCH: [&str; 9] = [
 ];
 
 impl ValueRole {
-    fn of(key: &str) -> ValueRole {
+    fn from_key(key: &str) -> ValueRole {
         let roles = [
             (&OLD[..], ValueRole::Old),
             (&NEW, ValueRole::New),
@@ -208,9 +216,10 @@ impl ValueRole {
         }
     }
 
-    /// Old and new text may not be in pieces; a whole file or a command may be an array of strings.
+    /// Returns the role of an element of an array: a whole file or a command can be an array of strings, old and new
+    /// text cannot.
     fn from_array_key(key: &str) -> ValueRole {
-        match ValueRole::of(key) {
+        match ValueRole::from_key(key) {
             role @ (ValueRole::Whole | ValueRole::Patch) => role,
             _ => ValueRole::None,
         }
@@ -218,7 +227,7 @@ impl ValueRole {
 }
 
 impl ObjectPath {
-    /// The object that holds the value: the first `depth` segments of its path.
+    /// Sets the path to the first `depth` segments of the path of a value.
     fn set(&mut self, path: &ArgPath, depth: usize) {
         self.keys.clear();
         self.ends.clear();
@@ -229,7 +238,7 @@ impl ObjectPath {
         self.depth = depth;
     }
 
-    /// Whether it is `outer` or in there.
+    /// Returns true if this is `outer` or an object inside it.
     fn is_within(&self, outer: &ObjectPath) -> bool {
         self.depth >= outer.depth
             && self.ends.starts_with(&outer.ends)
@@ -238,7 +247,7 @@ impl ObjectPath {
 }
 
 impl ObjectPath {
-    /// The innermost object that both are in.
+    /// Returns the innermost object that encloses both.
     fn around(mut self, other: &ObjectPath) -> ObjectPath {
         while !other.is_within(&self) {
             self.depth -= 1;
@@ -271,7 +280,7 @@ impl EditView {
         self.out.counters
     }
 
-    /// A value begins. Nothing is handed on before its first byte, or its end.
+    /// Starts a value. Nothing is emitted before its first byte or its end.
     pub(crate) fn open(&mut self, path: &ArgPath) {
         let depth = path.len();
         let last = path.last();
@@ -281,7 +290,7 @@ impl EditView {
                 let key = path.segment(depth - 2).unwrap_or_default();
                 (ValueRole::from_array_key(key), depth - 2)
             }
-            Some(key) => (ValueRole::of(key), depth - 1),
+            Some(key) => (ValueRole::from_key(key), depth - 1),
             None => (ValueRole::None, depth),
         };
         self.role = role;
@@ -289,10 +298,10 @@ impl EditView {
         self.is_unread = true;
     }
 
-    /// Takes the next bytes of the value.
+    /// Consumes the next bytes of the value.
     ///
     /// # Complexity
-    /// Linear. At most [`EditLimits::waiting`] bytes of old text, as many of new text, and a line wait.
+    /// Linear. At most [`EditLimits::waiting`] bytes of old text, as many of new text, and one line are buffered.
     pub(crate) fn push(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         if chunk.bytes.is_empty() {
             return;
@@ -309,7 +318,7 @@ impl EditView {
         }
     }
 
-    /// The value ends.
+    /// Ends the value.
     pub(crate) fn close(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         let now = decided.max(end);
         self.begin_value(now, sink);
@@ -323,12 +332,12 @@ impl EditView {
         self.role = ValueRole::None;
     }
 
-    /// The part ends, and its values have ended before: what waits is handed on.
+    /// Ends the part, after all its values, and emits the buffered lines.
     pub(crate) fn finish(&mut self, end: u64, sink: &mut impl ChunkSink) {
         self.emit_pair(end, sink);
     }
 
-    /// The first byte of a value, or its end, has come: what does not go on with it is over.
+    /// Ends the pair and the files that the value does not belong to, at the first byte or the end of the value.
     fn begin_value(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if !std::mem::take(&mut self.is_unread) {
             return;
@@ -350,7 +359,7 @@ impl EditView {
         }
     }
 
-    /// Whether the value cannot belong to the pair, so that nothing more of that one comes.
+    /// Returns true if the value does not belong to the pair, so that the pair is complete.
     fn ends(&self, pair: &EditPair) -> bool {
         match self.role {
             ValueRole::Old => pair.group != self.group || pair.old != Side::Absent,
@@ -427,7 +436,7 @@ impl EditView {
         }
     }
 
-    /// No more text of the pair comes.
+    /// Emits the pair, which is complete.
     fn emit_pair(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if let Some(pair) = self.pair.take() {
             self.set_file(&pair.group, now, sink);
@@ -435,7 +444,7 @@ impl EditView {
         }
     }
 
-    /// Says which file the text of that object belongs to, before it is handed on.
+    /// Sets the file of an object's text, before the text is emitted.
     fn set_file(&mut self, group: &ObjectPath, now: u64, sink: &mut impl ChunkSink) {
         let around = |named: &&NamedFile| group.is_within(&named.group);
         let Some(named) = self.files.iter().rfind(around) else {
@@ -450,7 +459,7 @@ impl EditView {
     }
 
     fn keep_name(&mut self, bytes: &[u8]) {
-        // One byte over the limit is kept, to tell a name that fits from one that does not.
+        // One byte over the limit is kept, so that a name that is too long is recognized.
         let room = (self.limits.path_bytes + 1).saturating_sub(self.name.len());
         self.name.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }

@@ -1,30 +1,31 @@
-//! One byte of code after the other: what it is, and what may follow.
+//! The lexer: classifies code byte by byte.
 
 use memchr::{memchr, memchr2, memchr3};
 
 use super::family::Family;
 use super::{Class, DEPTH, HASHES};
 
-/// What became of a byte.
+/// The effect of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LexStep {
-    /// It is that.
+    /// The byte has this class.
     Is(Class),
-    /// It is the first of a comment or string.
+    /// The byte is the first of a comment or string.
     Begins(Class),
-    /// It waits for the next one.
+    /// The byte is buffered until the next one.
     Pending,
-    /// What waited is that (the first of it, if it is no code). The byte is to be stepped again.
+    /// The buffered bytes have this class; their first byte starts it, unless it is `Code`. The current byte is to be
+    /// stepped again.
     Resolved(Class),
 }
 
-/// Most heredocs that begin on one line.
+/// The most heredocs that start on one line.
 const HEREDOCS: usize = 4;
 
-/// Longest word that ends a heredoc.
+/// The longest delimiter of a heredoc, in bytes.
 const WORD: usize = 64;
 
-/// Bytes of code that are looked back at.
+/// The number of bytes of code that are kept for look-behind.
 const BACK: usize = HASHES + 4;
 
 const CODE: LexStep = LexStep::Is(Class::Code);
@@ -34,51 +35,51 @@ const STRING: LexStep = LexStep::Is(Class::String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LexState {
     Code,
-    /// Behind a backslash of a shell.
+    /// After a backslash of a shell.
     Escaped,
-    /// A `/` waits.
+    /// A `/` is buffered.
     Slash,
-    /// A `-` waits.
+    /// A `-` is buffered.
     Dash,
-    /// A `<` waits, with so many of the bytes behind it that begin a comment.
+    /// A `<` is buffered, with this number of the bytes `!--` after it.
     Angle(usize),
-    /// A `'` waits, and so many bytes behind it, of as many.
+    /// A `'` is buffered, with `have` of the `need` bytes of the character after it.
     Apostrophe {
         have: usize,
         need: usize,
     },
     Line,
-    /// The `*` of `/*` is next.
+    /// Before the `*` of `/*`.
     Opening,
     Block {
         depth: u32,
         last: u8,
     },
-    /// A comment of HTML, with so many dashes behind each other.
+    /// In an HTML comment, after this number of consecutive dashes.
     Dashes(u8),
     Quoted {
         mark: u8,
         escaped: bool,
     },
-    /// Behind so many quotes that may be three.
+    /// After `count` quotes, which can become three.
     Quotes {
         mark: u8,
         count: u8,
     },
-    /// Inside three quotes, with so many behind each other.
+    /// In a triple-quoted string, after `count` consecutive quotes.
     Triple {
         mark: u8,
         count: u8,
         escaped: bool,
     },
-    /// Behind a quote of SQL that ends the string unless another follows.
+    /// After a quote of SQL that ends the string unless another quote follows.
     Doubled(u8),
-    /// In a raw string; with `#`s seen behind a quote.
+    /// In a raw string, after a quote and `seen` `#`s.
     Raw {
         hashes: u8,
         seen: Option<u8>,
     },
-    /// A template, or a string of a shell in `"`; whether a `$` stands before.
+    /// In a template, or in a shell string in `"`. `dollar` is true after a `$`.
     Template {
         mark: u8,
         dollar: bool,
@@ -88,28 +89,28 @@ enum LexState {
         class: bool,
         escaped: bool,
     },
-    /// Behind `<<`, reading the word that will end the heredoc.
+    /// After `<<`, in the delimiter word of a heredoc.
     Word {
         quote: u8,
     },
-    /// In a heredoc; the line so far is so much of its last one, if it may be it.
+    /// In a heredoc. The line so far matches the first `same` bytes of the delimiter; `None` if it differs.
     Heredoc {
         same: Option<usize>,
     },
 }
 
-/// Code inside a string.
+/// Code interpolated in a string.
 #[derive(Clone, Copy, Debug)]
 struct Interpolation {
     mark: u8,
-    /// Brackets open in it.
+    /// The number of brackets open in it.
     brackets: u32,
 }
 
 #[derive(Clone, Debug, Default)]
 struct HeredocWord {
     word: Vec<u8>,
-    /// Tabs before its last line do not count.
+    /// True if leading tabs of the delimiter line are ignored.
     indented: bool,
 }
 
@@ -118,12 +119,12 @@ pub(super) struct Lexer {
     family: Family,
     state: LexState,
     frames: Vec<Interpolation>,
-    /// The last bytes of code; of a script those before blanks.
+    /// The last bytes of code. In JavaScript, trailing blanks are left out.
     back: [u8; BACK],
-    /// Blanks stand behind those bytes.
+    /// True if blanks follow those bytes.
     blank_follows: bool,
     heredocs: Vec<HeredocWord>,
-    /// Inside a tag of HTML.
+    /// True inside an HTML tag.
     in_tag: bool,
 }
 
@@ -144,7 +145,7 @@ impl Lexer {
         self.family
     }
 
-    /// What waited was code.
+    /// Resolves the buffered bytes as code.
     pub(super) fn drop_pending(&mut self) {
         if matches!(
             self.state,
@@ -158,7 +159,8 @@ impl Lexer {
         self.state == LexState::Code
     }
 
-    /// How many bytes from here on are code, if the state is, else what the last one was, and change nothing.
+    /// Returns the number of leading bytes that keep the state: bytes of code if the state is `Code`, else bytes of the same
+    /// class as the last one.
     pub(super) fn skip(&mut self, bytes: &[u8]) -> usize {
         let found = match self.state {
             LexState::Code => {
@@ -229,13 +231,13 @@ impl Lexer {
         step
     }
 
-    /// A byte of code that begins nothing.
+    /// Handles a byte of code that starts nothing.
     fn plain(&mut self, byte: u8) -> LexStep {
         self.remember(&[byte]);
         self.transition(LexState::Code, CODE)
     }
 
-    /// A byte of code, after something else.
+    /// Handles a byte of code after a comment or string.
     fn resume_code(&mut self, byte: u8) -> LexStep {
         self.state = LexState::Code;
         self.code(byte)
@@ -246,13 +248,13 @@ impl Lexer {
         self.resume_code(byte)
     }
 
-    /// A string has ended with this byte.
+    /// Ends a string with this byte.
     fn end_string(&mut self) -> LexStep {
         self.set_context_to_string();
         self.transition(LexState::Code, STRING)
     }
 
-    /// What stands before the code from here on is a string.
+    /// Records a string as the context of the code that follows.
     fn set_context_to_string(&mut self) {
         self.back = [0; BACK];
         self.back[BACK - 1] = b'"';
@@ -262,7 +264,7 @@ impl Lexer {
         if self.family != Family::Script {
             return self.keep(bytes);
         }
-        // Blanks at the end are not looked back at. They part words all the same, also where the text is cut at them.
+        // Trailing blanks are not part of the context, but they separate words even if the input is cut at them.
         let kept = bytes.trim_ascii_end();
         if !kept.is_empty() {
             if self.blank_follows {
@@ -300,7 +302,7 @@ impl Lexer {
             (Family::Yaml, b'"' | b'\'') if !self.at_value() => self.plain(byte),
             (_, b'"' | b'\'' | b'`') if self.family.marks()[usize::from(byte)] => self.quote(byte),
             (Family::Shell, b'#') if !self.at_word() => self.plain(byte),
-            // The first line may name the program that runs the script.
+            // A `#!` in the first line names the interpreter.
             (Family::Script, b'#') if self.last() != 0 => self.plain(byte),
             (Family::Yaml, b'#') if !is_blank_or_none(self.last()) => self.plain(byte),
             (_, b'#') if self.family.marks()[b'#' as usize] => {
@@ -335,7 +337,7 @@ impl Lexer {
             return self.begin(LexState::Quotes { mark, count: 1 });
         }
         if self.family == Family::Shell && self.last() == b'$' {
-            // `$'…'` has escapes, as no other string in `'`.
+            // `$'…'` has escapes, unlike other strings in `'`.
             return self.begin(LexState::Triple {
                 mark,
                 count: 2,
@@ -345,7 +347,7 @@ impl Lexer {
         self.begin(quoted(mark))
     }
 
-    /// Raw if the text before is `r`, `br` or `cr`, with or without `#`s.
+    /// Starts a string. It is raw after `r`, `br` or `cr`, with or without `#`s.
     fn rust_string(&mut self) -> LexStep {
         let hashes = self.back.iter().rev().take_while(|&&b| b == b'#').count();
         let before = &self.back[..BACK - hashes];
@@ -360,7 +362,7 @@ impl Lexer {
         self.begin(quoted(b'"'))
     }
 
-    /// Whether the code before is a number, whose digits a `'` may separate.
+    /// Returns true if a number precedes, whose digits a `'` can separate.
     fn in_number(&self) -> bool {
         let is_part = |byte: u8| is_name(byte) || byte == b'\'';
         let part = self.back.iter().rev().take_while(|&&byte| is_part(byte));
@@ -368,12 +370,12 @@ impl Lexer {
         first.is_some_and(u8::is_ascii_digit)
     }
 
-    /// Whether a value of YAML may begin here.
+    /// Returns true if a value of YAML can start here.
     fn at_value(&self) -> bool {
         is_blank_or_none(self.last()) || b"[{,".contains(&self.last())
     }
 
-    /// Whether a word of a shell may begin here.
+    /// Returns true if a word of a shell can start here.
     fn at_word(&self) -> bool {
         is_blank_or_none(self.last()) || b";&|()`".contains(&self.last())
     }
@@ -398,7 +400,7 @@ impl Lexer {
         }
     }
 
-    /// Whether what stands before is no operand.
+    /// Returns true if no operand precedes.
     fn may_be_regex(&self) -> bool {
         const WORDS: [&[u8]; 13] = [
             b"return", b"typeof", b"case", b"in", b"of", b"do", b"else", b"void", b"delete",
@@ -568,7 +570,7 @@ impl Lexer {
         }
     }
 
-    /// A bracket, that may end the code inside a string.
+    /// Handles a bracket, which can end the interpolated code.
     fn bracket(&mut self, byte: u8) -> LexStep {
         let Some(frame) = self.frames.last_mut() else {
             return self.plain(byte);
@@ -598,7 +600,7 @@ impl Lexer {
         self.transition(LexState::Regex { class, escaped }, STRING)
     }
 
-    /// A `<` of a shell: the second begins a heredoc, a third does not.
+    /// Handles a `<` of a shell. The second one starts a heredoc, a third one does not.
     fn less(&mut self) -> LexStep {
         if self.last() != b'<' || self.heredocs.len() == HEREDOCS {
             return self.plain(b'<');
@@ -688,7 +690,7 @@ fn is_blank_or_none(byte: u8) -> bool {
     matches!(byte, 0 | b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Bytes of the character that begins with that one.
+/// Returns the length of the character that starts with this byte.
 fn width(byte: u8) -> usize {
     match byte {
         0xC0..=0xDF => 2,

@@ -1,28 +1,28 @@
-//! The way out of the view: lines become haystacks, joined where they lie next to each other.
+//! Output: consecutive lines with the same regions are joined to one haystack.
 
 use super::super::chunk::{Chunk, ChunkSink, Language, OffsetMap, RegionSet, Tag};
 use super::EditCounters;
 
-/// What was handed on last.
+/// The state of the output.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EditEmitter {
-    /// Of the last piece; none behind a cut.
+    /// The tag of the last chunk; `None` after a cut.
     tag: Option<Tag>,
     language: Option<Language>,
     file: String,
-    /// Something was handed on while the file was not known.
+    /// True if text was emitted while the file was unknown.
     unnamed: bool,
-    /// Where the last piece ended.
+    /// The offset at which the last chunk ended.
     end: u64,
-    /// The regions of the last line, and the newline behind it.
+    /// The regions of the last line, and the newline after it.
     line: RegionSet,
     newline: Option<(OffsetMap, u64)>,
     pub(super) counters: EditCounters,
 }
 
 impl EditEmitter {
-    /// The file of what follows. It is not the file of what was handed on before without one, which an empty
-    /// name says.
+    /// Sets the file of the text that follows. Text that was emitted without a file does not belong to it, which an
+    /// empty name signals.
     pub(super) fn file(&mut self, name: &str, now: u64, sink: &mut impl ChunkSink) {
         if std::mem::take(&mut self.unnamed) {
             sink.set_file("", now);
@@ -30,7 +30,7 @@ impl EditEmitter {
         self.late_file(name, now, sink);
     }
 
-    /// The file of what follows, and of what was handed on since it was last not known.
+    /// Sets the file of the text that follows and of the text that was emitted since the file became unknown.
     pub(super) fn late_file(&mut self, name: &str, now: u64, sink: &mut impl ChunkSink) {
         self.unnamed = false;
         if self.file != name {
@@ -40,19 +40,19 @@ impl EditEmitter {
         }
     }
 
-    /// The file of what follows is not known, or not yet. At the beginning of a part that goes without saying.
+    /// Marks the file of the text that follows as unknown. At the start of a part this is the default.
     pub(super) fn unknown_file(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if self.has_file() {
             self.late_file("", now, sink);
         }
     }
 
-    /// Whether the file of what follows is known.
+    /// Returns true if the file of the text that follows is known.
     pub(super) fn has_file(&self) -> bool {
         !self.file.is_empty()
     }
 
-    /// Hands on a piece.
+    /// Emits a chunk.
     pub(super) fn emit(&mut self, regions: RegionSet, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         if chunk.bytes.is_empty() {
             return;
@@ -70,7 +70,7 @@ impl EditEmitter {
         sink.push(chunk);
     }
 
-    /// A line of these regions begins with these pieces, which were not certain before.
+    /// Starts a line with these regions and emits its first chunks, certain at `now`.
     pub(super) fn begin_with<'a>(
         &mut self,
         regions: RegionSet,
@@ -84,7 +84,7 @@ impl EditEmitter {
         }
     }
 
-    /// A line of these regions begins: the newline before it belongs to what both lines belong to.
+    /// Starts a line with these regions. The newline before it has the regions that both lines share.
     pub(super) fn begin(&mut self, regions: RegionSet, now: u64, sink: &mut impl ChunkSink) {
         let both = RegionSet(self.line.0 & regions.0);
         if let Some((offsets, decided)) = self.newline.take()
@@ -100,12 +100,12 @@ impl EditEmitter {
         self.line = regions;
     }
 
-    /// The line ends with that newline, or with its text.
+    /// Ends the line with a newline, or without one at the end of the text.
     pub(super) fn end(&mut self, newline: Option<(OffsetMap, u64)>) {
         self.newline = newline;
     }
 
-    /// Every haystack ends.
+    /// Ends every haystack.
     pub(super) fn cut(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if self.tag.take().is_some() {
             sink.cut(self.end, now);
@@ -114,7 +114,7 @@ impl EditEmitter {
     }
 }
 
-/// What stands behind the last dot of a file's name, if something stands before it.
+/// Returns the extension of a file name, if a stem precedes it.
 fn extension(path: &str) -> Option<&str> {
     let name = path.rsplit(['/', '\\']).next()?;
     let (stem, extension) = name.rsplit_once('.')?;

@@ -1,4 +1,4 @@
-//! Old and new lines of one change: what is in both stays, the rest was removed or added.
+//! The old and new lines of one change: lines in both are kept, the others are removed or added.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -8,16 +8,16 @@ use super::EditLimits;
 use super::emit::EditEmitter;
 use super::lines::{EditLine, split};
 
-/// The lines of one change, as far as they wait.
+/// The buffered lines of one change.
 #[derive(Clone, Debug)]
 pub(super) struct Hunk {
     limits: EditLimits,
-    /// Removed lines by their hash. The hash is keyed by chance, so that nobody can prepare a line that
-    /// passes for another one.
+    /// The counts of removed lines by their hash. The hash is randomly keyed, so that nobody can construct a line
+    /// that collides with another one.
     removed: HashMap<u64, LineCount>,
     old: PendingLines,
     new: PendingLines,
-    /// All removed lines have come.
+    /// True if all removed lines have arrived.
     old_known: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum LineKind {
 #[derive(Clone, Copy, Debug, Default)]
 struct LineCount {
     removed: u32,
-    /// How many of them are among the new lines.
+    /// The number of them that recur among the new lines.
     stay: u32,
 }
 
@@ -43,12 +43,12 @@ struct PendingLines {
 
 #[derive(Clone, Copy, Debug)]
 struct PendingLine {
-    /// Where its text ends among what is held; it begins where the one before ends.
+    /// The end of its text in the buffer; it starts where the preceding line ends.
     end: usize,
     newline: Option<(OffsetMap, u64)>,
     kind: LineKind,
     hash: u64,
-    /// The line before it in the file is not the one that waits before it.
+    /// True if the next buffered line is not the next line of the file.
     ends_run: bool,
 }
 
@@ -73,12 +73,12 @@ impl Hunk {
         }
     }
 
-    /// No more removed lines come: whether a new line was there is known at its end.
+    /// Marks the removed lines as complete, so that a new line is classified at its end.
     pub(super) fn complete_old(&mut self) {
         self.old_known = true;
     }
 
-    /// Takes a complete line, or the end of a long one.
+    /// Handles a complete line, or the end of a long one.
     pub(super) fn line(
         &mut self,
         kind: LineKind,
@@ -102,8 +102,8 @@ impl Hunk {
         self.hold(kind, line, hash, now, out, sink);
     }
 
-    /// The beginning of a line that is too long to be compared, as the byte that was too much shows: it is
-    /// added or removed, whatever the other side has. What waits before it is handed on.
+    /// Handles the start of a line that is too long to be compared, at the byte that exceeds the limit. The line is
+    /// added or removed, whatever the other side contains. The lines buffered before it are emitted.
     pub(super) fn long(
         &mut self,
         kind: LineKind,
@@ -117,7 +117,7 @@ impl Hunk {
         out.begin_with(kind.regions(), line.chunks(), now, sink);
     }
 
-    /// More of such a line.
+    /// Emits more of a long line.
     pub(super) fn more(
         &mut self,
         kind: LineKind,
@@ -128,7 +128,7 @@ impl Hunk {
         out.emit(kind.regions(), chunk, sink);
     }
 
-    /// No more lines come.
+    /// Ends the change.
     pub(super) fn end(&mut self, now: u64, out: &mut EditEmitter, sink: &mut impl ChunkSink) {
         self.emit_new(now, out, sink);
         out.cut(now, sink);
@@ -161,7 +161,7 @@ impl Hunk {
         count.removed = count.removed.saturating_add(1);
     }
 
-    /// What a new line is, all old ones being known.
+    /// Classifies a new line, after all removed lines.
     fn classify(&mut self, kind: LineKind, hash: u64) -> LineKind {
         match self.removed.get_mut(&hash) {
             Some(count) if kind == LineKind::Added && count.stay < count.removed => {
@@ -228,8 +228,8 @@ impl Hunk {
         self.old = old;
     }
 
-    /// Too much waits: what is new passes for added, what is old for removed. New lines that come later may
-    /// still be found among the old ones.
+    /// Emits the buffered lines of a side as added or removed because the limit is exceeded. Later new lines are still
+    /// compared with the old ones.
     fn release(
         &mut self,
         kind: LineKind,
@@ -267,13 +267,13 @@ fn emit_line<S: ChunkSink>(
     out.end(line.newline);
 }
 
-/// A line without the carriage return at its end.
+/// Returns the line without a trailing carriage return.
 fn comparable(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 impl PendingLines {
-    /// Bytes that wait, newlines among them.
+    /// Returns the number of buffered bytes, including newlines.
     fn weight(&self) -> usize {
         self.held.bytes().len() + self.lines.len()
     }
@@ -291,7 +291,7 @@ impl PendingLines {
         });
     }
 
-    /// Gives out the lines, and forgets them.
+    /// Passes each line to `each` and clears the buffer.
     fn drain(&mut self, mut each: impl FnMut(PendingLine, &mut dyn Iterator<Item = Chunk<'_>>)) {
         let mut stretches = self.held.chunks(0..self.held.bytes().len());
         let mut rest = Chunk::verbatim(b"", 0);
@@ -308,7 +308,7 @@ impl PendingLines {
                 (most > 0).then(|| split(&mut rest, most))
             });
             each(line, &mut chunks);
-            // What a line that stays leaves behind.
+            // Skips the chunks of a kept line, which `each` does not consume.
             chunks.for_each(drop);
         }
         drop(stretches);

@@ -1,4 +1,4 @@
-//! Takes text apart at its newlines and holds the line that is not complete.
+//! Splits text at its newlines and buffers the incomplete line.
 
 use memchr::memchr;
 
@@ -9,29 +9,29 @@ use super::super::chunk::{Chunk, ChunkBuffer, OffsetMap};
 pub(super) struct LineSplitter {
     held: ChunkBuffer,
     most: usize,
-    /// More than may be held has come of it, or its owner wants it at once.
+    /// True if the line exceeds the buffer, or its bytes are passed on without buffering.
     long: bool,
-    /// Whether anything has come of the text.
+    /// True if a byte of the text has arrived.
     any: bool,
 }
 
-/// What comes next of a text.
+/// The next event of a text.
 #[derive(Debug)]
 pub(super) enum LineEvent<'a> {
-    /// The line is complete; its newline.
+    /// The line is complete; holds its newline.
     End(Chunk<'a>),
-    /// The line is longer than may be held; what is held is its beginning. Certain at the byte that is too
-    /// much.
+    /// The line exceeds the buffer, which contains its start; holds the value of `decided` at the byte that exceeds
+    /// it.
     Long(u64),
-    /// More of such a line.
+    /// More of a long line.
     More(Chunk<'a>),
 }
 
-/// A complete line, or the rest of one whose beginning was handed on.
+/// A complete line, or the rest of a long one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EditLine<'a> {
     pub(super) held: &'a ChunkBuffer,
-    /// Bytes of marker before its text.
+    /// The number of marker bytes before its text.
     pub(super) from: usize,
     pub(super) newline: Option<(OffsetMap, u64)>,
     pub(super) long: bool,
@@ -57,7 +57,7 @@ impl LineSplitter {
         }
     }
 
-    /// Takes what it can of `rest`; none if that was all.
+    /// Consumes bytes of `rest` up to the next event. Returns `None` if `rest` is used up.
     pub(super) fn next<'a>(&mut self, rest: &mut Chunk<'a>) -> Option<LineEvent<'a>> {
         if rest.bytes.is_empty() {
             return None;
@@ -79,7 +79,7 @@ impl LineSplitter {
         (!rest.bytes.is_empty()).then(|| LineEvent::End(split(rest, 1)))
     }
 
-    /// The line as it is, without its marker.
+    /// Returns the current line without its first `from` bytes.
     pub(super) fn line(&self, from: usize, newline: Option<Chunk<'_>>) -> EditLine<'_> {
         EditLine {
             held: &self.held,
@@ -89,41 +89,41 @@ impl LineSplitter {
         }
     }
 
-    /// Holds a line that another one held.
+    /// Copies a line into the buffer.
     pub(super) fn copy(&mut self, line: EditLine<'_>) {
         line.chunks().for_each(|chunk| self.held.push(chunk));
     }
 
-    /// Whether nothing has come of the line.
+    /// Returns true if no byte of the line has arrived.
     pub(super) fn at_start(&self) -> bool {
         self.held.is_empty() && !self.long
     }
 
-    /// Whether there is a line: there is none in an empty text.
+    /// Returns true if the text has a line. An empty text has none.
     pub(super) fn begun(&self) -> bool {
         self.any
     }
 
-    /// Holds nothing more of this line.
+    /// Clears the buffer and stops buffering for this line.
     pub(super) fn release(&mut self) {
         self.held.clear();
         self.long = true;
     }
 
-    /// The next line begins.
+    /// Starts the next line.
     pub(super) fn clear(&mut self) {
         self.held.clear();
         self.long = false;
     }
 
-    /// The next text begins.
+    /// Starts the next text.
     pub(super) fn restart(&mut self) {
         self.clear();
         self.any = false;
     }
 }
 
-/// Cuts the first bytes off.
+/// Splits off and returns the first `at` bytes.
 pub(super) fn split<'a>(rest: &mut Chunk<'a>, at: usize) -> Chunk<'a> {
     let first = rest.slice(0..at);
     *rest = rest.slice(at..rest.bytes.len());

@@ -1,8 +1,8 @@
-//! Changes written as text: `apply_patch` envelopes, unified diffs, search/replace blocks. They are found
-//! wherever they stand in a value; what stands around them belongs to nothing.
+//! Changes written as text: `apply_patch` envelopes, unified diffs and search/replace blocks. They are found anywhere in
+//! a value; the text around them has no region.
 //!
-//! It reads leniently: a patch that a tool would refuse is seen too. The line counts of a diff only tell a
-//! header from a removed line that begins with two dashes.
+//! The reader is lenient: it also reads patches that a tool would refuse. It uses the line counts of a diff only to tell
+//! a file header from a removed line that starts with two dashes.
 
 use super::super::chunk::{Chunk, ChunkSink};
 use super::EditLimits;
@@ -10,21 +10,21 @@ use super::emit::EditEmitter;
 use super::hunk::{Hunk, LineKind};
 use super::lines::{EditLine, LineEvent, LineSplitter, split};
 
-/// A value that may hold patches.
+/// The reader of a value that can contain patches.
 #[derive(Clone, Debug)]
 pub(super) struct PatchReader {
     limits: EditLimits,
     mode: PatchState,
     lines: LineSplitter,
-    /// What the long line is that is being handed on; none: it belongs to nothing.
+    /// The kind of the long line that is being emitted; `None` if the line has no region.
     long: Option<LineKind>,
     hunk: Hunk,
     file_header: Option<PendingFileHeader>,
-    /// A header named the file.
+    /// True if a header has named the file.
     named: bool,
 }
 
-/// A line that begins with three dashes: a header if the next one begins with three pluses.
+/// A line that starts with three dashes. It is a file header if the next line starts with three pluses.
 #[derive(Clone, Debug)]
 struct PendingFileHeader {
     lines: LineSplitter,
@@ -40,16 +40,16 @@ enum PatchState {
     Update,
     /// `*** Delete File: `
     Delete,
-    /// A hunk of a unified diff, with the old and new lines that its header says are left.
+    /// A hunk of a unified diff, with the numbers of old and new lines that remain according to its header.
     Diff(Option<(u64, u64)>),
     Search {
-        /// Nothing but directives (`:start_line:3`) has come.
+        /// True if only directives (`:start_line:3`) have been read.
         begins: bool,
     },
     Replace,
 }
 
-/// A line of an `apply_patch` envelope that is no text.
+/// A directive line of an `apply_patch` envelope.
 #[derive(Clone, Copy, Debug)]
 enum PatchHeader<'a> {
     Begin,
@@ -103,7 +103,7 @@ impl PatchReader {
         }
     }
 
-    /// The value ends.
+    /// Ends the value.
     pub(super) fn end(&mut self, now: u64, out: &mut EditEmitter, sink: &mut impl ChunkSink) {
         if !self.lines.at_start() {
             self.end_line(None, now, out, sink);
@@ -114,7 +114,7 @@ impl PatchReader {
         self.named = false;
     }
 
-    /// A line of a new file needs not wait for its end.
+    /// Starts a `+` line of a new file. It is emitted without waiting for its end.
     fn begin_added(
         &mut self,
         rest: &mut Chunk<'_>,
@@ -153,7 +153,7 @@ impl PatchReader {
         self.lines = lines;
     }
 
-    /// What the waiting line with three dashes is, as the next line shows; whether both were a header.
+    /// Resolves the pending line with three dashes at the next line. Returns true if both are a file header.
     fn resolve_file_header(
         &mut self,
         next: &[u8],
@@ -242,7 +242,7 @@ impl PatchReader {
         out.file(&String::from_utf8_lossy(name), now, sink);
     }
 
-    /// A hunk or a file ends, and that comes next.
+    /// Ends the current hunk or file and enters the state `next`.
     fn leave(
         &mut self,
         next: PatchState,
@@ -254,7 +254,7 @@ impl PatchReader {
         self.mode = next;
     }
 
-    /// A line of a new file that does not begin as it should.
+    /// Emits a line of a new file that lacks the `+`.
     fn hand_on(
         &mut self,
         kind: LineKind,
@@ -369,7 +369,7 @@ impl PatchReader {
         }
     }
 
-    /// A line is longer than what may wait.
+    /// Handles a line that exceeds the buffer.
     fn long_line(&mut self, now: u64, out: &mut EditEmitter, sink: &mut impl ChunkSink) {
         let lines = std::mem::replace(&mut self.lines, LineSplitter::new(self.limits.waiting));
         let mut line = lines.line(0, None);
@@ -395,13 +395,13 @@ impl PatchReader {
     }
 }
 
-/// What a line of a hunk is, and how long its marker; none if it is no line of a hunk.
+/// Returns the kind of a hunk line and the length of its marker, or `None` if it cannot be part of a hunk.
 fn kind_of(line: &[u8]) -> Option<(LineKind, usize)> {
     match line.first() {
         Some(b'+') => Some((LineKind::Added, 1)),
         Some(b'-') => Some((LineKind::Removed, 1)),
         Some(b' ') => Some((LineKind::Context, 1)),
-        // The blank of an empty line is often lost.
+        // Models often omit the blank of an empty context line.
         None | Some(b'\r') => Some((LineKind::Context, 0)),
         Some(_) => None,
     }
@@ -429,7 +429,7 @@ fn header(text: &[u8]) -> Option<PatchHeader<'_>> {
     }
 }
 
-/// The file that a header of a diff names: without the time behind a tab, quotes, and `a/` or `b/`.
+/// Returns the file named by a diff header: without the time after a tab, quotes, and `a/` or `b/`.
 fn file_of_diff<'a>(name: &'a [u8], side: &[u8]) -> &'a [u8] {
     let name = name.split(|&byte| byte == b'\t').next().unwrap_or(name);
     let name = name.trim_ascii();
@@ -440,7 +440,7 @@ fn file_of_diff<'a>(name: &'a [u8], side: &[u8]) -> &'a [u8] {
     name.strip_prefix(side).unwrap_or(name)
 }
 
-/// The line counts of `@@ -1,2 +1,3 @@`.
+/// Returns the line counts of `@@ -1,2 +1,3 @@`.
 fn counts(text: &[u8]) -> Option<(u64, u64)> {
     let text = text.strip_prefix(b"@@ -")?;
     let ascii = text.iter().take(48).take_while(|byte| byte.is_ascii());
@@ -456,7 +456,7 @@ fn count(range: &str) -> Option<u64> {
     count.parse().ok()
 }
 
-/// Whether the line is five or more of that byte, a blank and one of the words.
+/// Returns true if the line is five or more of `byte`, a blank and one of `words`.
 fn is_marker(text: &[u8], byte: &[u8; 1], words: &[&str]) -> bool {
     let signs = text.iter().take_while(|&&sign| sign == byte[0]).count();
     let word = text[signs..].strip_prefix(b" ");

@@ -1,5 +1,5 @@
-//! The oracle is a model that has all values before it: it takes whole texts apart with string functions,
-//! counts their lines, and puts together what each region must read, and in which file.
+//! The oracle is a model that has all values at once: it splits whole texts with string functions, counts their lines,
+//! and assembles the haystacks of each region with their files.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::testing::{Random, scale, skip};
 use crate::view::chunk::Tag;
 use crate::view::json::{HaystackSink, JsonDecoder};
 
-// ---- What the view hands on ----
+// ---- The output of the view ----
 
 #[derive(Clone, Debug, PartialEq)]
 enum Heard {
@@ -23,13 +23,13 @@ enum Heard {
 #[derive(Debug, Default)]
 struct Recorder {
     heard: Vec<Heard>,
-    /// Bytes of the part delivered so far; none: not kept account of.
+    /// The number of bytes of the part delivered so far; `None` if it is not checked.
     delivered: Option<u64>,
     tagged: bool,
 }
 
 impl Recorder {
-    /// Byte by byte nothing comes later, or is said to be certain earlier, than it is.
+    /// Asserts that nothing is emitted later than `decided` states when the input is pushed byte by byte.
     fn on_time(&self, decided: u64) {
         if let Some(delivered) = self.delivered {
             assert_eq!(decided, delivered, "decided and handed on");
@@ -115,7 +115,7 @@ fn view<'a>(
     (recorder.heard, edits.counters())
 }
 
-/// What each region reads: the file and the text of each haystack.
+/// The file and the text of each haystack, by region.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Read {
     added: Vec<(String, String)>,
@@ -170,7 +170,7 @@ fn haystacks(heard: &[Heard], region: RegionSet) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Whether each byte stands where the view says.
+/// Asserts that each byte is at the offset that the view states.
 fn check_places(input: &[u8], heard: &[Heard]) {
     for one in heard {
         if let &Heard::Byte(byte, start, end, _) = one {
@@ -183,7 +183,7 @@ fn check_places(input: &[u8], heard: &[Heard]) {
     }
 }
 
-/// Cuts the input in all ways that are worth it; what the view hands on is always the same.
+/// Asserts that the output of the view is the same for every cut of the input.
 fn every_cut(input: &[u8], limits: EditLimits, random: &mut Random) -> (Vec<Heard>, usize) {
     let (whole, counters) = view([input], limits, false);
     let same = |deltas: &[&[u8]], strict: bool| {
@@ -204,7 +204,7 @@ fn every_cut(input: &[u8], limits: EditLimits, random: &mut Random) -> (Vec<Hear
 
 // ---- The model ----
 
-/// A value of the input, in the order of arrival.
+/// A value of the input, with its path.
 type Leaf = (Vec<String>, String);
 
 struct Leaves(Vec<Leaf>);
@@ -277,7 +277,7 @@ fn under(key: &str, leaves: Vec<Leaf>) -> impl Iterator<Item = Leaf> {
 #[derive(Debug, Default)]
 struct Model {
     read: Read,
-    /// Haystacks of each region whose file is not known yet, and the objects they are from.
+    /// The haystacks of each region whose file is not yet known, and their objects.
     pending: Vec<Vec<String>>,
     marks: [usize; 3],
     named: Vec<(Vec<String>, String)>,
@@ -432,7 +432,7 @@ impl Model {
                 })
                 .collect::<Vec<_>>()
         };
-        // New text: runs of added lines, and the whole.
+        // New text: the runs of added lines, and the whole.
         let after = stay(LineKind::Removed);
         let is_added = |line: &(LineKind, bool, String)| line.0 == LineKind::Added && !line.1;
         push_runs(&mut self.read.added, &self.file, &after, is_added);
@@ -502,7 +502,7 @@ impl Model {
         }
         self.lines(&text);
         if at < lines.len() && !is_section(lines[at]) {
-            // A move, or the end of the file: more may follow.
+            // A move or the end of the file; more can follow.
             if let Some(name) = lines[at].strip_prefix("*** Move to: ") {
                 self.name(name.trim_ascii());
             }
@@ -840,7 +840,7 @@ fn patch(random: &mut Random) -> String {
     patch
 }
 
-/// The members of an object, in any order.
+/// Returns an object of the members in random order.
 fn object(random: &mut Random, mut members: Vec<String>) -> String {
     for last in (1..members.len()).rev() {
         members.swap(last, random.below(last + 1));
@@ -906,7 +906,7 @@ fn path(random: &mut Random, members: &mut Vec<String>) {
     }
 }
 
-/// A tool call with changes in some shape.
+/// Returns a tool call with changes in a random format.
 fn call(random: &mut Random) -> String {
     let mut members = Vec::new();
     if random.below(3) == 0 {
@@ -1035,7 +1035,7 @@ fn broken_input_reads_the_same_under_every_cut() {
     println!("edits: {cases} cases of {seed} broken calls");
 }
 
-/// Lines, each as often as it is there.
+/// Returns the number of occurrences of each line.
 fn lines_of(haystacks: &[(String, String)]) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for line in haystacks.iter().flat_map(|(_, text)| text.split('\n')) {
@@ -1089,7 +1089,7 @@ fn past_a_limit_more_passes_for_added_and_nothing_is_lost() {
     println!("edits: {cases} cases of {seed} calls under small limits, reached {reached:?}");
 }
 
-/// The tool calls of the corpus, as they were sent.
+/// Returns the tool calls of the corpus as they were sent.
 fn real_calls(corpus: &std::path::Path) -> Vec<String> {
     let mut calls = Vec::new();
     let file = std::fs::read_to_string(corpus.join("transcripts/transcripts.jsonl")).unwrap();
@@ -1147,7 +1147,7 @@ fn real_calls_read_as_in_the_model_under_every_cut() {
     );
 }
 
-/// What the call reads as, under every cut.
+/// Returns the haystacks of the call, and asserts that they are the same for every cut.
 fn check(input: &str) -> Read {
     let mut random = Random::new(3);
     read(&every_cut(input.as_bytes(), EditLimits::default(), &mut random).0)
@@ -1265,7 +1265,7 @@ fn a_name_holds_for_its_object_and_what_is_in_there() {
         (r#"{"title":"p","content":"x"}"#, ""),
         (r#"{"0":"y","path":"p","content":"x"}"#, "p"),
         (r#"{"a":{"b":{"c":{"path":"p","content":["x"]}}}}"#, "p"),
-        // A number is a place in a list, whatever holds it, and the list is the value.
+        // A number is an array index, whatever holds it, and the array is the value.
         (r#"{"content":{"path":"p","0":"x"}}"#, ""),
     ] {
         assert_eq!(check(input).added, texts(file, &["x"]), "{input}");
@@ -1312,7 +1312,7 @@ fn a_name_that_is_too_long_is_no_name_and_counted() {
 #[test]
 fn what_is_released_passes_for_added_or_removed_in_its_own_haystacks() {
     for (input, waiting, added, removed, counted) in [
-        // Old text waits, up to the limit.
+        // Old text is buffered up to the limit.
         (
             r#"{"old":"a\nb\nc","new":"a\nc"}"#,
             6,
@@ -1341,7 +1341,7 @@ fn what_is_released_passes_for_added_or_removed_in_its_own_haystacks() {
             &["a", "b", "c", "d"],
             [3, 0],
         ),
-        // New text waits for the old.
+        // New text is buffered until the old text is complete.
         (
             r#"{"new":"a\nb\nc","old":"b"}"#,
             6,
@@ -1448,7 +1448,7 @@ fn lines_of_patches_that_are_easily_mistaken_are_what_they_are() {
             r"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-k\n\\ No newline\n+l\n",
             ["l", "k", "l"],
         ),
-        // Not a header: as many lines are still to come.
+        // Not a header: by the counts, that many lines remain.
         (
             r"--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n k\n--- l\n+++ m\n n\n",
             ["++ m", "-- l", "k\n++ m\nn"],

@@ -1,39 +1,39 @@
-//! One simple command as it is read: which word is what.
+//! One simple command: the role and the route of each of its words.
 
 use super::super::chunk::{Chunk, ChunkBuffer, OffsetMap};
 use super::heredoc::HeredocDelimiter;
 
-/// A command, up to where it was read.
+/// A simple command that is being read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SimpleCommand {
-    /// The word that is not complete, or the stretch of it that is next.
+    /// The buffered bytes of the current word that are not yet emitted.
     pub(super) held: ChunkBuffer,
     pub(super) in_word: bool,
-    /// Where the word begins, and where the one before ended.
+    /// The start of the current word, and the end of the word before it.
     start: u64,
     end: u64,
-    /// How much of the word stands before its first quote.
+    /// The number of bytes of the word before its first quote.
     quoted_at: Option<usize>,
-    /// Where the operator of the redirection begins.
+    /// The start of the redirection operator.
     operator: u64,
-    /// Where the word goes, if some of it went there.
+    /// The route of the current word; `None` until its first bytes are routed.
     pub(super) route: Option<WordRoute>,
     next: NextWord,
     command_state: CommandState,
-    /// Of a nested command: its words.
+    /// The words of a nested command.
     pub(super) text: ChunkBuffer,
-    /// The words from the first that is no prefix.
+    /// The words from the first one that is not part of a wrapper.
     pub(super) unwrapped: ChunkBuffer,
-    /// Whether words go to `rest` too.
+    /// True if words are also appended to `unwrapped`.
     pub(super) has_unwrapped: bool,
-    /// A redirection: its operator and target.
+    /// The operator and the target of a redirection.
     pub(super) redirect: ChunkBuffer,
-    /// What `sh -c` is given.
+    /// The script passed to `sh -c`.
     pub(super) script: ChunkBuffer,
     pub(super) script_is_long: bool,
 }
 
-/// Where a word goes.
+/// The destination of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WordRoute {
     Command,
@@ -42,7 +42,7 @@ pub(super) enum WordRoute {
     Nowhere,
 }
 
-/// What the next word is, by the operator before it.
+/// The role of the next word, which the operator before it determines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum NextWord {
     #[default]
@@ -53,43 +53,43 @@ enum NextWord {
     },
 }
 
-/// What the words so far lead to.
+/// The role of the next word, as the words so far determine it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CommandState {
-    /// The command itself.
+    /// The name of the command, or an assignment or keyword before it.
     #[default]
     Command,
-    /// Options of a prefix, or the command behind it.
+    /// An option or operand of a wrapper, or the wrapped command.
     Wrapper(Wrapper, WrapperArgs),
-    /// Options of a shell.
+    /// An option of a shell.
     Shell {
-        /// The next word belongs to an option.
+        /// True if the next word is the value of an option.
         takes_value: bool,
     },
-    /// What a shell is to run.
+    /// The script that a shell runs.
     Script,
-    /// That word.
+    /// The rest of that word.
     InScript,
     Arguments,
 }
 
-/// What stands between a prefix and its command still.
+/// The operands that a wrapper takes before its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WrapperArgs {
     operands: u8,
     takes_value: bool,
 }
 
-/// A word that runs the command behind it.
+/// A command that runs another command, such as `sudo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wrapper {
-    /// Its options, of one letter, that take the next word.
+    /// The single-letter options that take the next word as their value.
     options: &'static str,
-    /// Words of its own before the command.
+    /// The number of its own operands before the command.
     operands: u8,
 }
 
-/// The prefix of that name.
+/// Returns the wrapper with this name.
 fn prefix(name: &[u8]) -> Option<Wrapper> {
     let (options, operands) = match name {
         b"sudo" => ("ughpCDRTUrt", 0),
@@ -126,7 +126,7 @@ impl SimpleCommand {
         self.quoted_at.get_or_insert(before);
     }
 
-    /// Whether the word is the number of a redirection that begins; it goes then.
+    /// Returns true if the word is the file descriptor of the redirection that starts, and drops the word.
     pub(super) fn drop_number(&mut self) -> bool {
         let is_number = self.in_word
             && self.quoted_at.is_none()
@@ -160,28 +160,28 @@ impl SimpleCommand {
         }
     }
 
-    /// The space between the last word and this one.
+    /// Returns the space between the preceding word and this one.
     pub(super) fn space(&self, now: u64) -> Chunk<'static> {
         Chunk::replacement(b" ", self.end, self.start, now)
     }
 
-    /// Whether the last word ended there.
+    /// Returns true if the preceding word ended at `end`.
     pub(super) fn ended_at(&self, end: u64) -> bool {
         self.end == end
     }
 
-    /// How many bytes of the part that space stands for.
+    /// Returns the number of bytes of the part that the space replaces.
     pub(super) fn space_bytes(&self) -> u64 {
         self.start.saturating_sub(self.end)
     }
 
-    /// Whether its words go nowhere else.
+    /// Returns true if the words are neither unwrapped nor part of a script.
     pub(super) fn is_plain(&self) -> bool {
         !self.has_unwrapped && !self.is_script()
     }
 
-    /// Whether the word that is read, or the next one, is an argument that goes nowhere else: what its end is like
-    /// changes nothing in it.
+    /// Returns true if the current or next word is a plain argument of the command, whose bytes do not depend on how
+    /// it ends.
     pub(super) fn is_argument(&self) -> bool {
         let is_word = match self.route {
             None => self.next == NextWord::Word,
@@ -190,8 +190,8 @@ impl SimpleCommand {
         is_word && self.command_state == CommandState::Arguments && !self.has_unwrapped
     }
 
-    /// How many of the bytes that come next may still be the number of a redirection, where nothing of the word
-    /// went anywhere yet.
+    /// Returns the number of leading bytes that can still be a file descriptor, if no byte of the word has been
+    /// routed.
     pub(super) fn number(&self, bytes: &[u8]) -> usize {
         let is_digit = |byte: &&u8| byte.is_ascii_digit();
         match self.quoted_at.is_none() {
@@ -200,25 +200,25 @@ impl SimpleCommand {
         }
     }
 
-    /// An argument begins there.
+    /// Starts an argument at `start`.
     pub(super) fn begin_argument(&mut self, start: u64) {
         self.in_word = false;
         self.begin_word(start);
         self.route = Some(WordRoute::Command);
     }
 
-    /// The space between an operator and its target.
+    /// Returns the space between an operator and its target.
     pub(super) fn space_after_operator(&self, now: u64) -> Chunk<'static> {
         Chunk::replacement(b" ", self.operator, self.start, now)
     }
 
-    /// Whether the next word is one like others: no target of an operator.
+    /// Returns true if a word is to start that is not the target of an operator.
     pub(super) fn awaits_word(&self) -> bool {
         !self.in_word && self.next == NextWord::Word
     }
 
-    /// Where the word goes that this is the next stretch of; more comes if it is not complete. Whether it is
-    /// the first stretch.
+    /// Returns the route of the next bytes of the word, and true if they are its first. `complete` is true if the word
+    /// ends with them.
     pub(super) fn route_word(
         &mut self,
         word: &[u8],
@@ -240,7 +240,7 @@ impl SimpleCommand {
         (route, true)
     }
 
-    /// The word is over; the end of a heredoc if it is one.
+    /// Ends the word. Returns the delimiter if the word is that of a heredoc.
     pub(super) fn end_word(&mut self, end: u64) -> Option<HeredocDelimiter> {
         self.in_word = false;
         if self.route == Some(WordRoute::Command) {
@@ -254,12 +254,12 @@ impl SimpleCommand {
         Some(HeredocDelimiter { end: text, tabs })
     }
 
-    /// Whether the word is what a shell is to run.
+    /// Returns true if the word is the script of a shell.
     pub(super) fn is_script(&self) -> bool {
         self.command_state == CommandState::InScript
     }
 
-    /// Keeps more of a script; whether that is too much.
+    /// Appends to the script. Returns true if it has just become too long.
     pub(super) fn keep_script<'a>(
         &mut self,
         chunks: impl Iterator<Item = Chunk<'a>>,
@@ -276,7 +276,7 @@ impl SimpleCommand {
         self.script_is_long
     }
 
-    /// The next command begins.
+    /// Resets the state for the next command.
     pub(super) fn restart(&mut self) {
         for held in [
             &mut self.text,
@@ -316,7 +316,7 @@ impl SimpleCommand {
         WordRoute::Command
     }
 
-    /// A word behind a prefix.
+    /// Handles a word after a wrapper.
     fn after_wrapper(
         &mut self,
         prefix: Wrapper,
@@ -350,11 +350,11 @@ impl SimpleCommand {
     }
 }
 
-/// What follows the command of that name.
+/// Returns the state after the command name `word`.
 fn command_state(word: &[u8], scripts: bool) -> CommandState {
     let path = word.iter().rposition(|&byte| byte == b'/');
     let name = &word[path.map_or(0, |slash| slash + 1)..];
-    // No name that is looked for is longer.
+    // No wrapper or shell has a longer name.
     if name.len() > 8 {
         return CommandState::Arguments;
     }
@@ -384,7 +384,7 @@ fn shell_option(word: &[u8]) -> CommandState {
     }
 }
 
-/// Words that commands follow.
+/// Returns true if `word` is a keyword that a command follows.
 fn is_keyword(word: &[u8]) -> bool {
     matches!(
         word,
@@ -407,7 +407,7 @@ fn is_keyword(word: &[u8]) -> bool {
     )
 }
 
-/// `NAME=` or `NAME+=`, and whatever follows.
+/// Returns true if `word` starts with `NAME=` or `NAME+=`.
 fn is_assignment(word: &[u8]) -> bool {
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let Some(equals) = word.iter().position(|&byte| byte == b'=') else {
@@ -418,7 +418,7 @@ fn is_assignment(word: &[u8]) -> bool {
     !name.is_empty() && !name[0].is_ascii_digit() && name.iter().all(is_name)
 }
 
-/// Where a byte begins and ends.
+/// Returns the start and the end of a single byte.
 pub(super) fn ends(offsets: OffsetMap) -> (u64, u64) {
     match offsets {
         OffsetMap::Verbatim(at) | OffsetMap::Late(at) | OffsetMap::Words(at) => (at, at + 1),

@@ -1,10 +1,10 @@
-//! Haystacks on their way: the outermost command as it comes, and what waits for its end.
+//! Output: the outermost command is emitted as it arrives; the commands inside it are queued until it ends.
 
 use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, RegionSet, Tag};
 use super::ShellView;
 use super::command::SimpleCommand;
 
-/// How far in the queue a command goes.
+/// A command in the queue, with the index at which it ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueuedCommand {
     pub(super) end: usize,
@@ -23,7 +23,7 @@ impl ShellView {
         }
     }
 
-    /// The command ends, and with the outermost one all that waits for it.
+    /// Ends the command. The end of the outermost command emits the queue.
     pub(super) fn end_command(&mut self, now: u64, sink: &mut impl ChunkSink) {
         self.end_redirect();
         let outermost = self.commands.len() == 1;
@@ -46,7 +46,7 @@ impl ShellView {
         }
     }
 
-    /// Hands on what waits if it is too much.
+    /// Emits everything that is buffered if it exceeds the limit.
     pub(super) fn enforce_limit(&mut self, now: u64, sink: &mut impl ChunkSink) {
         let held = |command: &SimpleCommand| {
             command.text.bytes().len()
@@ -112,7 +112,7 @@ impl ShellView {
         self.queue.clear();
     }
 
-    /// What `sh -c` is given. A script in there is not read.
+    /// Reads the script passed to `sh -c`. Scripts inside it are not read.
     fn read_script<'a>(
         &mut self,
         chunks: impl Iterator<Item = Chunk<'a>>,
@@ -129,7 +129,7 @@ impl ShellView {
     }
 }
 
-/// Hands on a piece of a haystack; `open` says where it ended so far.
+/// Emits a chunk of a haystack and updates `open`, the end of what was emitted of it.
 #[inline]
 pub(super) fn emit(open: &mut Option<u64>, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
     if open.is_none() {
@@ -143,7 +143,7 @@ pub(super) fn emit(open: &mut Option<u64>, chunk: Chunk<'_>, sink: &mut impl Chu
     sink.push(chunk);
 }
 
-/// Keeps more of a haystack; before the first of a word the space, unless it begins with that.
+/// Appends to a buffered haystack; a space precedes the first bytes of a word, unless the haystack is empty.
 pub(super) fn append<'a>(
     into: &mut ChunkBuffer,
     first: bool,

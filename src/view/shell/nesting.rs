@@ -1,4 +1,4 @@
-//! Quotes, expansions, sums and substitutions: what begins and ends inside each other.
+//! Nested constructs: quotes, expansions, arithmetic and substitutions.
 
 use super::super::chunk::{Chunk, ChunkSink};
 use super::command::SimpleCommand;
@@ -7,7 +7,7 @@ use super::word::AnsiEscape;
 use super::{CommandScope, PendingToken, ShellContext, ShellView};
 
 impl ShellView {
-    /// Reads on in quotes, an expansion or a sum: how many bytes were read.
+    /// Reads on inside quotes, an expansion or arithmetic. Returns the number of bytes consumed.
     pub(super) fn inside(
         &mut self,
         frame: ShellContext,
@@ -68,7 +68,7 @@ impl ShellView {
         )
     }
 
-    /// Opens a substitution, or closes the one it is in, whatever is open in there.
+    /// Opens a substitution, or closes the current one and everything that is open in it.
     pub(super) fn backquote(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         if !self.in_backquotes() {
             self.push_word(chunk, true, sink);
@@ -88,7 +88,7 @@ impl ShellView {
         }
     }
 
-    /// A substitution ends with that byte.
+    /// Ends a substitution at this byte.
     pub(super) fn leave(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         let (at, now) = (chunk.start(0), chunk.decided(0));
         self.end_word(at, now, sink);
@@ -117,7 +117,7 @@ impl ShellView {
         self.frames.pop();
     }
 
-    /// Inside a substitution that is too deep only parentheses count.
+    /// Consumes a byte of a substitution that is nested too deep, in which only parentheses are counted.
     pub(super) fn too_deep(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> bool {
         match chunk.bytes[0] {
             b'(' => self.skipped += 1,

@@ -1,4 +1,8 @@
-//! Bytes that the next one decides about: `\`, `$`, operators, escapes.
+//! Tokens whose meaning depends on the next byte: `\`, `$`, operators and escapes.
+//!
+//! 1. A pending token keeps its bytes in `pending_bytes`; none of them has been emitted.
+//! 2. The next byte either extends the token, completes it, or shows that it is complete or plain text.
+//! 3. In the last case the byte is not consumed: it is stepped again, without a pending token.
 
 use super::super::chunk::{Chunk, ChunkSink};
 use super::command::ends;
@@ -6,8 +10,8 @@ use super::word::{AnsiEscape, EscapeStep};
 use super::{CommandScope, PendingToken, ShellContext, ShellView};
 
 impl ShellView {
-    /// What skipped text or a byte that was looked at makes of the next. Whether it was taken; if not, it is looked at
-    /// again.
+    /// Steps a byte of skipped text, or the byte after a pending token. Returns false if the byte was not consumed
+    /// and must be stepped again.
     pub(super) fn resolve_pending(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> bool {
         if self.skips(chunk.bytes[0]) {
             return true;
@@ -31,7 +35,7 @@ impl ShellView {
             .push((chunk.bytes[0], chunk.offsets, chunk.decided));
     }
 
-    /// What was looked at is text.
+    /// Reads the pending bytes as plain text.
     pub(super) fn push_pending(&mut self, now: u64, sink: &mut impl ChunkSink) {
         self.pending = PendingToken::None;
         let pending_bytes = std::mem::take(&mut self.pending_bytes);
@@ -48,7 +52,7 @@ impl ShellView {
         self.pending_bytes.clear();
     }
 
-    /// Where what was looked at begins.
+    /// Returns the offset at which the pending token starts.
     pub(super) fn pending_start(&self) -> u64 {
         self.pending_bytes
             .first()
@@ -219,7 +223,7 @@ impl ShellView {
         }
     }
 
-    /// An escape that ended with the byte seen last.
+    /// Pushes the value of an escape that ended with the last pending byte.
     pub(super) fn push_escape(
         &mut self,
         utf8: &[u8],

@@ -1,4 +1,4 @@
-//! The oracle is a recursive reader that has the whole text before it.
+//! The oracle is a recursive reader that has the whole text.
 
 use super::heredoc::HEREDOCS;
 use super::*;
@@ -6,7 +6,7 @@ use crate::testing::{Random, scale, skip};
 use crate::view::chunk::{RegionSet, Tag};
 use crate::view::json::{HaystackSink, JsonDecoder};
 
-// ---- What the view hands on ----
+// ---- The output of the view ----
 
 #[derive(Clone, Debug, PartialEq)]
 enum Heard {
@@ -23,7 +23,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Byte by byte nothing comes later, or is said to be certain earlier, than it is.
+    /// Asserts that nothing is emitted later than `decided` states when the input is pushed byte by byte.
     fn on_time(&self, decided: u64) {
         if let Some(delivered) = self.delivered {
             assert_eq!(decided, delivered, "decided and handed on");
@@ -78,7 +78,7 @@ impl HaystackSink for (&mut ShellView, &mut Recorder) {
 
 type Seen = (Vec<Heard>, ShellCounters);
 
-/// Reads a plain text, or tool input.
+/// Runs the view on a plain text or on tool input.
 fn view<'a>(
     deltas: impl IntoIterator<Item = &'a [u8]>,
     limits: ShellLimits,
@@ -123,7 +123,7 @@ fn haystacks(heard: &[Heard]) -> Vec<String> {
         .collect()
 }
 
-/// Cuts the input in all ways that are worth it; what the view hands on is always the same.
+/// Asserts that the output of the view is the same for every cut of the input.
 fn every_cut(
     input: &[u8],
     limits: ShellLimits,
@@ -157,7 +157,7 @@ fn every_cut(
 #[derive(Debug, Default)]
 struct Word {
     text: Vec<u8>,
-    /// Where its first quote stands.
+    /// The position of the first quote.
     quote: Option<usize>,
 }
 
@@ -166,11 +166,11 @@ struct Model<'a> {
     at: usize,
     heredocs: Vec<(Vec<u8>, bool)>,
     scripts: bool,
-    /// Where the substitution ends at the next backquote.
+    /// True if the substitution ends at the next backquote.
     backquotes: bool,
 }
 
-/// What ended.
+/// The construct that ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Text,
@@ -211,7 +211,7 @@ impl Model<'_> {
         self.backquotes && self.peek() == Some(b'`')
     }
 
-    /// Reads commands up to the end of what they are in.
+    /// Reads commands up to the end of the enclosing construct.
     fn commands(&mut self, outermost: bool, out: &mut Vec<Vec<u8>>, parens: bool) -> End {
         let mut open = 0;
         let mut inner = Vec::new();
@@ -329,7 +329,7 @@ impl Model<'_> {
         }
     }
 
-    /// A word of a command, up to what ends it.
+    /// Reads a word of a command.
     fn word(&mut self, inner: &mut Vec<Vec<u8>>) -> Word {
         let mut word = Word::default();
         while let Some(byte) = self.peek() {
@@ -352,7 +352,8 @@ impl Model<'_> {
         word
     }
 
-    /// The next byte, quote or expansion; `inside` says of what: `"`, `}` (`{` within quotes), `)` or nothing.
+    /// Reads the next byte, quote or expansion; `inside` is the enclosing construct: `"`, `}` (`{` within quotes), `)` or
+    /// none.
     fn unit(&mut self, word: &mut Word, inner: &mut Vec<Vec<u8>>, inside: u8) {
         let byte = self.peek().unwrap();
         self.at += 1;
@@ -507,7 +508,7 @@ impl Model<'_> {
         self.at += usize::from(self.peek() == Some(b'\''));
     }
 
-    /// A command is complete.
+    /// Ends a command.
     fn finish(
         &mut self,
         emit_words: Vec<Word>,
@@ -548,7 +549,7 @@ fn quote(word: &mut Word) {
     word.quote.get_or_insert(at);
 }
 
-/// The words of the command; where the command behind a prefix begins; which word is a script.
+/// Returns the words of the command, the index at which the wrapped command starts, and the index of the script.
 fn classify(
     emit_words: Vec<Word>,
     scripts: bool,

@@ -1,4 +1,4 @@
-//! Outside quotes: blanks, operators, and words that are handed on as they stand.
+//! Text outside quotes: blanks, operators and plain words.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ use super::metachars::{BARE, is_plain, is_single_blank, plain};
 use super::{CommandScope, MAX_WORD, PendingToken, ShellContext, ShellView};
 
 impl ShellView {
-    /// Reads on between words, or in one outside quotes: how many bytes were read.
-    // PERF: what is frequent is told apart here. Byte by byte, word by word through `held`, and each space by itself,
-    // a byte cost 4.7 times the plain path (`cargo bench --bench views -- command`).
+    /// Reads on outside quotes, between words or in one. Returns the number of bytes consumed.
+    // PERF: the frequent cases have paths of their own. Byte by byte, each word through `held` and each space by itself, a
+    // byte cost 4.7 times as much (`cargo bench --bench views -- command`).
     pub(super) fn unquoted(
         &mut self,
         kind: CommandScope,
@@ -41,13 +41,13 @@ impl ShellView {
                 self.end_word(here.start(0), here.decided(0), sink);
                 return self.emit_next_words(chunk, at, sink);
             }
-            // A newline, `;`, `|`, and parentheses that are no substitution.
+            // A newline, `;`, `|`, and parentheses outside substitutions.
             _ => self.end_simple(byte, parens, here, sink),
         }
         1
     }
 
-    /// The byte ends a simple command.
+    /// Ends a simple command at this byte.
     fn end_simple(&mut self, byte: u8, parens: u32, here: Chunk<'_>, sink: &mut impl ChunkSink) {
         self.end_word(here.start(0), here.decided(0), sink);
         self.end_command(here.decided(0), sink);
@@ -61,7 +61,8 @@ impl ShellView {
         }
     }
 
-    /// Of two operators alike the first ends the command, the second nothing, once the byte behind it is there.
+    /// Handles `&`. The first `&` of `&&` ends the command and the second has no effect, which is known at the byte
+    /// after them.
     fn and(&mut self, chunk: &Chunk<'_>, at: usize, sink: &mut impl ChunkSink) -> usize {
         self.end_word(chunk.start(at), chunk.decided(at), sink);
         if matches!(chunk.bytes[at + 1..], [b'&', next, ..] if !matches!(next, b'&' | b'>')) {
@@ -75,7 +76,7 @@ impl ShellView {
     pub(super) fn dollar(&mut self, chunk: &Chunk<'_>, at: usize, sink: &mut impl ChunkSink) {
         let dollar = chunk.slice(at..at + 1);
         match chunk.bytes.get(at + 1) {
-            // Text, as it turns out one byte later.
+            // Plain text, certain one byte later.
             Some(next) if !matches!(next, b'(' | b'{' | b'\'' | b'"') => {
                 self.push_word(dollar.not_before(chunk.decided(at + 1)), true, sink);
             }
@@ -83,7 +84,7 @@ impl ShellView {
         }
     }
 
-    /// Bytes that stand for nothing but themselves, from there on, outside quotes.
+    /// Reads a run of bytes that are not metacharacters outside quotes.
     fn bare_text(&mut self, chunk: &Chunk<'_>, at: usize, sink: &mut impl ChunkSink) -> usize {
         if self.begins_argument(chunk, at, sink) {
             return self.emit_words(chunk, at, sink);
@@ -97,8 +98,8 @@ impl ShellView {
         plain
     }
 
-    /// Whether what follows can be handed on as it comes: an argument of the outermost command has begun, or does now
-    /// with a byte that makes it no number of a redirection.
+    /// Returns true if the bytes from `at` are emitted as they arrive: an argument of the outermost command has started,
+    /// or starts now with a byte that is not a digit.
     fn begins_argument(&mut self, chunk: &Chunk<'_>, at: usize, sink: &mut impl ChunkSink) -> bool {
         let [command] = &mut self.commands[..] else {
             return false;
@@ -114,7 +115,7 @@ impl ShellView {
         true
     }
 
-    /// Behind a blank that ended an argument: more of them, with that blank, if they go on right there.
+    /// Emits the arguments after the blank at `blank`, if an argument ended there and another one follows directly.
     fn emit_next_words(
         &mut self,
         chunk: &Chunk<'_>,
@@ -134,7 +135,7 @@ impl ShellView {
         self.emit_words(chunk, blank, sink)
     }
 
-    /// Hands on what begins at `from`, arguments as they stand, with single blanks between.
+    /// Emits plain arguments from `from` on that are separated by single blanks.
     fn emit_words(&mut self, chunk: &Chunk<'_>, from: usize, sink: &mut impl ChunkSink) -> usize {
         let mut end = from + plain(&chunk.bytes[from..], BARE);
         while is_single_blank(chunk.bytes, end) {
@@ -144,7 +145,7 @@ impl ShellView {
         end - from
     }
 
-    /// Whether these bytes are a whole word of the outermost command, as it stands; of an argument, if they are digits.
+    /// Returns true if the bytes are a whole word of the outermost command; an argument only if it consists of digits.
     fn is_whole_word(&self, chunk: &Chunk<'_>, at: usize, plain: usize) -> bool {
         let is_end = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b';' | b'|' | b'(' | b')');
         (1..MAX_WORD).contains(&plain)
@@ -156,8 +157,8 @@ impl ShellView {
             && chunk.bytes.get(at + plain).is_some_and(is_end)
     }
 
-    /// What [`push_word`](Self::put) and [`end_word`](Self::end_word) do, without a copy; and the space before the word
-    /// goes with it where it stands there.
+    /// Does what [`push_word`](Self::push_word) and [`end_word`](Self::end_word) do, without a copy. The space before the
+    /// word is emitted together with it if the two are adjacent in the part.
     fn whole_word(&mut self, chunk: &Chunk<'_>, word: Range<usize>, sink: &mut impl ChunkSink) {
         let (end, now) = (chunk.start(word.end), chunk.decided(word.end));
         self.begin_word(chunk.start(word.start));
@@ -165,7 +166,7 @@ impl ShellView {
             self.commands[0].route_word(&chunk.bytes[word.clone()], true, self.scripts);
         let has_space = word.start >= 2
             && chunk.bytes[word.start - 1] == b' '
-            // What is no whole character is over where something stands in.
+            // An incomplete character ends at a replacement.
             && chunk.bytes[word.start - 2].is_ascii()
             && self.commands[0].space_bytes() == 1;
         let goes_on = self.open.is_some();

@@ -1,34 +1,34 @@
 //! The escapes of `$'…'`, byte by byte.
 
-/// An escape whose backslash was seen.
+/// An escape after its backslash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum AnsiEscape {
-    /// Nothing behind the backslash yet.
+    /// Only the backslash.
     #[default]
     Begins,
     /// `\c`
     Control,
-    /// Digits of a number.
+    /// The digits of a number.
     Number {
         base: u32,
-        /// Most digits that may follow.
+        /// The most digits that can follow.
         left: u8,
         value: u32,
         any: bool,
-        /// It names a character, not a byte.
+        /// True if the number is a code point and not a byte.
         scalar: bool,
     },
 }
 
-/// What a byte does to an escape. Text is given with its length.
+/// The effect of a byte on an escape. Text is a buffer with its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EscapeStep {
     More(AnsiEscape),
-    /// It ends with this byte.
+    /// The escape ends with this byte.
     Done([u8; 4], usize),
-    /// It ended before this byte.
+    /// The escape ended before this byte.
     Before([u8; 4], usize),
-    /// It is none.
+    /// The bytes are not an escape.
     Nothing,
 }
 
@@ -65,7 +65,7 @@ impl AnsiEscape {
         }
     }
 
-    /// The text, if it may end here.
+    /// Returns the text of the escape if it can end here.
     pub(super) fn end(self) -> Option<([u8; 4], usize)> {
         match self {
             AnsiEscape::Number {

@@ -1,4 +1,4 @@
-//! Bytes of words: where they go, and which wait for the end of their word.
+//! The bytes of words: which are emitted at once and which are buffered until the word ends.
 
 use super::super::chunk::{Chunk, ChunkSink};
 use super::command::WordRoute;
@@ -11,7 +11,7 @@ impl ShellView {
         self.command().begin_word(start);
     }
 
-    /// Bytes of the word.
+    /// Pushes bytes of the current word.
     pub(super) fn push_word(&mut self, chunk: Chunk<'_>, quoted: bool, sink: &mut impl ChunkSink) {
         self.begin_word(chunk.start(0));
         if quoted {
@@ -27,7 +27,8 @@ impl ShellView {
         }
     }
 
-    /// Bytes of an argument: they wait only while it may be the number of a redirection. How many were taken.
+    /// Pushes bytes of an argument. Only leading digits are buffered, because they can be a file descriptor. Returns
+    /// the number of bytes consumed.
     fn push_argument(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> usize {
         if self.commands[0].route.is_none() {
             let digits = self.commands[0].number(chunk.bytes);
@@ -45,14 +46,14 @@ impl ShellView {
         chunk.bytes.len()
     }
 
-    /// What stands between an argument that begins and what was there before.
+    /// Emits the space before an argument, unless it is the first.
     pub(super) fn space(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if self.open.is_some() {
             emit(&mut self.open, self.commands[0].space(now), sink);
         }
     }
 
-    /// Bytes of a word wait for its end, or until there are enough for a stretch of it. How many were taken.
+    /// Buffers bytes of a word, and emits them when [`MAX_WORD`] bytes are there. Returns the number of bytes consumed.
     fn hold(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) -> usize {
         let room = MAX_WORD - self.command().held.bytes().len();
         let most = room.min(chunk.bytes.len());
@@ -73,7 +74,7 @@ impl ShellView {
         self.word_ended(end);
     }
 
-    /// All of the word is where it belongs.
+    /// Ends a word whose bytes have all been emitted.
     pub(super) fn word_ended(&mut self, end: u64) {
         if let Some(heredoc) = self.command().end_word(end)
             && self.heredocs.len() < HEREDOCS
@@ -86,7 +87,7 @@ impl ShellView {
         self.command().route = None;
     }
 
-    /// What is held of the word goes where it belongs.
+    /// Emits the buffered bytes of the word to the route of the word.
     fn flush_word(&mut self, complete: bool, now: u64, sink: &mut impl ChunkSink) {
         let scripts = self.scripts;
         let command = self.command();
@@ -101,7 +102,7 @@ impl ShellView {
         self.enforce_limit(now, sink);
     }
 
-    /// Puts a stretch of a word, if it is the first with what stands between it and the word before.
+    /// Emits bytes of a word to a route; a space precedes the first ones.
     pub(super) fn emit_word<'a>(
         &mut self,
         route: WordRoute,
