@@ -214,9 +214,9 @@ pub(crate) struct Tag {
 /// [`cut`](Self::cut) between them, as one haystack. Bytes in no region (fences, markers of added lines) are not
 /// emitted; they do not end a run.
 pub(crate) trait ChunkSink {
-    /// Sets the tag of the chunks that follow; `at` is the offset in the part from which it applies. Every haystack whose
-    /// regions the tag lacks ends here, even if another `set_tag` follows at once. Two adjacent strings are therefore two
-    /// haystacks, while the code around them remains one.
+    /// Sets the tag of the chunks that follow; `at` is the offset in the part from which it applies. Every haystack
+    /// whose regions the tag lacks ends here, even if another `set_tag` follows at once. Two adjacent strings are
+    /// therefore two haystacks, while the code around them remains one.
     fn set_tag(&mut self, tag: Tag, at: u64, decided: u64);
 
     /// Consumes the next chunk, which is not empty.

@@ -5,14 +5,14 @@
 //!
 //! # Regions
 //!
-//! Each byte of code in a language that [`Family::from_language`] knows gets one of these regions in addition to those it
-//! has:
+//! Each byte of code in a language that [`Family::from_language`] knows gets one of these regions in addition to those
+//! it has:
 //!
 //! - `comment`: a comment with its delimiters, without the line ending after a line comment.
 //! - `string`: a string, character or regular expression literal with its quotes, or the lines of a heredoc with the
-//!   delimiter line. Prefixes (`r`, `b`, `f`, `r##`) and the flags of a regular expression are code; the `#`s that close a
-//!   raw string are string. The content of `${…}` in a template or of `$(…)` in a shell string is code; those delimiters
-//!   are string.
+//!   delimiter line. Prefixes (`r`, `b`, `f`, `r##`) and the flags of a regular expression are code; the `#`s that
+//!   close a raw string are string. The content of `${…}` in a template or of `$(…)` in a shell string is code; those
+//!   delimiters are string.
 //! - `code-only`: everything else.
 //!
 //! Each comment and each string is a haystack of its own. In any other language this view adds no region, so rules for
@@ -21,17 +21,17 @@
 //! # Limitations
 //!
 //! A string that ends at the end of the line in its language ends there even if it is unclosed. Not recognized are raw
-//! strings of C++, JSX text (an apostrophe in it starts a string), code in `f"{…}"`, quotes in `"${x:-"…"}"` of a shell,
-//! scripts and styles in HTML, and block scalars of YAML. The code before a `/` decides if it starts a regular
-//! expression: after `)` and `}` it is a division. Templates and substitutions nest up to [`DEPTH`]; raw strings have up
-//! to [`HASHES`] `#`s.
+//! strings of C++, JSX text (an apostrophe in it starts a string), code in `f"{…}"`, quotes in `"${x:-"…"}"` of a
+//! shell, scripts and styles in HTML, and block scalars of YAML. The code before a `/` decides if it starts a regular
+//! expression: after `)` and `}` it is a division. Templates and substitutions nest up to [`DEPTH`]; raw strings have
+//! up to [`HASHES`] `#`s.
 //!
 //! # Buffering
 //!
 //! 1. The lexer buffers only bytes that can start a comment or a literal: `/`, `-` or `<` and the bytes after it, and a
 //!    `'` of Rust with the character after it, at most six bytes.
-//! 2. The byte that resolves them is not consumed with them: [`LexStep::Resolved`] classifies the buffered bytes, and the
-//!    byte is stepped again.
+//! 2. The byte that resolves them is not consumed with them: [`LexStep::Resolved`] classifies the buffered bytes, and
+//!    the byte is stepped again.
 //! 3. A change of the tag and the end of the code resolve the buffered bytes as code.
 
 // Explicit paths, because fuzz targets and the oracle include this file by itself.

@@ -9,9 +9,9 @@
 //! - `ADDED`: lines that occur more often in the new text than in the old text. The first occurrences are kept lines.
 //! - `REMOVED`: lines that occur more often in the old text than in the new text. The first occurrences are kept lines.
 //!
-//! Lines are compared without a trailing carriage return. Each run of lines with the same tag is one haystack, joined by
-//! their `\n`; the newline after its last line and the markers of a diff are left out. In a pair or a hunk the new text
-//! is emitted first, then the removed lines; each forms its own runs.
+//! Lines are compared without a trailing carriage return. Each run of lines with the same tag is one haystack, joined
+//! by their `\n`; the newline after its last line and the markers of a diff are left out. In a pair or a hunk the new
+//! text is emitted first, then the removed lines; each forms its own runs.
 //!
 //! # Buffering
 //!

@@ -1,39 +1,42 @@
-//! Regions of markdown: from the bytes of a text to pieces that say whether they are prose or code.
+//! Regions of Markdown: splits text into prose and code as it arrives.
 //!
-//! It owns the part of CommonMark that tells code from prose, line by line as it arrives. It knows no
-//! rules, and nothing of what the text says.
+//! This module implements the part of CommonMark that separates code from prose, line by line. It knows no rule and
+//! does not interpret the text.
 //!
-//! # The regions
+//! # Regions
 //!
-//! - `code`: the lines of a fenced or an indented code block, with their line endings. Fences, info strings
-//!   and the indentation that markdown takes away are in no region. The language of a fenced block is the
-//!   first word of its info string, in lower case: up to the first blank or one of `,:;{}`, after any `{` or
-//!   `.` it begins with. Each block is a haystack of its own.
-//! - `inline-code`: what stands between two runs of equally many backticks in one paragraph or heading, as
-//!   it is written. The backticks are in no region.
-//! - `heading`: the text of a heading that begins with `#`: what follows the `#`s and the blanks after them,
-//!   up to the line's end. The opening `#`s are in no region. A heading that is underlined is prose only,
-//!   because the underline comes too late.
-//! - `prose`: everything else, and the text of headings too: paragraphs, list markers, tables, rules, blank
-//!   lines. Neither code nor inline code is prose; either ends a run of it, a paragraph's end does not.
-//! - `quote`: besides one of the others, for what stands in a block quote, lazy lines and line endings
-//!   included. The marker `>`, the blanks before it and one space after it are in no region.
+//! - `code`: the lines of a fenced or an indented code block, with their line endings. Fences, info strings and the
+//!   indentation that Markdown removes have no region. The language of a fenced block is the first word of its info
+//!   string, in lower case: up to the first blank or one of `,:;{}`, after any leading `{` or `.`. Each block is a
+//!   haystack of its own.
+//! - `inline-code`: the text between two backtick runs of equal length in one paragraph or heading, as written. The
+//!   backticks have no region.
+//! - `heading`: the text of a heading that starts with `#`: everything after the `#`s and the blanks that follow them,
+//!   up to the end of the line. The opening `#`s have no region. A setext heading (underlined) is only prose, because
+//!   the underline arrives too late.
+//! - `prose`: everything else, and the text of headings: paragraphs, list markers, tables, thematic breaks, blank
+//!   lines. Code and inline code are not prose and end a run of it; the end of a paragraph does not.
+//! - `quote`: in addition to one of the others, for text in a block quote, including lazy continuation lines and line
+//!   endings. The marker `>`, the blanks before it and one space after it have no region.
 //!
-//! # Where it differs from CommonMark
+//! # Differences from CommonMark
 //!
-//! - HTML, autolinks, link destinations and link reference definitions are read like any other text: a
-//!   fence between HTML tags is a fence, and backticks in a link's target may be inline code.
-//! - A carriage return ends a line only before a line feed, and stays part of the line.
-//! - Bounds: containers (quotes and list items) nest up to [`DEPTH`]; the beginning of a line is text when
-//!   [`HELD`] bytes of it did not suffice to tell; a run of backticks is text when no equal one is complete
-//!   within [`HELD`] bytes; blank lines of more than [`HELD`] bytes end an indented block.
+//! - HTML, autolinks, link destinations and link reference definitions are read like any other text: a fence between
+//!   HTML tags is a fence, and backticks in a link destination can be inline code.
+//! - A carriage return ends a line only before a line feed, and remains part of the line.
+//! - Bounds: containers (quotes and list items) nest up to [`DEPTH`]; the start of a line is text if [`HELD`] bytes of
+//!   it do not determine its kind; a backtick run is text if no run of equal length is complete within [`HELD`] bytes;
+//!   blank lines of more than [`HELD`] bytes end an indented block.
 //!
-//! # What waits
+//! # Buffering
 //!
-//! The blanks a line begins with; a line that may yet be a fence, a rule or an underline; from a backtick on,
-//! what may be inline code, until the paragraph ends; blank lines after indented code. All else flows at once.
+//! Three buffers hold text, each up to [`HELD`] bytes. All other text is emitted as it arrives.
+//!
+//! 1. The start of a line: leading blanks, and a line that can still be a fence, a thematic break or an underline.
+//! 2. Text after a backtick run that can open inline code, until it is closed or the paragraph ends.
+//! 3. Blank lines after indented code, which are code if more code follows.
 
-// The paths are spelled out so that fuzz targets can take this file by itself.
+// Explicit paths, because fuzz targets include this file by itself.
 #[path = "fence/line.rs"]
 mod line;
 #[path = "fence/span.rs"]
@@ -45,18 +48,18 @@ use super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language, OffsetMap, RegionSet
 use line::{LineState, Phase};
 use span::{CodeSpans, SpanTags};
 
-/// Most bytes that wait, of a line's beginning, of inline code, and of blank lines in indented code, each.
+/// The most bytes that are buffered of the start of a line, of inline code, and of blank lines in indented code, each.
 pub(crate) const HELD: usize = 4096;
 
-/// Most quotes and list items that are open at once.
+/// The most nested quotes and list items.
 pub(crate) const DEPTH: usize = 64;
 
-/// Markdown that is read in pieces.
+/// The view of Markdown text.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkdownView {
     /// The open quotes and list items, outermost first.
     containers: Vec<Container>,
-    /// What the lines so far left open inside the innermost of them.
+    /// The leaf block that is open in the innermost container.
     leaf: Leaf,
     line: LineState,
     spans: CodeSpans,
@@ -69,7 +72,7 @@ pub(crate) struct MarkdownView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Container {
     Quote,
-    /// A list item, whose lines are indented by that many columns.
+    /// A list item; its lines are indented by `width` columns.
     Item {
         width: usize,
         empty: bool,
@@ -99,23 +102,23 @@ struct Blanks {
     lines: Vec<Indentation>,
 }
 
-/// Blanks at a line's beginning, some of which markdown takes away.
+/// The blanks at the start of a line, some of which Markdown removes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Indentation {
-    /// Where they begin in what is held.
+    /// The index in the buffer at which they start.
     at: usize,
-    /// The column they begin in.
+    /// The column in which they start.
     column: usize,
-    /// The column up to which they are taken away.
+    /// The column up to which they are removed.
     strip: usize,
 }
 
-/// What was handed on last.
+/// The state of the output.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastEmitted {
     tag: Option<Tag>,
     end: u64,
-    /// Whether anything was handed on after the last cut.
+    /// True if a chunk has been emitted since the last cut.
     open: bool,
 }
 
@@ -124,7 +127,7 @@ impl MarkdownView {
         MarkdownView::with_limits(HELD, DEPTH)
     }
 
-    /// `held`: most bytes of each kind that wait; `depth`: most containers.
+    /// Creates a view with limits: `held` bytes in each buffer, and `depth` containers.
     pub(crate) fn with_limits(held: usize, depth: usize) -> MarkdownView {
         MarkdownView {
             containers: Vec::new(),
@@ -138,10 +141,10 @@ impl MarkdownView {
         }
     }
 
-    /// Takes the next piece of the text.
+    /// Consumes the next chunk of the text.
     ///
     /// # Complexity
-    /// Linear in the text, whatever it is, and however it is cut.
+    /// Linear in the text, whatever it contains and however it is cut.
     pub(crate) fn push(&mut self, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
         let mut last = self.last;
         let mut out = MarkdownEmitter {
@@ -149,7 +152,7 @@ impl MarkdownView {
             last: &mut last,
         };
         let mut rest = chunk;
-        // Most deltas are a few words of a line.
+        // The fast path: most deltas are a few words of a paragraph.
         if self.line.phase == Phase::Prose && self.spans.is_idle() {
             let plain = memchr2(b'\n', b'`', rest.bytes).unwrap_or(rest.bytes.len());
             self.spans.pass(&rest.bytes[..plain]);
@@ -168,7 +171,7 @@ impl MarkdownView {
         self.last = last;
     }
 
-    /// The text ends, at `end`: what waits is decided, and all is as at the beginning.
+    /// Ends the text at `end`: emits the buffers and resets the state.
     pub(crate) fn cut(&mut self, end: u64, decided: u64, sink: &mut impl ChunkSink) {
         let mut last = self.last;
         let mut out = MarkdownEmitter {
@@ -183,7 +186,7 @@ impl MarkdownView {
         sink.cut(end, decided);
     }
 
-    /// The rest of a line whose kind is known.
+    /// Consumes the rest of a line whose kind is known.
     fn flow(&mut self, rest: Chunk<'_>, out: &mut MarkdownEmitter<impl ChunkSink>) -> usize {
         let feed = memchr(b'\n', rest.bytes);
         let len = feed.map_or(rest.bytes.len(), |at| at + 1);
@@ -216,7 +219,7 @@ impl MarkdownView {
         }
     }
 
-    /// What the open leaf still holds is decided, and it is left.
+    /// Ends the open leaf block and emits its buffer.
     fn end_leaf(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let leaf = std::mem::replace(&mut self.leaf, Leaf::None);
         match leaf {
@@ -267,7 +270,7 @@ impl MarkdownView {
     }
 }
 
-/// The same within a heading.
+/// Returns the same tags, in a heading.
 fn heading(tags: SpanTags) -> SpanTags {
     let within = |tag: Tag| Tag {
         regions: tag.regions | RegionSet::HEADING,
@@ -280,7 +283,7 @@ fn heading(tags: SpanTags) -> SpanTags {
 }
 
 impl Blanks {
-    /// Hands them on as code.
+    /// Emits the lines as code.
     fn release(&mut self, tag: Tag, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let ends = self.lines.iter().skip(1).map(|line| line.at);
         let ends = ends.chain([self.held.bytes().len()]);
@@ -296,7 +299,7 @@ impl Blanks {
     }
 }
 
-/// The sink, told only what is new to it.
+/// Calls the sink, and sets a tag only if it changes.
 #[derive(Debug)]
 struct MarkdownEmitter<'a, S> {
     sink: &'a mut S,
@@ -319,15 +322,15 @@ impl<S: ChunkSink> MarkdownEmitter<'_, S> {
         self.sink.push(chunk);
     }
 
-    /// Takes pieces that waited.
+    /// Emits buffered chunks, certain at `decided`.
     fn emit_all<'a>(&mut self, tag: Tag, chunks: impl Iterator<Item = Chunk<'a>>, decided: u64) {
         for chunk in chunks {
             self.emit(tag, chunk.not_before(decided));
         }
     }
 
-    /// Takes what waited, up to `end`, as a line of code, without its indentation. A tab that is taken
-    /// away in part leaves spaces.
+    /// Emits the buffer up to `end` as a line of code without its indentation. A tab that is removed in part leaves
+    /// spaces.
     fn indented(
         &mut self,
         tag: Tag,
@@ -360,7 +363,7 @@ impl<S: ChunkSink> MarkdownEmitter<'_, S> {
         self.emit_all(tag, held.chunks(at..end), decided);
     }
 
-    /// Ends the haystacks, if anything was handed on that could be in one.
+    /// Ends the haystacks, if a chunk has been emitted since the last cut.
     fn cut(&mut self, decided: u64) {
         if self.last.open {
             self.sink.cut(self.last.end, decided.max(self.last.end));
@@ -369,7 +372,7 @@ impl<S: ChunkSink> MarkdownEmitter<'_, S> {
     }
 }
 
-/// The column after a byte that stands in a column.
+/// Returns the column after `byte` in `column`.
 fn after(column: usize, byte: u8) -> usize {
     match byte {
         b'\t' => (column / 4 + 1) * 4,

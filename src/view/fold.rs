@@ -1,12 +1,12 @@
-//! Folding: text in which what only looks different is the same, piece by piece.
+//! Folding: maps characters that a pattern does not distinguish to one form.
 //!
-//! The steps, in this order, whichever of them are asked for: `invisible` characters are left out; text
-//! is decomposed (`nfkc`: by compatibility, `confusables`: canonically); `case` is lowered; `confusables`
-//! become what they are taken for, and `case` is lowered again, because some of those are capitals; what
-//! was decomposed is composed. ASCII characters are their own prototypes, so a pattern in ASCII reads
-//! folded text as it reads plain text. Bytes that are not UTF-8 go through as they are.
+//! The steps are applied in this order, each only if it is requested: `invisible` characters are removed; text is
+//! decomposed (`nfkc`: compatibility, `confusables`: canonical); `case` is folded; `confusables` are replaced by their
+//! prototypes, and `case` is folded again, because some prototypes are capitals; the result is composed. ASCII
+//! characters are their own prototypes, so an ASCII pattern reads folded text like plain text. Bytes that are not UTF-8
+//! are passed through.
 //!
-//! It knows no pattern. Patterns are folded with [`fold_text`] when they are loaded.
+//! This module knows no pattern. Patterns are folded with [`fold_text`] when they are loaded.
 
 mod map;
 #[cfg(test)]
@@ -18,29 +18,29 @@ use std::ops::BitOr;
 
 use super::chunk::{Chunk, ChunkBuffer, OffsetMap};
 
-/// Most characters that wait for the next one that begins anew. A base with more marks than this is
-/// folded in stretches of as many, each by itself, and [counted](Fold::overlong).
+/// The most characters that are buffered until the next boundary. A base character with more marks is folded in
+/// segments of this length, each by itself, and [counted](FoldView::overlong).
 pub(crate) const WAITING: usize = 33;
 
-/// Steps of folding, as a set.
+/// A set of folding steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FoldSet(u8);
 
 impl FoldSet {
-    /// What `(?i)` takes for the same is the same: simple case folding, in lower case.
+    /// Simple case folding to lower case, the equivalence of `(?i)`.
     pub(crate) const CASE: FoldSet = FoldSet(1);
-    /// Characters of [`map::INVISIBLE`] are not there.
+    /// Removes the characters of [`map::INVISIBLE`].
     pub(crate) const INVISIBLE: FoldSet = FoldSet(1 << 1);
-    /// Normalisation form KC.
+    /// Normalization form KC.
     #[cfg(feature = "unicode")]
     pub(crate) const NFKC: FoldSet = FoldSet(1 << 2);
-    /// Prototypes of UTS 39, composed, but ASCII is left alone: there, `m` would be `rn`, `1` would be
-    /// `l`, and no pattern that holds one would match any more.
+    /// Replaces characters by their prototypes of UTS 39, composed, except for ASCII: otherwise `m` would become `rn`
+    /// and `1` would become `l`, and no pattern that contains one of them would match.
     #[cfg(feature = "unicode")]
     pub(crate) const CONFUSABLES: FoldSet = FoldSet(1 << 3);
 
-    /// The step of that name; none if there is none, or not without the feature `unicode`.
-    pub(crate) fn named(name: &str) -> Option<FoldSet> {
+    /// Returns the step with this name, or `None` if it is unknown or requires the feature `unicode`.
+    pub(crate) fn from_name(name: &str) -> Option<FoldSet> {
         match name {
             "case" => Some(FoldSet::CASE),
             "invisible" => Some(FoldSet::INVISIBLE),
@@ -56,12 +56,12 @@ impl FoldSet {
         self.0 == 0
     }
 
-    /// Whether all of `other` are among these.
+    /// Returns true if every step of `other` is in the set.
     pub(crate) fn contains(self, other: FoldSet) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These but for the case.
+    /// Returns the set without [`FoldSet::CASE`].
     #[allow(
         dead_code,
         reason = "for patterns that look around, which are a feature"
@@ -70,7 +70,7 @@ impl FoldSet {
         FoldSet(self.0 & !FoldSet::CASE.0)
     }
 
-    /// Whether a character's fold depends on its neighbours.
+    /// Returns true if the fold of a character depends on its neighbours.
     fn normalise(self) -> bool {
         self.0 & !(FoldSet::CASE | FoldSet::INVISIBLE).0 != 0
     }
@@ -83,7 +83,7 @@ impl BitOr for FoldSet {
     }
 }
 
-/// The fold of a whole text: of a literal or a word when it is loaded.
+/// Returns the fold of a whole text, such as a literal or a word of a pattern.
 pub(crate) fn fold_text(folds: FoldSet, text: &str) -> String {
     let seen = |char: &char| !folds.contains(FoldSet::INVISIBLE) || !map::is_invisible(*char);
     let chars = text.chars().filter(seen);
@@ -102,11 +102,11 @@ fn lower_if(folds: FoldSet, char: char) -> char {
     }
 }
 
-/// Whether the character is folded the same whatever stands before it.
+/// Returns true if a fold boundary precedes the character: it is folded the same whatever precedes it.
 pub(crate) fn has_boundary_before(folds: FoldSet, char: char) -> bool {
     #[cfg(feature = "unicode")]
     return !folds.normalise() || unicode::has_boundary_before(folds, char);
-    // Without the feature no fold looks at neighbours.
+    // Without the feature no fold depends on neighbours.
     #[cfg(not(feature = "unicode"))]
     {
         let _ = (folds, char);
@@ -114,17 +114,17 @@ pub(crate) fn has_boundary_before(folds: FoldSet, char: char) -> bool {
     }
 }
 
-/// Pieces in, folded pieces out, as if the whole haystack had been folded at once.
+/// Folds the chunks of a haystack, with the same result as folding the whole haystack at once.
 ///
-/// What is not changed keeps its offsets, and so does ASCII that is lowered byte for byte; what is changed
-/// stands in for the characters it came from. A normalising fold holds back what the next character may
-/// still change: the last character, and its marks, at most [`WAITING`] characters.
+/// A character that does not change keeps its offsets, and so does ASCII whose case is folded. A changed character
+/// replaces the characters it came from. A normalizing fold buffers the characters that the next one can still change:
+/// the last character with its marks, at most [`WAITING`] characters.
 #[derive(Clone, Debug)]
 pub(crate) struct FoldView {
     folds: FoldSet,
-    /// The first bytes of a character.
+    /// The first bytes of an incomplete character.
     partial: ChunkBuffer,
-    /// Characters that the next one may change.
+    /// The characters that the next one can change.
     waiting: ChunkBuffer,
     waiting_chars: usize,
     lowered: Vec<u8>,
@@ -143,18 +143,18 @@ impl FoldView {
         }
     }
 
-    /// How often more than [`WAITING`] characters would have had to wait.
+    /// Returns the number of times that [`WAITING`] characters were exceeded.
     pub(crate) fn overlong(&self) -> u64 {
         self.overlong
     }
 
-    /// Where in the part the text begins that waits for the rest of a character, or for the next one.
+    /// Returns the offset in the part at which the buffered text starts.
     pub(crate) fn pending_from(&self) -> Option<u64> {
         let first = self.waiting.chunk_at(0).or(self.partial.chunk_at(0));
         first.map(|chunk| chunk.start(0))
     }
 
-    /// Folds the next piece of the haystack.
+    /// Folds the next chunk of the haystack.
     pub(crate) fn push(&mut self, chunk: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
         let mut at = 0;
         while at < chunk.bytes.len() {
@@ -169,13 +169,13 @@ impl FoldView {
         }
     }
 
-    /// The haystack ends, which is certain at `decided`: nothing waits any more.
+    /// Ends the haystack, which is certain at `decided`, and emits the buffers.
     pub(crate) fn finish(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         self.emit_broken(self.partial.bytes().len(), decided, out);
         self.flush(decided, out);
     }
 
-    /// Takes some ASCII. No character of it is changed by what follows but the last.
+    /// Folds ASCII. Only its last character can be changed by the following text.
     fn ascii(&mut self, run: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
         self.emit_broken(self.partial.bytes().len(), run.decided(0), out);
         if !self.folds.normalise() {
@@ -190,7 +190,7 @@ impl FoldView {
         self.waiting_chars = 1;
     }
 
-    /// Hands on the bytes of a run before the last, each certain with the one behind it.
+    /// Emits the bytes of a run before the last, each certain with the byte after it.
     fn emit_late(&mut self, run: Chunk<'_>, last: usize, out: &mut impl FnMut(Chunk<'_>)) {
         match run.offsets {
             OffsetMap::Verbatim(at) => {
@@ -213,7 +213,7 @@ impl FoldView {
         }
     }
 
-    /// Hands on ASCII, lowered if that is asked for: it keeps its place byte for byte.
+    /// Emits ASCII, case-folded if requested. It keeps its offsets byte for byte.
     fn emit_ascii(&mut self, run: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) {
         if !self.folds.contains(FoldSet::CASE) {
             return out(run);
@@ -227,7 +227,7 @@ impl FoldView {
         });
     }
 
-    /// Takes the first character of `rest`, which is not ASCII, or a byte of it if it is cut or broken.
+    /// Consumes the first character of `rest`, which is not ASCII, or one byte of it if it is incomplete or invalid.
     fn wide(&mut self, rest: Chunk<'_>, out: &mut impl FnMut(Chunk<'_>)) -> usize {
         if self.partial.is_empty()
             && let Some(char) = first_char(rest.bytes)
@@ -241,7 +241,7 @@ impl FoldView {
         1
     }
 
-    /// Takes the bytes that wait for the rest of their character if they are one, or cannot become one.
+    /// Consumes the incomplete character if it is complete now or cannot be completed.
     fn complete_char(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         loop {
             match std::str::from_utf8(self.partial.bytes()) {
@@ -257,14 +257,14 @@ impl FoldView {
                 }
                 Err(error) => match error.error_len() {
                     None => return,
-                    // A byte that breaks a character may be the first of the next.
+                    // The byte that ends an invalid sequence can start the next character.
                     Some(len) => self.emit_broken(len, decided, out),
                 },
             }
         }
     }
 
-    /// Hands on the first `len` bytes that waited for the rest of a character which never came.
+    /// Emits the first `len` bytes of a character that cannot be completed.
     fn emit_broken(&mut self, len: usize, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         if len == 0 {
             return;
@@ -306,7 +306,7 @@ impl FoldView {
         self.waiting_chars += 1;
     }
 
-    /// Folds and hands on what waits, which nothing can change any more.
+    /// Folds and emits the buffered characters.
     fn flush(&mut self, decided: u64, out: &mut impl FnMut(Chunk<'_>)) {
         if self.waiting.is_empty() {
             return;
@@ -329,7 +329,7 @@ impl FoldView {
     }
 }
 
-/// Hands on the pieces, or what stands for all of them.
+/// Emits the chunks, or their replacement.
 fn replace<'p>(
     chunks: impl Iterator<Item = Chunk<'p>> + Clone,
     by: Option<&str>,
@@ -346,7 +346,7 @@ fn replace<'p>(
     }
 }
 
-/// The character that the bytes begin with, if it is there as a whole.
+/// Returns the first character of the bytes, if it is complete.
 fn first_char(bytes: &[u8]) -> Option<char> {
     let len = match bytes.first()? {
         0xC2..=0xDF => 2,
@@ -357,7 +357,7 @@ fn first_char(bytes: &[u8]) -> Option<char> {
     std::str::from_utf8(bytes.get(..len)?).ok()?.chars().next()
 }
 
-/// How many bytes of ASCII come first.
+/// Returns the number of leading ASCII bytes.
 fn ascii_run(bytes: &[u8]) -> usize {
     let blocks = bytes
         .chunks_exact(32)

@@ -1,8 +1,8 @@
-//! Scopes of a tool call: which file, which tool, which argument a rule is about.
+//! Scopes of a tool call: the files, tools and arguments that a rule applies to.
 //!
-//! It owns what globs mean and what a path is called. Everything is lexical: no file is looked at,
-//! so links are not followed, and case counts (but for tool names and drive letters). It does not
-//! know where a path comes from or what happens where there is none.
+//! This module defines the meaning of globs and the normal form of a path. Everything is lexical: no file is accessed,
+//! so links are not followed, and matching is case-sensitive except for tool names and drive letters. It does not know
+//! where a path comes from or what happens if there is none.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,23 +22,22 @@ pub(crate) const PATH_KEYS: [&str; 6] = [
     "target_file",
 ];
 
-/// Whether the last segment of an argument's path says that its value is a file path.
+/// Returns true if this last segment of an argument's path means that its value is a file path.
 pub(crate) fn is_path_key(segment: &str) -> bool {
     PATH_KEYS.contains(&segment)
 }
 
-/// The one name of a file, however its path is written.
+/// Returns the normal form of a path.
 ///
-/// Backslashes become slashes; `.`, `//`, a trailing `/` and, lexically, `..` go. With a `root`, what
-/// is inside it is relative to it, however it was written (`/project/a`, `../project/a`), and what is
-/// outside is absolute. Without one, or with one that is not absolute, relative paths stay relative
-/// and keep the `..` that lead out. Nothing leads above `/`. The root itself is `.`.
+/// Backslashes become slashes. `.`, `//`, a trailing `/` and, lexically, `..` are removed. With a `root`, a path inside
+/// it is relative to it, however it was written (`/project/a`, `../project/a`), and a path outside is absolute. Without
+/// one, or with a relative one, relative paths stay relative and keep the `..` that lead out. No path leads above `/`.
+/// The root itself is `.`.
 ///
-/// A drive makes a path absolute and its letter is upper case: `c:\a` and `\\?\c:\a` are `C:/a`;
-/// under a drive the root is found whatever its ASCII case. A name like a drive inside the root
-/// keeps a `./` before it.
+/// A drive makes a path absolute and its letter upper case: `c:\a` and `\\?\c:\a` are `C:/a`. On a drive the root is
+/// matched ignoring ASCII case. A name inside the root that looks like a drive keeps a `./` before it.
 ///
-/// What is not a separator is a character like any other: `%2e`, `~`, NUL, spaces.
+/// Every character that is not a separator is kept: `%2e`, `~`, NUL, spaces.
 pub(crate) fn normalise(path: &str, root: Option<&str>) -> String {
     let root = root.map(slashes);
     let root = root
@@ -72,10 +71,10 @@ fn slashes(path: &str) -> String {
     path
 }
 
-/// A path taken apart: `.`, empty names and resolvable `..` are gone.
+/// A path split into names, without `.`, empty names and resolvable `..`.
 #[derive(Clone, Debug)]
 struct LexicalPath<'a> {
-    /// `/` or `C:/`; none for a relative path.
+    /// `/` or `C:/`; `None` for a relative path.
     anchor: Option<Cow<'a, str>>,
     names: Vec<&'a str>,
 }
@@ -112,7 +111,7 @@ impl<'a> LexicalPath<'a> {
         joined
     }
 
-    /// The path relative to `root`, if it is in there.
+    /// Returns the path relative to `root`, if it is inside it.
     fn inside(&self, root: &LexicalPath<'_>) -> Option<LexicalPath<'a>> {
         let on_drive = self.anchor != Some(Cow::Borrowed("/"));
         let same = |(a, b): (&&str, &&str)| a == b || on_drive && a.eq_ignore_ascii_case(b);
@@ -138,7 +137,7 @@ impl fmt::Display for LexicalPath<'_> {
     }
 }
 
-/// What makes a path absolute, and the rest of it.
+/// Splits an absolute path into its root and the rest.
 fn anchor(path: &str) -> (Option<Cow<'_, str>>, &str) {
     if let Some(rest) = path.strip_prefix('/') {
         return (Some("/".into()), rest);
@@ -149,7 +148,7 @@ fn anchor(path: &str) -> (Option<Cow<'_, str>>, &str) {
     }
 }
 
-/// The drive letter of `c:` or `c:/…`, in upper case; `c:a` is a name.
+/// Returns the uppercase drive letter of `c:` or `c:/…`. `c:a` is a name.
 fn drive(path: &str) -> Option<char> {
     match path.as_bytes() {
         [letter, b':'] | [letter, b':', b'/', ..] if letter.is_ascii_alphabetic() => {
@@ -159,14 +158,14 @@ fn drive(path: &str) -> Option<char> {
     }
 }
 
-/// Which files a rule is about: globs on [normalised](normalise) paths, like those of a `.gitignore`.
+/// The files that a rule applies to: globs on [normalized](normalise) paths, like those of a `.gitignore`.
 ///
-/// - `*` and `?` stop at `/`; `**` is any number of folders; `[a-z]`, `{a,b}` and `\` as usual.
-/// - A glob without `/` matches the file's name in any folder: `*.rs`. One with `/` matches the whole
-///   path: `src/*.rs`. A `/` at its end means everything below: `target/`, `src/gen/`.
-/// - A `/` at its start counts from the root, and from `/` for files outside it: `/etc/**`.
-/// - `!` excludes. The last glob that matches decides, so `["*.rs", "!tests/"]` leaves tests out and
-///   `["!tests/", "*.rs"]` does not. Where none matches, a file is in if no glob includes.
+/// - `*` and `?` do not match `/`; `**` matches any number of folders; `[a-z]`, `{a,b}` and `\` as usual.
+/// - A glob without `/` matches the file name in any folder: `*.rs`. A glob with `/` matches the whole path:
+///   `src/*.rs`. A trailing `/` matches everything below: `target/`, `src/gen/`.
+/// - A leading `/` anchors to the root, and to `/` for files outside it: `/etc/**`.
+/// - `!` excludes. The last matching glob decides: `["*.rs", "!tests/"]` excludes tests and `["!tests/", "*.rs"]` does
+///   not. A file that no glob matches is in scope if no glob includes.
 #[derive(Clone, Debug)]
 pub(crate) struct PathScope {
     globs: GlobList,
@@ -185,14 +184,14 @@ impl PathScope {
         Ok(PathScope { globs })
     }
 
-    /// Returns whether the file is in scope, or `None` where the path is unknown and the scope includes
-    /// some paths only. A scope that includes nothing applies to a call without a path.
+    /// Returns true if the file is in scope, or `None` if the path is unknown and the scope includes only some paths.
+    /// A scope that includes nothing applies to a call without a path.
     pub(crate) fn applies(&self, path: Option<&str>) -> Option<bool> {
         self.globs.applies(path)
     }
 }
 
-/// Splits the `!` of an exclusion off an entry of a scope: `true` where there is one.
+/// Splits the `!` off an entry of a scope. Returns true if the entry excludes.
 pub(crate) fn split_exclusion(entry: &str) -> (bool, &str) {
     match entry.strip_prefix('!') {
         Some(glob) => (true, glob),
@@ -205,7 +204,7 @@ pub(crate) fn split_exclusion(entry: &str) -> (bool, &str) {
 #[derive(Clone, Debug)]
 struct GlobList {
     set: GlobSet,
-    /// For each glob of `set`, whether it excludes.
+    /// True for each glob of `set` that excludes.
     excludes: Vec<bool>,
     includes_any: bool,
     excludes_any: bool,
@@ -258,7 +257,7 @@ impl GlobList {
     }
 }
 
-/// The globs on whole paths that one glob means.
+/// Returns the globs on whole paths that are equivalent to one glob.
 fn whole_path(glob: &str) -> Vec<String> {
     let glob = glob.strip_prefix("./").unwrap_or(glob);
     let (rooted, glob) = match glob.strip_prefix('/') {
@@ -283,9 +282,9 @@ fn whole_path(glob: &str) -> Vec<String> {
     vec![format!("{any_folder}{glob}{below}")]
 }
 
-/// The tools, agents, models or providers that a rule is about: globs on the whole name, whatever its
-/// ASCII case. `*` matches any text, so `mcp__github__*` are the tools of one server. `!` excludes, as in
-/// [`PathScope`]: the last glob that matches decides. No globs: every name.
+/// The tools, agents, models or providers that a rule applies to: globs on the whole name, ignoring ASCII case. `*`
+/// matches any text, so `mcp__github__*` matches the tools of one server. `!` excludes, as in [`PathScope`]: the last
+/// matching glob decides. No glob matches every name.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolScope {
     globs: GlobList,
@@ -302,19 +301,19 @@ impl ToolScope {
         Ok(ToolScope { globs })
     }
 
-    /// Returns whether the name is in scope, or `None` where the name is unknown and the scope includes
-    /// some names only. A scope that includes nothing applies to what has no name.
+    /// Returns true if the name is in scope, or `None` if the name is unknown and the scope includes only some names.
+    /// A scope that includes nothing applies if there is no name.
     pub(crate) fn applies(&self, name: Option<&str>) -> Option<bool> {
         self.globs.applies(name)
     }
 }
 
-/// Which arguments a rule is about: globs on whole [paths](ArgPath), one for each segment, with dots
-/// between them. No globs: every argument.
+/// The arguments that a rule applies to: globs on whole [paths](ArgPath), one for each segment, separated by dots.
+/// Without globs, every argument.
 ///
-/// `*` matches one segment or a part of one (`edits.*.new_*`), `**` any number of segments, also
-/// none: `command.**` is `command` as a string and as a list of strings. Case counts. A dot in a key
-/// is written `\.`. The raw haystack has the one segment `$raw`, and an object key the one segment `$keys`, whatever
+/// `*` matches one segment or a part of one (`edits.*.new_*`); `**` matches any number of segments, including none:
+/// `command.**` is `command` as a string and as a list of strings. Matching is case-sensitive. A dot in a key is
+/// written `\.`. The raw haystack has the one segment `$raw`, and an object key the one segment `$keys`, whatever
 /// object it is a key of.
 #[derive(Clone, Debug)]
 pub(crate) struct ArgScope {
@@ -343,8 +342,8 @@ impl ArgScope {
         })
     }
 
-    /// Whether the argument is in scope. One whose path is truncated is: nobody can tell that it is
-    /// not, and the decoder counts it.
+    /// Returns true if the argument is in scope. An argument with a truncated path is, because it cannot be excluded;
+    /// the decoder counts it.
     pub(crate) fn applies(&self, path: &ArgPath) -> bool {
         self.globs.is_empty()
             || path.is_truncated()
@@ -379,8 +378,8 @@ impl SegmentGlob {
 /// The most globs that one glob is expanded to.
 const MAX_EXPANDED: usize = 64;
 
-/// Expands alternates that contain a dot, which segments cannot: `{a,b.c}` becomes `a` and `b.c`. Returns the glob as
-/// it is if that would give more than [`MAX_EXPANDED`]; a segment of it is then no valid glob.
+/// Expands alternates that contain a dot, which segments cannot: `{a,b.c}` becomes `a` and `b.c`. Returns the glob
+/// unchanged if that would give more than [`MAX_EXPANDED`]; a segment of it is then not a valid glob.
 fn expanded(glob: &str) -> Vec<String> {
     let mut done = Vec::new();
     let mut open = vec![glob.to_owned()];
@@ -400,7 +399,7 @@ fn expanded(glob: &str) -> Vec<String> {
     done
 }
 
-/// Returns the place of the first alternates that contain a dot, braces included, and the alternates.
+/// Returns the range of the first alternates that contain a dot, braces included, and the alternates.
 fn dotted_alternates(glob: &str) -> Option<(Range<usize>, Vec<&str>)> {
     let (mut depth, mut has_dot, mut is_escaped, mut is_class) = (0usize, false, false, false);
     let (mut start, mut cuts) = (0, Vec::new());
@@ -435,7 +434,7 @@ fn dotted_alternates(glob: &str) -> Option<(Range<usize>, Vec<&str>)> {
     None
 }
 
-/// Splits at the dots that no backslash stands before.
+/// Splits at the dots that are not escaped.
 fn split_dots(glob: &str) -> Vec<&str> {
     let (mut segments, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, byte) in glob.bytes().enumerate() {
@@ -451,8 +450,8 @@ fn split_dots(glob: &str) -> Vec<&str> {
 
 fn matches_whole(glob: &[SegmentGlob], path: &ArgPath) -> bool {
     let (mut at, mut index) = (0, 0);
-    // After the last `**`, and the first segment it has not taken. Going back to it alone is enough:
-    // what an earlier one would take besides, the last one can take too.
+    // The position after the last `**`, and the first segment that it does not match. Backtracking to the last one is
+    // enough: it can match whatever an earlier one would.
     let mut deep = None;
     while let Some(segment) = path.segment(index) {
         match (glob.get(at), deep) {

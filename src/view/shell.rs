@@ -6,20 +6,21 @@
 //!
 //! # Haystacks
 //!
-//! - A command ends at `;`, `&`, `&&`, `|`, `||`, `|&`, a newline, `(` or `)`. Keywords, comments, bodies of heredocs and
-//!   the assignments before a command are left out.
+//! - A command ends at `;`, `&`, `&&`, `|`, `||`, `|&`, a newline, `(` or `)`. Keywords, comments, bodies of heredocs
+//!   and the assignments before a command are left out.
 //! - A substitution appears in its word as `$()`, `` `` ``, `<()` or `>()`; its content is a command of its own. `${…}`
 //!   and `$((…))` appear as written, except for substitutions inside them.
 //! - A redirection is a haystack of its own, `>> file`, without the file descriptor before it.
-//! - After a wrapper such as `sudo`, `env` or `xargs` a command is emitted twice: as written, and from the first word that
-//!   is neither a wrapper nor an option or an assignment of one.
+//! - After a wrapper such as `sudo`, `env` or `xargs` a command is emitted twice: as written, and from the first word
+//!   that is neither a wrapper nor an option or an assignment of one.
 //! - The script passed to `sh -c` and to other shells is read as a shell text too, one level deep.
 //!
 //! # Order and timing
 //!
 //! - The haystack of a command precedes the haystacks of the commands inside it.
 //! - A nested command is buffered until the outermost command ends.
-//! - A word that can still be a keyword, an assignment or an option is emitted when it ends, or every [`MAX_WORD`] bytes.
+//! - A word that can still be a keyword, an assignment or an option is emitted when it ends, or every [`MAX_WORD`]
+//!   bytes.
 //! - An argument of the outermost command is emitted as it arrives. Only its leading digits wait, because they can be
 //!   the file descriptor of a redirection.
 
@@ -219,8 +220,8 @@ impl ShellView {
     /// Consumes the next bytes of the value.
     ///
     /// # Complexity
-    /// Linear. At most [`ShellLimits::waiting`] bytes of nested commands, a script of that length, and [`MAX_WORD`] bytes
-    /// for each level of nesting are buffered.
+    /// Linear. At most [`ShellLimits::waiting`] bytes of nested commands, a script of that length, and [`MAX_WORD`]
+    /// bytes for each level of nesting are buffered.
     pub(crate) fn push(&mut self, chunk: &Chunk<'_>, sink: &mut impl ChunkSink) {
         if chunk.bytes.is_empty() {
             return;

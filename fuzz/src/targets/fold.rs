@@ -15,7 +15,7 @@ pub fn run(data: &[u8]) {
         .enumerate()
         .filter(|(bit, _)| which >> bit & 1 == 1);
     let folds = folds.fold(FoldSet::default(), |folds, (_, name)| {
-        folds | FoldSet::named(name).expect("it is a name")
+        folds | FoldSet::from_name(name).expect("it is a name")
     });
     let (whole, overlong) = folded(folds, text, text.len().max(1));
     assert_eq!(folded(folds, text, 1), (whole.clone(), overlong));

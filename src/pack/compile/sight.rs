@@ -28,7 +28,7 @@ impl Sight {
         }
         for fold in &pattern.fold {
             // Folds that this build does not have were refused when the pack was checked.
-            sight.folds = sight.folds | FoldSet::named(fold.name()).unwrap_or_default();
+            sight.folds = sight.folds | FoldSet::from_name(fold.name()).unwrap_or_default();
         }
         if sight.regions != RegionSet::default() {
             sight.source = Some(match channel {

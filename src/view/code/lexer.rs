@@ -159,8 +159,8 @@ impl Lexer {
         self.state == LexState::Code
     }
 
-    /// Returns the number of leading bytes that keep the state: bytes of code if the state is `Code`, else bytes of the same
-    /// class as the last one.
+    /// Returns the number of leading bytes that keep the state: bytes of code if the state is `Code`, else bytes of the
+    /// same class as the last one.
     pub(super) fn skip(&mut self, bytes: &[u8]) -> usize {
         let found = match self.state {
             LexState::Code => {

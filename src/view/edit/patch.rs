@@ -1,8 +1,8 @@
-//! Changes written as text: `apply_patch` envelopes, unified diffs and search/replace blocks. They are found anywhere in
-//! a value; the text around them has no region.
+//! Changes written as text: `apply_patch` envelopes, unified diffs and search/replace blocks. They are found anywhere
+//! in a value; the text around them has no region.
 //!
-//! The reader is lenient: it also reads patches that a tool would refuse. It uses the line counts of a diff only to tell
-//! a file header from a removed line that starts with two dashes.
+//! The reader is lenient: it also reads patches that a tool would refuse. It uses the line counts of a diff only to
+//! tell a file header from a removed line that starts with two dashes.
 
 use super::super::chunk::{Chunk, ChunkSink};
 use super::EditLimits;

@@ -308,7 +308,7 @@ impl Model {
         let role = if is_index {
             ValueRole::from_array_key(key)
         } else {
-            ValueRole::of(key)
+            ValueRole::from_key(key)
         };
         let over = match role {
             ValueRole::Old => self.pair != group || self.old.is_some(),

@@ -1,58 +1,59 @@
-//! The beginning of a line: which quotes and items it continues, and what it begins.
+//! The start of a line: the containers it continues, and the block it starts.
 //!
-//! Byte by byte, until the kind of the line is known; what waits until then is the line's own. Nothing is
-//! read twice but a line of `-` or `*` that turns out to be no rule, once.
+//! 1. Each byte is appended to the line's buffer and stepped, until the kind of the line is known.
+//! 2. The buffer is then emitted, or passed to the code spans, and the rest of the line goes the same way.
+//! 3. Only a line of `-` or `*` that is not a thematic break is read a second time, once: it can be nested list items.
 
 use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, Language};
 use super::{
     Blanks, Container, Fence, Indentation, Leaf, MarkdownEmitter, MarkdownView, after, heading,
 };
 
-/// Where in a line the text is.
+/// The position in the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Blanks, behind markers or nothing.
+    /// In blanks, at the start or after a marker.
     #[default]
     Blank,
-    /// Behind `>`.
+    /// After `>`.
     Quoted,
-    /// Behind the marker of a list item, that stands in those columns of its container.
+    /// After the marker of a list item.
     Marker(Marker),
-    /// Blanks behind such a marker.
+    /// In the blanks after such a marker.
     AfterMarker(Marker),
-    /// Digits that may number an item.
+    /// In digits that can number a list item.
     Digits { count: u8, value: u32 },
-    /// `#`s that may begin a heading.
+    /// In `#`s that can start a heading.
     Hashes(usize),
-    /// Blanks behind them.
+    /// In the blanks after them.
     AfterHashes,
-    /// The same mark again and again: a rule, an underline, or list items in each other.
+    /// In repeated marks: a thematic break, an underline, or nested list items.
     ThematicBreak(ThematicBreak),
-    /// `=` that may underline a paragraph; whether blanks have followed.
+    /// In `=`s that can underline a paragraph; `ended` is true after a blank.
     Underline { ended: bool },
-    /// A run of marks that may open a fence.
+    /// In a run of marks that can open a fence.
     FenceRun { mark: u8, len: usize },
-    /// What follows such a run.
+    /// In the info string after such a run.
     Opening { mark: u8, len: usize },
-    /// A run of marks that may close the fence, and whether blanks have followed.
+    /// In a run of marks that can close the fence; `ended` is true after a blank.
     Closing { len: usize, ended: bool },
-    /// The line is text of a paragraph from here on.
+    /// The rest of the line is text of a paragraph.
     Prose,
-    /// The line is text of a heading.
+    /// The rest of the line is text of a heading.
     Heading,
-    /// The line is code.
+    /// The rest of the line is code.
     Code,
-    /// The rest of the line is in no region.
+    /// The rest of the line has no region.
     Ignored,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
-    /// The column behind it.
+    /// The column after it.
     column: usize,
-    /// Where in what waits it ends.
+    /// The index in the buffer at which it ends.
     end: usize,
-    /// Whether it may end a paragraph.
+    /// True if it can interrupt a paragraph.
     interrupts: bool,
 }
 
@@ -60,36 +61,36 @@ pub(super) struct Marker {
 pub(super) struct ThematicBreak {
     mark: u8,
     count: usize,
-    /// Blanks have followed.
+    /// True if blanks have followed.
     ended: bool,
-    /// Marks stand behind blanks.
+    /// True if marks follow blanks.
     broken: bool,
-    /// The column and the place in what waits where it begins.
+    /// The column and the index in the buffer at which it starts.
     column: usize,
     at: usize,
 }
 
-/// The line that is read.
+/// The state of the current line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LineState {
     pub(super) phase: Phase,
-    /// What waits, from behind the last marker.
+    /// The buffered bytes, from after the last marker.
     held: ChunkBuffer,
-    /// The column in which that begins.
+    /// The column in which they start.
     held_column: usize,
     /// The column of the next byte.
     column: usize,
-    /// The column in which the content of the innermost container that was found begins.
+    /// The column in which the content of the innermost matched container starts.
     base: usize,
-    /// How many of the open containers the line continues.
+    /// The number of open containers that the line continues.
     matched: usize,
-    /// A container began on this line.
+    /// True if a container started on this line.
     fresh: bool,
-    /// A carriage return waits for its line feed.
+    /// True if a carriage return waits for its line feed.
     returned: bool,
-    /// That many more bytes begin no rule: they were taken for one before.
+    /// The number of next bytes that cannot start a thematic break, because they have already been read as one.
     no_rule: usize,
-    /// Two empty stores: to build in what is left of `held`, and to read it again from.
+    /// Two empty buffers, to avoid allocations: the remainder of `held`, and the line that is read again.
     spare: ChunkBuffer,
     again: ChunkBuffer,
 }
@@ -109,7 +110,7 @@ impl LineState {
         self.column.saturating_sub(self.base)
     }
 
-    /// Where the last byte that waits stands; the one that is being read.
+    /// Returns the index of the last buffered byte, which is the one being stepped.
     fn here(&self) -> usize {
         self.held.bytes().len().saturating_sub(1)
     }
@@ -123,16 +124,16 @@ impl LineState {
     }
 }
 
-/// What stands for a byte that begins nothing.
+/// A byte that starts no block, in place of any such byte.
 const OTHER: u8 = b'x';
 
-/// Whether no block but a paragraph begins with that byte.
+/// Returns true if `byte` can only start a paragraph.
 fn begins_nothing(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte >= 0x80 || b"|(){}[]<\"'/:;,.!?@$%^&\\".contains(&byte)
 }
 
 impl MarkdownView {
-    /// Takes one byte, or several blanks, of a line whose kind is not known.
+    /// Consumes one byte, or several blanks, of a line whose kind is not known.
     pub(super) fn head(
         &mut self,
         rest: Chunk<'_>,
@@ -145,7 +146,7 @@ impl MarkdownView {
             return 0;
         }
         if std::mem::take(&mut self.line.returned) && byte != b'\n' {
-            // The carriage return alone is like any other character.
+            // A carriage return without a line feed is an ordinary character.
             self.step(OTHER, decided, out);
             if self.is_known() {
                 return 0;
@@ -153,7 +154,7 @@ impl MarkdownView {
         }
         match byte {
             b' ' if self.line.phase == Phase::Blank => return self.spaces(rest, room),
-            // What the line is does not depend on more than that byte.
+            // This byte alone determines the kind of the line.
             _ if self.line.phase == Phase::Blank && begins_nothing(byte) => {
                 self.block(byte, decided, out);
                 return 0;
@@ -183,9 +184,9 @@ impl MarkdownView {
         )
     }
 
-    /// The text ends here, as if with a line feed.
+    /// Ends the text, as a line feed would.
     pub(super) fn end_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
-        // It may have been the last byte there was room for, and the line is known since.
+        // The carriage return may have filled the buffer, which has determined the kind of the line.
         if std::mem::take(&mut self.line.returned) && !self.is_known() {
             self.step(OTHER, decided, out);
         }
@@ -199,7 +200,7 @@ impl MarkdownView {
         }
     }
 
-    /// So much of the line is there that it is not waited for any longer.
+    /// Determines the kind of a line that fills the buffer.
     fn decide_at_limit(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
             Phase::Blank | Phase::Quoted | Phase::AfterMarker(_) => self.step(OTHER, decided, out),
@@ -212,7 +213,7 @@ impl MarkdownView {
         }
     }
 
-    /// One more byte, the last that waits, or the end of the text, which is like a line feed.
+    /// Steps the last buffered byte, or a line feed for the end of the text.
     fn step(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         match self.line.phase {
             Phase::Blank => self.blank(byte, decided, out),
@@ -222,7 +223,7 @@ impl MarkdownView {
             Phase::Digits { count, value } => self.digits(count, value, byte, decided, out),
             Phase::Hashes(count) => self.hashes(count, byte, decided, out),
             Phase::AfterHashes => self.after_hashes(byte, decided, out),
-            // It counts the columns itself if it is read again.
+            // It counts the columns itself, because it may read the line again.
             Phase::ThematicBreak(rule) => return self.rule(rule, byte, decided, out),
             Phase::Underline { ended } => self.underline(ended, byte, decided, out),
             Phase::FenceRun { mark, len } => self.run(mark, len, byte, decided, out),
@@ -261,7 +262,7 @@ impl MarkdownView {
         }
     }
 
-    /// The line holds nothing more.
+    /// Ends a blank line.
     fn blank_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if !self.line.fresh {
             self.match_blank();
@@ -277,7 +278,7 @@ impl MarkdownView {
         self.line.clear();
     }
 
-    /// Which containers a blank line continues: all items but empty ones, and no quotes.
+    /// Matches the containers that a blank line continues: every item that is not empty, and no quote.
     fn match_blank(&mut self) {
         while let Some(Container::Item {
             width,
@@ -316,7 +317,7 @@ impl MarkdownView {
         self.line.clear();
     }
 
-    /// The first byte that is not blank, behind all markers so far.
+    /// Handles the first byte that is not blank after the markers so far.
     fn block(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if !self.line.fresh && self.match_containers(byte) {
             return self.open_quote();
@@ -347,7 +348,7 @@ impl MarkdownView {
         }
     }
 
-    /// Goes on through the containers that the line continues; whether `byte` is the marker of one.
+    /// Matches the containers that the line continues. Returns true if `byte` is the marker of one.
     fn match_containers(&mut self, byte: u8) -> bool {
         while let Some(container) = self.containers.get_mut(self.line.matched) {
             let indent = self.line.column.saturating_sub(self.line.base);
@@ -364,14 +365,14 @@ impl MarkdownView {
         false
     }
 
-    /// Behind the marker of a quote, one that goes on or a new one.
+    /// Enters a quote after its marker; the quote continues or is new.
     fn open_quote(&mut self) {
         self.line.held.clear();
         self.line.matched += 1;
         self.line.phase = Phase::Quoted;
     }
 
-    /// What a byte may begin that is indented by less than four columns.
+    /// Handles a byte that can start a block, indented by less than four columns.
     fn begin(&mut self, byte: u8, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let within = self.in_paragraph();
         let (column, at) = (self.line.column, self.line.here());
@@ -401,12 +402,12 @@ impl MarkdownView {
         };
     }
 
-    /// Whether the line, so far, goes on in the paragraph, and not only lazily.
+    /// Returns true if the line so far continues the paragraph, other than lazily.
     fn in_paragraph(&self) -> bool {
         self.leaf == Leaf::Paragraph && self.line.matched == self.containers.len()
     }
 
-    /// Whether there is room for one more container where the line stands.
+    /// Returns true if another container can be opened here.
     fn may_nest(&self) -> bool {
         self.line.matched < self.depth
     }
@@ -540,7 +541,7 @@ impl MarkdownView {
         }
     }
 
-    /// Only the line's ending waits on, if it is there.
+    /// Drops the buffer except for the line ending.
     fn keep_line_ending(&mut self) {
         let bytes = self.line.held.bytes();
         let ending = match bytes {
@@ -580,7 +581,7 @@ impl MarkdownView {
         }
     }
 
-    /// What looked like a rule is read again, as anything else.
+    /// Reads a line again that is not a thematic break.
     fn no_rule(
         &mut self,
         rule: ThematicBreak,
@@ -612,7 +613,7 @@ impl MarkdownView {
         self.line.again.clear();
     }
 
-    /// `last` is what ended the marks, and the only thing besides them that is read again.
+    /// Reads a byte again. `last` is the byte that ended the marks, the only other byte that is read again.
     fn read_again(
         &mut self,
         byte: Chunk<'_>,
@@ -737,7 +738,7 @@ impl MarkdownView {
         }
     }
 
-    /// The line is code, without the indentation that belongs to the block. It may end already.
+    /// Emits the line as code, without the indentation of the block. The line may already be complete.
     fn code_line(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         let indent = match self.leaf {
             Leaf::Fenced(fence) => fence.indent,
@@ -764,7 +765,8 @@ impl MarkdownView {
         out.indented(self.code(), &self.line.held, from, end, decided);
     }
 
-    /// The line is text, of the paragraph that is open or of a new one. It may end already.
+    /// Passes the line to the code spans as text of the open paragraph or of a new one. The line may already be
+    /// complete.
     fn prose(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         if self.leaf != Leaf::Paragraph {
             self.close_unmatched(decided, out);
@@ -774,7 +776,7 @@ impl MarkdownView {
         self.rest(Phase::Prose);
     }
 
-    /// The kind of the line is known; if it ended with what waited, another begins.
+    /// Enters the phase for the rest of the line, or starts the next line if the buffer ended this one.
     fn rest(&mut self, phase: Phase) {
         if self.line.held.bytes().last() == Some(&b'\n') {
             self.line.clear();
@@ -801,19 +803,19 @@ impl MarkdownView {
         out.emit_all(self.text(), self.line.held.chunks(all), decided);
     }
 
-    /// The line continues no more of the containers than it has: the leaf ends, and those others.
+    /// Closes the leaf block and the containers that the line does not continue.
     fn close_unmatched(&mut self, decided: u64, out: &mut MarkdownEmitter<impl ChunkSink>) {
         self.end_leaf(decided, out);
         self.containers.truncate(self.line.matched);
     }
 }
 
-/// Whether it goes on with that byte.
+/// Returns true if `byte` continues the run of marks and blanks.
 fn continues_break(rule: ThematicBreak, byte: u8) -> bool {
     byte == rule.mark || matches!(byte, b' ' | b'\t')
 }
 
-/// The language that an info string names.
+/// Returns the language that an info string names.
 fn language(info: &[u8]) -> Option<Language> {
     let word = info.trim_ascii_start();
     let begin = word
@@ -828,7 +830,7 @@ fn language(info: &[u8]) -> Option<Language> {
 
 #[cfg(test)]
 impl LineState {
-    /// Bytes that wait.
+    /// Returns the number of buffered bytes.
     pub(super) fn waits(&self) -> usize {
         self.held.bytes().len()
     }

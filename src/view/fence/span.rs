@@ -1,37 +1,37 @@
-//! Inline code: runs of backticks inside one paragraph or heading.
+//! Inline code: pairs of backtick runs in one paragraph or heading.
 //!
-//! A run may open a code span, and whether it does is known only when a run of the same length comes, or
-//! never: so what follows it waits. It knows nothing of lines; whoever feeds it says where the text ends.
+//! A backtick run can open a code span. That is decided when a run of the same length follows, or when the paragraph
+//! ends, so the text after the run is buffered. This module knows no lines; its caller ends the paragraph.
 
 use memchr::memchr;
 
 use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, Tag};
 use super::MarkdownEmitter;
 
-/// The code spans of a text that is read in pieces.
+/// The reader of the code spans of a text.
 #[derive(Clone, Debug)]
 pub(super) struct CodeSpans {
-    /// What waits, from the first backtick of the run that may open a span.
+    /// The buffered bytes, from the first backtick of the run that can open a span.
     held: ChunkBuffer,
-    /// The runs in what waits; the first may open a span, and none so far closes it.
+    /// The runs in the buffer. The first can open a span; none of the others closes it.
     runs: Vec<BacktickRun>,
-    /// The last run may yet grow.
+    /// True if the last run can still grow.
     growing: bool,
-    /// In a run that is too long to wait for.
+    /// True inside a run that is too long to be buffered.
     endless: bool,
-    /// The text so far ends in an odd number of backslashes.
+    /// True if the text so far ends in an odd number of backslashes.
     escaping: bool,
     limit: usize,
-    /// An empty store, to build in what is left of `held`.
+    /// An empty buffer for the remainder of `held`, to avoid allocations.
     spare: ChunkBuffer,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct BacktickRun {
-    /// Where in what waits it begins.
+    /// The index in the buffer at which it starts.
     at: usize,
     len: usize,
-    /// A backslash stands before it: it opens with one backtick less, and closes with all.
+    /// True after a backslash: the run then opens with one backtick less, and closes with all.
     escaped: bool,
 }
 
@@ -45,7 +45,7 @@ impl BacktickRun {
     }
 }
 
-/// What the two kinds of text are called.
+/// The tags of text and of code spans.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpanTags {
     pub(super) text: Tag,
@@ -53,7 +53,7 @@ pub(super) struct SpanTags {
 }
 
 impl CodeSpans {
-    /// `limit`: most bytes that wait, at least one.
+    /// Creates a reader that buffers at most `limit` bytes, at least one.
     pub(super) fn new(limit: usize) -> CodeSpans {
         CodeSpans {
             held: ChunkBuffer::default(),
@@ -66,17 +66,17 @@ impl CodeSpans {
         }
     }
 
-    /// Whether nothing waits, and text without backticks goes on as it is.
+    /// Returns true if the buffer is empty, and text without backticks can be emitted directly.
     pub(super) fn is_idle(&self) -> bool {
         self.runs.is_empty() && !self.endless
     }
 
-    /// Text without backticks went on as it is.
+    /// Records text without backticks that was emitted directly.
     pub(super) fn pass(&mut self, bytes: &[u8]) {
         self.escaping = ends_escaping(bytes, self.escaping);
     }
 
-    /// Takes the next stretch of text.
+    /// Consumes the next chunk of text.
     pub(super) fn push(
         &mut self,
         chunk: Chunk<'_>,
@@ -96,7 +96,7 @@ impl CodeSpans {
         }
     }
 
-    /// The paragraph or heading ends: a run that is open is text.
+    /// Ends the paragraph or heading. An open run is text.
     pub(super) fn finish(
         &mut self,
         decided: u64,
@@ -189,7 +189,7 @@ impl CodeSpans {
         more
     }
 
-    /// The last run has all its backticks.
+    /// Completes the last run.
     fn complete(
         &mut self,
         decided: u64,
@@ -209,7 +209,7 @@ impl CodeSpans {
         }
     }
 
-    /// Hands on what waits from `from`, through the span between two runs.
+    /// Emits the buffer from `from` through the span between two runs.
     fn span(
         &self,
         from: usize,
@@ -225,8 +225,8 @@ impl CodeSpans {
         out.emit_all(tags.code, self.held.chunks(code), decided);
     }
 
-    /// The first run opens no span: it is text, and so is what follows up to the next run that may.
-    /// With `all`, no other run may wait any longer either.
+    /// Emits the first run, which opens no span, as text, and the text up to the next run that can open one. With
+    /// `all`, every other run is decided too.
     fn give_up(
         &mut self,
         all: bool,
@@ -257,17 +257,17 @@ impl CodeSpans {
         self.forget();
     }
 
-    /// The run that closes the span which the run with that index opens. One that grows closes none yet.
+    /// Returns the index of the run that closes the span opened by the run at `open`. A growing run closes none.
     ///
-    /// A run that is asked for in vain has a length that no later run has, and there is room for few
-    /// different lengths, so looking through all runs stays linear in the text.
+    /// Scanning all runs is linear in the text: the length of a run that finds no match does not occur again, and the
+    /// buffer has room for few different lengths.
     fn closing(&self, open: usize) -> Option<usize> {
         let complete = self.runs.len() - usize::from(self.growing);
         let len = self.runs[open].opening();
         (open + 1..complete).find(|&run| self.runs[run].len == len)
     }
 
-    /// Waits on, from the run with that index.
+    /// Keeps the buffer from the run at `first`.
     fn keep(&mut self, first: usize) {
         let from = self.runs[first].at;
         for chunk in self.held.chunks(from..self.held.bytes().len()) {
@@ -293,7 +293,7 @@ fn backticks(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|&&byte| byte == b'`').count()
 }
 
-/// Whether the text ends in an odd number of backslashes; `before`: whether what stands before it does.
+/// Returns true if the text ends in an odd number of backslashes; `before` is that result for the preceding text.
 fn ends_escaping(bytes: &[u8], before: bool) -> bool {
     let count = bytes
         .iter()
@@ -305,7 +305,7 @@ fn ends_escaping(bytes: &[u8], before: bool) -> bool {
 
 #[cfg(test)]
 impl CodeSpans {
-    /// Bytes that wait.
+    /// Returns the number of buffered bytes.
     pub(super) fn waits(&self) -> usize {
         self.held.bytes().len()
     }

@@ -1,9 +1,9 @@
-//! The promise, tested: folded piece by piece is folded as a whole, at exact places, under every cut.
+//! Folding chunk by chunk equals folding the whole, with exact offsets, under every cut.
 
 use super::*;
 use crate::testing::{Random, scale};
 
-/// A folded byte: where what it stands for begins and ends, and when it was certain.
+/// A folded byte: its value, the start and end of the bytes it replaces, and when it was certain.
 type Byte = (u8, u64, u64, u64);
 
 fn all_folds() -> Vec<FoldSet> {
@@ -13,7 +13,7 @@ fn all_folds() -> Vec<FoldSet> {
         .collect()
 }
 
-/// Folds the pieces; each byte must be handed on no earlier than it says that it is certain.
+/// Folds the chunks and asserts that no byte is emitted later than it was certain.
 fn bytes_of(folds: FoldSet, chunks: &[Chunk<'_>], end: u64) -> (Vec<Byte>, u64) {
     let mut fold = FoldView::new(folds);
     let mut bytes = Vec::new();
@@ -62,7 +62,7 @@ fn only_bytes(bytes: &[Byte]) -> Vec<u8> {
     bytes.iter().map(|byte| byte.0).collect()
 }
 
-/// The fold of the whole text: what is not UTF-8 stands between texts that are folded as a whole.
+/// Returns the fold of the whole text; invalid UTF-8 separates texts that are folded as a whole.
 fn oracle(folds: FoldSet, text: &[u8]) -> Vec<u8> {
     text.utf8_chunks()
         .flat_map(|chunk| {
@@ -348,19 +348,22 @@ fn confusables_are_those_of_uts_39_and_ascii_is_left_alone() {
 
 #[test]
 fn names_are_those_of_the_rule_language() {
-    assert_eq!(FoldSet::named("case"), Some(FoldSet::CASE));
-    assert_eq!(FoldSet::named("invisible"), Some(FoldSet::INVISIBLE));
-    assert_eq!(FoldSet::named("nfkc").is_some(), cfg!(feature = "unicode"));
+    assert_eq!(FoldSet::from_name("case"), Some(FoldSet::CASE));
+    assert_eq!(FoldSet::from_name("invisible"), Some(FoldSet::INVISIBLE));
     assert_eq!(
-        FoldSet::named("confusables").is_some(),
+        FoldSet::from_name("nfkc").is_some(),
         cfg!(feature = "unicode")
     );
-    assert_eq!(FoldSet::named("nfc"), None);
+    assert_eq!(
+        FoldSet::from_name("confusables").is_some(),
+        cfg!(feature = "unicode")
+    );
+    assert_eq!(FoldSet::from_name("nfc"), None);
     assert!(FoldSet::default().is_empty());
     assert_eq!(FoldSet::CASE | FoldSet::CASE, FoldSet::CASE);
 }
 
-/// What fills whole blocks of ASCII, the odd characters, and every length of a character.
+/// Covers whole blocks of ASCII, the exceptions, and characters of every length.
 #[test]
 fn texts_that_are_easily_mistaken_are_folded_whole() {
     let long = "Some ASCII, Longer than a block. ".repeat(3);
@@ -452,7 +455,7 @@ fn a_character_that_begins_anew_lets_what_is_before_it_go() {
     let decided = |bytes: &[Byte]| -> Vec<u64> { bytes.iter().map(|byte| byte.3).collect() };
     let (bytes, _) = folded(FoldSet::NFKC, "éüx".as_bytes(), &[]);
     assert_eq!(decided(&bytes), [4, 4, 5, 5, 5]);
-    // Of text that is late each byte waits for the one behind the next.
+    // Each byte of a late chunk is certain with the byte after the next one.
     let late = Chunk {
         offsets: OffsetMap::Late(10),
         ..Chunk::verbatim(b"abc", 10)

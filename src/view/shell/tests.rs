@@ -352,8 +352,8 @@ impl Model<'_> {
         word
     }
 
-    /// Reads the next byte, quote or expansion; `inside` is the enclosing construct: `"`, `}` (`{` within quotes), `)` or
-    /// none.
+    /// Reads the next byte, quote or expansion; `inside` is the enclosing construct: `"`, `}` (`{` within quotes), `)`
+    /// or none.
     fn unit(&mut self, word: &mut Word, inner: &mut Vec<Vec<u8>>, inside: u8) {
         let byte = self.peek().unwrap();
         self.at += 1;

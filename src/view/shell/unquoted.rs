@@ -11,8 +11,8 @@ use super::{CommandScope, MAX_WORD, PendingToken, ShellContext, ShellView};
 
 impl ShellView {
     /// Reads on outside quotes, between words or in one. Returns the number of bytes consumed.
-    // PERF: the frequent cases have paths of their own. Byte by byte, each word through `held` and each space by itself, a
-    // byte cost 4.7 times as much (`cargo bench --bench views -- command`).
+    // PERF: the frequent cases have paths of their own. Byte by byte, each word through `held` and each space by
+    // itself, a byte cost 4.7 times as much (`cargo bench --bench views -- command`).
     pub(super) fn unquoted(
         &mut self,
         kind: CommandScope,
@@ -98,8 +98,8 @@ impl ShellView {
         plain
     }
 
-    /// Returns true if the bytes from `at` are emitted as they arrive: an argument of the outermost command has started,
-    /// or starts now with a byte that is not a digit.
+    /// Returns true if the bytes from `at` are emitted as they arrive: an argument of the outermost command has
+    /// started, or starts now with a byte that is not a digit.
     fn begins_argument(&mut self, chunk: &Chunk<'_>, at: usize, sink: &mut impl ChunkSink) -> bool {
         let [command] = &mut self.commands[..] else {
             return false;
@@ -157,8 +157,8 @@ impl ShellView {
             && chunk.bytes.get(at + plain).is_some_and(is_end)
     }
 
-    /// Does what [`push_word`](Self::push_word) and [`end_word`](Self::end_word) do, without a copy. The space before the
-    /// word is emitted together with it if the two are adjacent in the part.
+    /// Does what [`push_word`](Self::push_word) and [`end_word`](Self::end_word) do, without a copy. The space before
+    /// the word is emitted together with it if the two are adjacent in the part.
     fn whole_word(&mut self, chunk: &Chunk<'_>, word: Range<usize>, sink: &mut impl ChunkSink) {
         let (end, now) = (chunk.start(word.end), chunk.decided(word.end));
         self.begin_word(chunk.start(word.start));

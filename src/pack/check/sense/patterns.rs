@@ -37,7 +37,7 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
     let missing = written
         .fold
         .iter()
-        .find(|fold| FoldSet::named(fold.name()).is_none());
+        .find(|fold| FoldSet::from_name(fold.name()).is_none());
     if let Some(fold) = missing {
         let message = format!(
             "the fold `{}` needs the feature `unicode`, which this build of ttsr does not have",
