@@ -1,13 +1,13 @@
-//! Every bound in one place. All are parameters, so that tests can set them to one.
+//! The bounds of packs and streams. All are parameters, so that tests can set them to one.
 
-/// What to do when a bound is reached while a stream is read.
+/// The reaction to a bound that is reached while a stream is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnLimit {
-    /// Cut the stream: a decision whose source is the limit.
+    /// Cut the stream, with a decision whose source is the limit.
     #[default]
     Abort,
-    /// Go on; what could not be matched is counted as unscanned.
+    /// Continue. Text that cannot be matched is counted as unscanned.
     Continue,
 }
 
@@ -20,60 +20,59 @@ pub enum OnLimit {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest pattern, in bytes of its text. Default 64 KiB.
+    /// The longest pattern, in bytes of its text. Default 64 KiB.
     pub pattern_bytes: usize,
-    /// Most automaton states one rule may need, estimated before anything is built. Default 65,536.
+    /// The most automaton states of one rule, estimated before anything is built. Default 65,536.
     pub rule_states: usize,
-    /// Most automaton states all rules of a pack may need together. Default 4,194,304.
+    /// The most automaton states of all rules of a pack together. Default 4,194,304.
     pub pack_states: usize,
-    /// Most work of one load, in steps: one for each byte of a rule file, 1,024 for each entry of a scope once
-    /// lists are filled in, and 1,024 and 64 for each byte for each pattern. A million steps take some
-    /// milliseconds. Work is counted, not timed, so a pack loads on every machine or on none. Default 2^30.
+    /// The most work of one load, in steps: one for each byte of a rule file, 1,024 for each entry of a scope after
+    /// lists are expanded, and for each pattern 1,024 plus 64 for each byte. A million steps take some
+    /// milliseconds. Work is counted and not timed, so a pack loads on every machine or on none. Default 2^30.
     pub load_steps: u64,
-    /// Largest rule file, in bytes. Default 16 MiB.
+    /// The largest rule file, in bytes. Default 16 MiB.
     pub file_bytes: u64,
-    /// Most rule files in a pack folder. Default 4,096.
+    /// The most rule files in a pack folder. Default 4,096.
     pub files: usize,
-    /// Budget of one automaton's transition table and state sets, in bytes. Past it matching stays
-    /// exact and linear, and is slower until a new table has replaced the spent one; while streams still
-    /// use that, both are there. There is an automaton for each channel and each way that rules see it (as
-    /// it is, a fold, a region), and one more each for rules that hold or redact and for those that want
-    /// whole matches. Default 64 MiB, of which only what is used is resident. A table begins with room for
-    /// 16 MiB of it (32 MiB where an automaton has 128 patterns and more), and address space is taken for three
-    /// times its room.
+    /// The budget of one automaton's transition table and state sets, in bytes. Beyond it matching stays exact and
+    /// linear, and is slower until a new table replaces the full one. While streams still use the full table, both
+    /// exist. There is one automaton for each channel and each view of it (verbatim, a fold, a region), one more for
+    /// rules that hold or redact, and one more for rules that need whole matches. Default 64 MiB, of which only the
+    /// used part is resident. A table starts with room for 16 MiB of its budget (32 MiB for an automaton of 128 or
+    /// more patterns), and reserves three times its room as address space.
     pub table_bytes: usize,
-    /// Most parts of one stream. One that is closed costs at most 20 bytes, and 40 more with the names of its tool,
-    /// its call and its file, where it has any; one past the limit costs nothing. Default 10,000.
+    /// The most parts of one stream. A closed part costs at most 20 bytes, and 40 more for the names of its tool, call
+    /// and file, if it has any; a part beyond the limit costs nothing. Default 10,000.
     pub parts: usize,
-    /// Deepest nesting of JSON tool input. Default 128.
+    /// The deepest nesting of JSON tool input. Default 128.
     pub json_depth: usize,
-    /// Longest argument path and file path kept, in bytes. Default 4,096.
+    /// The longest argument path and file path that is kept, in bytes. Default 4,096.
     pub path_bytes: usize,
-    /// Most bytes before the end of a match that a pattern with look-around or back-references is
-    /// checked on (feature `lookaround`). Default 4,096.
+    /// The most bytes before the end of a match on which a pattern with look-around or back-references is verified
+    /// (feature `lookaround`). Default 4,096.
     pub confirm_bytes: usize,
-    /// Longest match, in bytes of its haystack, of a rule that wants whole matches: one that counts,
-    /// redacts, holds, or whose patterns must or must not stand together. A longer one is cut there, and
-    /// counted. Such rules are read together, those that hold or redact by themselves: while one has a match in
-    /// progress, what another has found waits to be certain, and where one is cut, a match of another that
-    /// is in progress there is, too. Default 64 KiB.
+    /// The longest match, in bytes of its haystack, of a rule that needs whole matches: a rule that counts, redacts or
+    /// holds, or whose patterns must or must not occur together. A longer match is cut there, and counted. Such rules
+    /// share an automaton, except that rules that hold or redact have their own. While a match of one rule is in
+    /// progress, the matches of the others wait to become certain; if it is cut, a match of another rule in progress
+    /// there is cut, too. Default 64 KiB.
     pub stretch_bytes: usize,
-    /// Most steps of one such check. What is not decided by then is a hit of a critical rule, and is
-    /// counted as unconfirmed for any other. Default 100,000.
+    /// The most steps of one verification. A match that is undecided by then is a hit of a critical rule, and is
+    /// counted as unconfirmed for any other rule. Default 100,000.
     pub confirm_steps: usize,
-    /// Most places of one haystack that wait for text such a pattern looks ahead at. Past it, what is
-    /// true of `confirm_steps` holds. Default 1,024.
+    /// The most positions of one haystack that wait for the look-ahead of such a pattern. Beyond it, positions are
+    /// treated as with `confirm_steps`. Default 1,024.
     pub confirm_pending: usize,
-    /// Most bytes of one piece of code that is kept for rules with `ast`, and parsed (feature `ast`). Past it
-    /// the code is no longer read for them: a hit of critical rules, and counted as unconfirmed. Its tree takes
-    /// some ten times as much memory. Default 256 KiB.
+    /// The most bytes of one code block that are kept and parsed for rules with `ast` (feature `ast`). Beyond it the
+    /// code is no longer read for them: it is a hit of critical rules, and counted as unconfirmed for others. The tree
+    /// takes about ten times as much memory. Default 256 KiB.
     pub ast_bytes: usize,
-    /// Most steps of one parse, in hundreds, besides four for each hundred bytes. A text that needs more is
-    /// not read on, like one that is too long. Default 1,000.
+    /// The most steps of one parse, in hundreds, in addition to four for each hundred bytes. A text that needs more is
+    /// treated like one that is too long. Default 1,000.
     pub ast_steps: usize,
-    /// Most retries in one turn of a session, by all rules together: the backstop. Default 3.
+    /// The most retries in one turn of a session, of all rules together: the final safeguard. Default 3.
     pub turn_retries: u32,
-    /// What happens when `parts`, `json_depth` or `path_bytes` is reached in a stream.
+    /// The reaction to reaching `parts`, `json_depth` or `path_bytes` in a stream.
     pub on_limit: OnLimit,
 }
 

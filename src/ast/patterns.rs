@@ -1,4 +1,4 @@
-//! What is looked for: patterns by grammar, and by the kinds of nodes they can match.
+//! The patterns, by grammar and by the kinds of nodes they can match.
 
 use std::borrow::Cow;
 
@@ -9,16 +9,16 @@ use ast_grep_core::{Doc, Node};
 
 use super::Grammar;
 
-/// Why a pattern cannot be looked for.
+/// The reason why a pattern cannot be used.
 #[derive(Debug)]
 pub(crate) enum AstPatternError {
-    /// It is no code of the language, even with its metavariables; why.
+    /// It is not code of the language, even with its metavariables; holds the reason.
     NoCode(String),
     /// It matches every node.
     Everything,
 }
 
-/// What is wrong with a pattern in that language.
+/// Returns the error of a pattern in a language, if it has one.
 pub(crate) fn check_pattern(grammar: Grammar, pattern: &str) -> Option<AstPatternError> {
     parse(grammar, pattern).err()
 }
@@ -41,31 +41,31 @@ fn parse(grammar: Grammar, text: &str) -> Result<Pattern, AstPatternError> {
     }
 }
 
-/// All that is looked for in code.
+/// The patterns of all languages.
 #[derive(Debug, Default)]
 pub(crate) struct AstPatternSet {
-    /// By [`Grammar`].
+    /// Indexed by [`Grammar`].
     tables: [GrammarPatterns; Grammar::COUNT],
 }
 
-/// What is looked for in code of one language.
+/// The patterns of one language.
 #[derive(Default)]
 pub(super) struct GrammarPatterns {
     patterns: Vec<AstPattern>,
-    /// By kind of node, indices of `patterns`.
+    /// Indices in `patterns`, by kind of node.
     by_kind: Vec<Vec<u32>>,
 }
 
 struct AstPattern {
     owner: u32,
     pattern: Pattern,
-    /// It must stand in code of one of these shapes; none: anywhere.
+    /// A match must be inside a match of one of these. Empty: anywhere.
     inside: Vec<Pattern>,
-    /// It must not be of one of these shapes besides.
+    /// A match must not also match one of these.
     not: Vec<Pattern>,
 }
 
-/// Patterns that belong together, as they are written.
+/// The texts of the patterns of one condition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AstPatternSource<'a> {
     pub(crate) any: &'a [String],
@@ -74,7 +74,7 @@ pub(crate) struct AstPatternSource<'a> {
 }
 
 impl AstPatternSet {
-    /// Adds patterns for `owner`, which were found to be right.
+    /// Adds the patterns of `owner`, which [`check_pattern`] has accepted.
     pub(crate) fn add(&mut self, owner: u32, grammar: Grammar, sought: AstPatternSource<'_>) {
         let right = |texts: &[String]| -> Vec<Pattern> {
             let parsed = texts.iter().map(|text| parse(grammar, text));
@@ -100,23 +100,23 @@ impl AstPatternSet {
         }
     }
 
-    /// What is looked for in that language; none if nothing is.
+    /// Returns the patterns of a language, or `None` if it has none.
     pub(super) fn of(&self, grammar: Grammar) -> Option<&GrammarPatterns> {
         Some(&self.tables[grammar as usize]).filter(|table| !table.patterns.is_empty())
     }
 
-    /// Whether something is looked for in code of that language.
+    /// Returns true if the language has patterns.
     pub(crate) fn reads(&self, grammar: Grammar) -> bool {
         self.of(grammar).is_some()
     }
 
-    /// Who looks for something; one may come more than once.
+    /// Returns the owners of all patterns. An owner can occur more than once.
     pub(crate) fn all_owners(&self) -> impl Iterator<Item = u32> {
         let patterns = self.tables.iter().flat_map(|table| &table.patterns);
         patterns.map(|entry| entry.owner)
     }
 
-    /// Who looks for something in that language; one may come more than once.
+    /// Returns the owners of the patterns of a language. An owner can occur more than once.
     pub(crate) fn owners(&self, grammar: Grammar) -> impl Iterator<Item = u32> {
         let patterns = self.tables[grammar as usize].patterns.iter();
         patterns.map(|entry| entry.owner)
@@ -124,13 +124,13 @@ impl AstPatternSet {
 }
 
 impl GrammarPatterns {
-    /// Whether some pattern may match a node of that kind.
+    /// Returns true if a pattern can match a node of this kind.
     pub(super) fn wants(&self, kind: u16) -> bool {
         let patterns = self.by_kind.get(usize::from(kind));
         patterns.is_some_and(|patterns| !patterns.is_empty())
     }
 
-    /// The owners of the patterns that match that node.
+    /// Returns the owners of the patterns that match the node.
     pub(super) fn matching<D: Doc>(&self, node: &Node<'_, D>) -> impl Iterator<Item = u32> {
         let patterns = self.by_kind.get(usize::from(node.kind_id()));
         let patterns = patterns.into_iter().flatten();
@@ -142,7 +142,7 @@ impl GrammarPatterns {
 }
 
 impl AstPattern {
-    /// A metavariable means the same in the pattern and around it.
+    /// Returns true if the node matches. A metavariable has the same value in the pattern and in `inside` and `not`.
     fn matches<D: Doc>(&self, node: &Node<'_, D>) -> bool {
         let mut bound = Cow::Owned(MetaVarEnv::new());
         let matched = self.pattern.match_node_with_env(node.clone(), &mut bound);
@@ -155,7 +155,7 @@ impl AstPattern {
     }
 }
 
-/// Whether one of the patterns matches that node with metavariables that are bound already.
+/// Returns true if one of the patterns matches the node with the metavariables bound so far.
 fn any_matches<'t, D: Doc>(
     patterns: &[Pattern],
     node: &Node<'t, D>,

@@ -1,4 +1,4 @@
-//! That code in pieces is read as code that is whole, and patterns as ast-grep reads them.
+//! Code read in pieces gives the same matches as whole code, and patterns match as in ast-grep.
 
 use ast_grep_core::matcher::Pattern;
 use ast_grep_core::tree_sitter::LanguageExt;
@@ -11,7 +11,7 @@ use crate::testing::Random;
 
 const BUDGET: Budget = Budget { steps: 1000 };
 
-/// A pattern that is sought, by language, and a piece of code that is repeated and nested.
+/// For each language, a pattern, and code that is repeated and nested.
 const KINDS: [(Grammar, &str, &[&str]); 6] = [
     (
         Grammar::Go,
@@ -87,7 +87,7 @@ const KINDS: [(Grammar, &str, &[&str]); 6] = [
     ),
 ];
 
-/// Where ast-grep finds the pattern in the whole text.
+/// Returns the matches that ast-grep finds in the whole text.
 fn oracle(grammar: Grammar, pattern: &str, text: &str) -> Vec<(usize, usize)> {
     let root = grammar.ast_grep(text);
     let pattern = Pattern::new(pattern, grammar);
@@ -101,14 +101,14 @@ fn oracle(grammar: Grammar, pattern: &str, text: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// What is found while the text grows by lines, and what only at its end.
+/// Returns the matches found while the text grows by lines, and those found only at its end.
 fn grown(grammar: Grammar, pattern: &str, text: &str) -> [Vec<(usize, usize)>; 2] {
     let mut shapes = AstPatternSet::default();
     shapes.add(7, grammar, sought(&[pattern.to_owned()]));
     read(&shapes, grammar, text)
 }
 
-/// Any of these patterns, anywhere.
+/// Returns a condition of any of these patterns.
 fn sought(any: &[String]) -> AstPatternSource<'_> {
     AstPatternSource {
         any,

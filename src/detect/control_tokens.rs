@@ -1,25 +1,26 @@
-//! Control tokens of chat templates and tool calls, where the model should have written text.
+//! Control tokens of chat templates and tool calls in the text of a reply.
 //!
-//! In prose one is enough (tags of calls and thoughts count only where a line begins). In code, and behind a quotation mark, text may be *about* tokens, so there it
-//! takes several, one after the other with nothing but blanks and a role between them: that is what a
-//! leaked template looks like, and a sentence that names two tokens does not.
+//! In prose one token is enough; tags of calls and thoughts count only at the start of a line. Code and quoted text can
+//! be
+//! *about* tokens, so there several tokens must follow each other, separated only by blanks and a role. A leaked
+//! template looks like that, and a sentence that mentions two tokens does not.
 //!
 //! Memory: [`TOKEN`] bytes.
 
 use super::{Detection, Detector};
 use crate::view::chunk::Chunk;
 
-/// Longest token, in bytes.
+/// The length of the longest token, in bytes.
 pub(crate) const TOKEN: usize = 48;
 
-/// When tokens are too many.
+/// The limits above which control tokens are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ControlTokenLimits {
-    /// How many in a row, in prose. A token that is only likely to be one needs one more.
+    /// The number of consecutive tokens in prose. A token that is only likely requires one more.
     pub(crate) plain: usize,
-    /// How many in a row, in code and behind quotation marks.
+    /// The number of consecutive tokens in code and after quotation marks.
     pub(crate) quoted: usize,
-    /// Most bytes of blanks and words between two that are in a row.
+    /// The most bytes of blanks and words between two consecutive tokens.
     pub(crate) gap: usize,
 }
 
@@ -33,37 +34,38 @@ impl Default for ControlTokenLimits {
     }
 }
 
-/// Finds the leaks of a haystack. Of a row with enough tokens each further one is a leak of its own.
+/// Detects control tokens in a haystack. After a sequence has enough tokens, each further one is a detection of its
+/// own.
 #[derive(Clone, Debug)]
 pub(crate) struct ControlTokenDetector {
     limits: ControlTokenLimits,
     code: bool,
-    /// What may become a token.
+    /// The bytes that can become a token.
     token: Vec<u8>,
     token_start: u64,
-    /// The byte before it, and the two before that.
+    /// The last three bytes before it.
     last: [u8; 3],
-    /// Where the last byte ends.
+    /// The end of the last byte.
     end: u64,
     context: TokenContext,
     sequence: Option<TokenSequence>,
 }
 
-/// How what may become a token stands in the text.
+/// The context in which a possible token starts.
 #[derive(Clone, Copy, Debug, Default)]
 struct TokenContext {
     is_quoted: bool,
     begins_line: bool,
 }
 
-/// Tokens with next to nothing between them.
+/// Consecutive tokens.
 #[derive(Clone, Copy, Debug)]
 struct TokenSequence {
     start: u64,
     count: usize,
     gap: usize,
     is_quoted: bool,
-    /// Whether its tokens so far were told.
+    /// True if its tokens so far have been reported.
     is_reported: bool,
 }
 
@@ -87,7 +89,7 @@ impl ControlTokenDetector {
         }
     }
 
-    /// Begins another text, of the same kind.
+    /// Starts another text of the same kind.
     pub(crate) fn renew(&mut self) {
         *self = ControlTokenDetector {
             code: self.code,
@@ -95,15 +97,15 @@ impl ControlTokenDetector {
         };
     }
 
-    /// Says whether the pieces from here on are code.
+    /// Sets whether the following chunks are code.
     pub(crate) fn set_code(&mut self, code: bool) {
         self.code = code;
     }
 
-    /// Where what may yet become a leak begins.
+    /// Returns the offset from which text can still become a detection.
     pub(crate) fn pending_from(&self) -> Option<u64> {
         let token = (!self.token.is_empty()).then_some(self.token_start);
-        // A call begins before the byte by which it is noticed, the `=` of `to=`.
+        // A call starts before the byte that reveals it, the `=` of `to=`.
         let to = match self.last {
             [before, b't', b'o'] if !before.is_ascii_alphanumeric() => Some(2),
             [_, before, b't'] if !before.is_ascii_alphanumeric() => Some(1),
@@ -117,10 +119,10 @@ impl ControlTokenDetector {
         [token, to, sequence].into_iter().flatten().min()
     }
 
-    /// Takes a byte that stands at `start`; returns where the leak begins if this one makes it one.
+    /// Consumes the byte at `start`. Returns the start of the detection if this byte completes one.
     fn step(&mut self, byte: u8, start: u64) -> Option<u64> {
         let sequence = match byte {
-            // The second of `<<SYS>>`.
+            // The second byte of `<<SYS>>`.
             b'<' if self.token == b"<" => self.extend(byte),
             b'<' | b'[' => {
                 self.break_sequence();
@@ -160,7 +162,7 @@ impl ControlTokenDetector {
         self.token_start = start;
     }
 
-    /// A byte between tokens.
+    /// Consumes a byte between tokens.
     fn pass(&mut self, byte: u8) {
         let Some(sequence) = &mut self.sequence else {
             return;
@@ -173,7 +175,7 @@ impl ControlTokenDetector {
         }
     }
 
-    /// What might have become a token is none; it stands between tokens, and is no word.
+    /// Drops a possible token that is not one. It separates tokens, so the sequence ends.
     fn break_sequence(&mut self) {
         if !self.token.is_empty() {
             self.token.clear();
@@ -260,7 +262,7 @@ impl Detector for ControlTokenDetector {
 }
 
 impl ControlTokenDetector {
-    /// How many bytes can neither be a token nor begin one.
+    /// Returns the number of leading bytes that cannot be part of a token.
     fn skip(&mut self, bytes: &[u8]) -> usize {
         let skipped = memchr::memchr3(b'<', b'[', b'=', bytes).unwrap_or(bytes.len());
         for &byte in &bytes[skipped.saturating_sub(3)..skipped] {
@@ -270,12 +272,12 @@ impl ControlTokenDetector {
     }
 }
 
-/// Whether the bytes end in one of `‘`, `’`, `“`, `”`.
+/// Returns true if the bytes end in one of `‘`, `’`, `“`, `”`.
 fn is_end_of_quote_mark(last: &[u8; 3]) -> bool {
     last[..2] == [0xE2, 0x80] && (0x98..=0x9D).contains(&last[2])
 }
 
-/// Targets that calls were seen to be addressed to.
+/// The recipients of calls in leaked templates.
 const TARGETS: [&[u8]; 5] = [
     b"functions.",
     b"multi_tool_use.",
@@ -332,7 +334,7 @@ fn judge_angled(token: &[u8], begins_line: bool) -> Option<TokenCertainty> {
     })
 }
 
-/// Beginnings of names between `<|` and `|>`.
+/// Prefixes of names between `<|` and `|>`.
 const BARRED: [&[u8]; 30] = [
     b"im_",
     b"endof",
@@ -389,7 +391,7 @@ const ANGLED: [&[u8]; 5] = [
     b"</think>",
 ];
 
-/// These count where a line begins. In the middle of one, text is about them as often as not.
+/// Tags that count only at the start of a line. Elsewhere, text is about them as often as not.
 const TAGS: [&[u8]; 18] = [
     b"<tool_call>",
     b"</tool_call>",
@@ -411,7 +413,7 @@ const TAGS: [&[u8]; 18] = [
     b"</tool_use>",
 ];
 
-/// These have other uses too.
+/// Tokens with other common uses.
 const LIKELY: [&[u8]; 10] = [
     b"</s>",
     b"<bos>",

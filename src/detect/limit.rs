@@ -1,31 +1,31 @@
-//! Too much, or too slow: bytes, lines, deltas, tokens, and time, which is passed in.
+//! Limits on a part: bytes, lines, deltas, tokens, and time, which the caller passes in.
 //!
-//! A part may have as much as the limit; what is found is the first byte beyond it. Bytes, lines and
-//! estimated tokens depend on the text alone, deltas on how it is cut. Memory: a few numbers.
+//! A part may reach a limit; the detection is the first byte beyond it. Bytes, lines and estimated tokens depend on the
+//! text alone, deltas on how it is cut. Memory: a few numbers.
 
 use std::time::Duration;
 
 use super::Detection;
 use crate::view::chunk::Chunk;
 
-/// What is too much. A limit that is not given does not exist.
+/// The limits of a part; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BoundLimits {
     pub(crate) bytes: Option<u64>,
-    /// Lines with at least one byte, the last one included.
+    /// Lines with at least one byte, including the last one.
     pub(crate) lines: Option<u64>,
     pub(crate) deltas: Option<u64>,
-    /// Tokens, as [`Tokens`] estimates them or as the host counts them.
+    /// Tokens, as estimated by [`Tokens`] or counted by the host.
     pub(crate) tokens: Option<u64>,
-    /// From the start of the part.
+    /// The time since the start of the part.
     pub(crate) time: Option<Duration>,
-    /// From the start to the first delta.
+    /// The time from the start to the first delta.
     pub(crate) first: Option<Duration>,
-    /// Between two deltas.
+    /// The time between two deltas.
     pub(crate) stall: Option<Duration>,
 }
 
-/// Which bound was passed.
+/// The limit that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BoundKind {
     Bytes,
@@ -37,7 +37,7 @@ pub(crate) enum BoundKind {
     Stall,
 }
 
-/// Watches the bounds of one part. Each is reported once.
+/// Monitors the limits of one part and reports each at most once.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundMonitor {
     bounds: BoundLimits,
@@ -45,7 +45,7 @@ pub(crate) struct BoundMonitor {
     lines: u64,
     deltas: u64,
     at_line_start: bool,
-    /// None where the host counts.
+    /// The estimate; `None` if the host counts the tokens.
     tokens: Option<Tokens>,
     started: Duration,
     last: Option<Duration>,
@@ -54,7 +54,8 @@ pub(crate) struct BoundMonitor {
 }
 
 impl BoundMonitor {
-    /// Estimates tokens until the host [counts](Self::counted) them. `now` is any clock that does not go back.
+    /// Creates a monitor that estimates tokens until the host [counts](Self::counted) them. `now` is the reading of any
+    /// monotonic clock.
     pub(crate) fn new(bounds: BoundLimits, now: Duration) -> BoundMonitor {
         BoundMonitor {
             bounds,
@@ -70,7 +71,7 @@ impl BoundMonitor {
         }
     }
 
-    /// A delta has come, before its pieces.
+    /// Counts a delta, before its chunks.
     pub(crate) fn delta(&mut self, now: Duration, passed: &mut dyn FnMut(BoundKind, Detection)) {
         self.time(now, passed);
         self.last = Some(now);
@@ -80,7 +81,7 @@ impl BoundMonitor {
         }
     }
 
-    /// Time has passed, with or without a delta.
+    /// Checks the limits on time, with or without a delta.
     pub(crate) fn time(&mut self, now: Duration, passed: &mut dyn FnMut(BoundKind, Detection)) {
         let over = |since: Duration, most: Option<Duration>| {
             most.is_some_and(|most| now.saturating_sub(since) > most)
@@ -99,18 +100,18 @@ impl BoundMonitor {
         }
     }
 
-    /// Another text of the same part begins: the next byte begins a line and a token.
+    /// Starts another text of the same part: the next byte starts a line and a token.
     pub(crate) fn begin_text(&mut self) {
         self.at_line_start = true;
         self.tokens.iter_mut().for_each(Tokens::begin_text);
     }
 
-    /// That many bytes of the part are delivered, those that are not [read](Self::push) among them.
+    /// Sets the number of bytes of the part that are delivered, including those that are not [read](Self::push).
     pub(crate) fn delivered(&mut self, end: u64) {
         self.end = end;
     }
 
-    /// The host has counted that many tokens up to here; from here on nothing is estimated.
+    /// Sets the number of tokens that the host has counted so far, and stops estimating.
     pub(crate) fn counted(&mut self, tokens: u64, passed: &mut dyn FnMut(BoundKind, Detection)) {
         self.tokens = None;
         if self.bounds.tokens.is_some_and(|most| tokens > most) {
@@ -118,7 +119,7 @@ impl BoundMonitor {
         }
     }
 
-    /// Reads the next piece.
+    /// Reads the next chunk.
     pub(crate) fn push(&mut self, chunk: Chunk<'_>, passed: &mut dyn FnMut(BoundKind, Detection)) {
         for (index, &byte) in chunk.bytes.iter().enumerate() {
             self.end = chunk.end(index);
@@ -165,9 +166,9 @@ impl BoundMonitor {
     }
 }
 
-/// An estimate of tokens that depends on the text alone: a word is one token and one more for each six
-/// letters past the sixth, three digits are one, four bytes of the same mark or blank are one, a single
-/// blank before a word is none, two bytes that are not ASCII are one.
+/// An estimate of tokens that depends on the text alone. A word is one token, and one more for each six letters after
+/// the sixth; three digits are one; four bytes of the same punctuation or blank are one; a single blank before a word
+/// is not counted; two bytes that are not ASCII are one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tokens {
     count: u64,
@@ -187,7 +188,7 @@ enum CharClass {
 }
 
 impl Tokens {
-    /// The next byte belongs to another text.
+    /// Starts another text.
     fn begin_text(&mut self) {
         *self = Tokens {
             count: self.count,
@@ -195,7 +196,7 @@ impl Tokens {
         };
     }
 
-    /// Takes a byte; returns the tokens so far.
+    /// Consumes a byte. Returns the number of tokens so far.
     #[inline]
     pub(crate) fn step(&mut self, byte: u8) -> u64 {
         let kind = match byte {

@@ -1,8 +1,8 @@
-//! Lines and sentences that are said again in nearly the same words.
+//! Lines and sentences that are repeated in nearly the same words.
 //!
-//! A segment ends with its line or sentence. What is short, or looks like a row of a table or of code, is
-//! passed over. The rest is compared, as a set of words in lower case with numbers alike, with the
-//! [`BEFORE`] segments before it; it is too much when most of the last ones were there already.
+//! A segment ends with its line or sentence. Short segments and rows of a table or of code are ignored. Any other
+//! segment is compared, as a set of lowercase words with equal numbers, with the [`BEFORE`] segments before it. A
+//! detection is reported when most of the last segments had been there before.
 //!
 //! Memory: about 5 KiB.
 
@@ -12,21 +12,21 @@ use super::words::{Sketch, Words};
 use super::{Detection, Detector};
 use crate::view::chunk::Chunk;
 
-/// Segments a new one is compared with.
+/// The number of preceding segments that a segment is compared with.
 pub(crate) const BEFORE: usize = 32;
-/// Words of a segment that count: the ones with the smallest hashes.
+/// The number of words of a segment that are compared: those with the smallest hashes.
 const WORDS: usize = 32;
 
-/// When nearly the same is too much.
+/// The limits above which near-duplicates are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NearDuplicateLimits {
-    /// Fewest different words of a segment that counts; all numbers are one word.
+    /// The fewest distinct words of a segment that counts. All numbers are one word.
     pub(crate) words: usize,
-    /// Percent of the words of both that two segments share if they are alike.
+    /// The percentage of shared words from which two segments are near-duplicates.
     pub(crate) percent: usize,
-    /// How many of the last segments must have been there before...
+    /// The number of near-duplicates among the last `of` segments.
     pub(crate) times: usize,
-    /// ...of how many, at most 64.
+    /// The number of last segments considered, at most 64.
     pub(crate) of: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for NearDuplicateLimits {
     }
 }
 
-/// Finds where a haystack begins to say the same again.
+/// Detects the start of near-duplicates in a haystack.
 #[derive(Clone, Debug)]
 pub(crate) struct NearDuplicateDetector {
     limits: NearDuplicateLimits,
@@ -49,7 +49,7 @@ pub(crate) struct NearDuplicateDetector {
     words: Words,
     segment: SegmentSketch,
     before: VecDeque<Sketch<WORDS>>,
-    /// Of the last segments, where those begin that were there before.
+    /// For each of the last segments, its start if it is a near-duplicate.
     again: VecDeque<Option<u64>>,
     last: u8,
     end: u64,
@@ -80,12 +80,12 @@ impl NearDuplicateDetector {
         }
     }
 
-    /// Says whether the pieces from here on are code, which is passed over.
+    /// Sets whether the following chunks are code, which is ignored.
     pub(crate) fn set_code(&mut self, code: bool) {
         self.code = code;
     }
 
-    /// Takes a byte; true if it ends a segment.
+    /// Consumes a byte. Returns true if it ends a segment.
     #[inline]
     fn step(&mut self, byte: u8, start: u64) -> bool {
         if let Some(word) = self.words.step(byte) {
@@ -112,7 +112,7 @@ impl NearDuplicateDetector {
         self.segment.sketch.add(word);
     }
 
-    /// Ends the segment; returns where the repetition begins if this makes it too much.
+    /// Ends the segment. Returns the start of the near-duplicates if this segment exceeds the limit.
     fn end_segment(&mut self) -> Option<u64> {
         let segment = std::mem::take(&mut self.segment);
         let is_row = segment.is_row || segment.marks * 10 >= segment.bytes;
@@ -176,7 +176,7 @@ fn is_mark(byte: u8) -> bool {
     MARKS[usize::from(byte)]
 }
 
-/// Punctuation that rows of data and code are full of, and sentences are not.
+/// Punctuation that is frequent in rows of data and code and rare in sentences.
 static MARKS: [bool; 256] = {
     let mut marks = [false; 256];
     let of = b"{}[]()|;=<>\"\\/_";

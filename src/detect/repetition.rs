@@ -1,33 +1,34 @@
-//! Text that goes round in circles: the same unit again and again, of one character or of paragraphs.
+//! Text that repeats one unit without end, from a single character to several paragraphs.
 //!
-//! A distance is proposed where the last [`GRAM`] bytes stood before; it is followed as long as every byte
-//! equals the one that far back, and once it has held for a whole unit the text is read backwards to where
-//! the circle began. So the place is exact, and the cost a byte constant. Two distances are followed at a
-//! time: inside a unit shorter ones come and go.
+//! 1. A period is proposed if the last [`GRAM`] bytes occurred before: the distance between the two occurrences.
+//! 2. It is kept as long as every byte equals the byte one period before it. At most two periods are tracked at a time,
+//!    because shorter ones come and go inside a unit.
+//! 3. Once it has held for a whole unit, the text is scanned backwards to the start of the repetition. The start is
+//!    therefore exact, and the cost of a byte is constant.
 //!
-//! Memory: the last [`WINDOW`] bytes, and 64 KiB of what stood where.
+//! Memory: the last [`WINDOW`] bytes, and 64 KiB for the positions of hashed grams.
 
 use super::{Detection, Detector, OffsetIndex};
 use crate::view::chunk::Chunk;
 
-/// Bytes of text kept, to read backwards.
+/// The number of bytes of text that are kept for the backward scan.
 pub(crate) const WINDOW: usize = 16 << 10;
-/// Longest unit, in bytes.
+/// The length of the longest unit, in bytes.
 pub(crate) const UNIT_BYTES: usize = WINDOW / 4;
-/// Bytes that must have stood before for their distance to be followed.
+/// The number of bytes that must recur for their distance to be proposed.
 const GRAM: usize = 16;
 const SLOTS: usize = 8 << 10;
 
-/// When repetition is too much.
+/// The limits above which repetition is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RepetitionLimits {
-    /// Shortest and longest unit, in characters. A shorter circle counts as a multiple of itself.
+    /// The shortest and the longest unit, in characters. A shorter period counts as a multiple of itself.
     pub(crate) unit_chars: (usize, usize),
-    /// How often the unit must stand there, the first time included; at least 3.
+    /// The number of consecutive occurrences of the unit, at least 3.
     pub(crate) times: usize,
-    /// Characters of all of it together, at least.
+    /// The fewest characters of all occurrences together.
     pub(crate) chars: usize,
-    /// The same two for what is regular by nature: blanks, ruled lines, numbers, tables, code.
+    /// `times` and `chars` for regular text: blanks, ruled lines, numbers, tables, code.
     pub(crate) regular_times: usize,
     pub(crate) regular_chars: usize,
 }
@@ -44,32 +45,32 @@ impl Default for RepetitionLimits {
     }
 }
 
-/// Finds the first circle of a haystack.
+/// Detects the first repetition of a haystack.
 #[derive(Clone, Debug)]
 pub(crate) struct RepetitionDetector {
     limits: RepetitionLimits,
-    /// Whether what comes is code, which is regular by nature.
+    /// True if the following chunks are code, which is regular.
     code: bool,
     text: Vec<u8>,
     places: OffsetIndex,
     len: u64,
     gram: u128,
-    /// Where the last gram of a hash ended, and more of its hash.
+    /// A hash table of grams: the end of the last gram in each slot, and more bits of its hash.
     seen: Vec<(u32, u32)>,
     periods: [Period; 2],
     is_found: bool,
 }
 
-/// A distance that is being followed.
+/// A period that is tracked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Period {
-    /// 0 if none is.
+    /// The length of the period in bytes; 0 if the slot is free.
     distance: usize,
-    /// Bytes it has held since it was proposed.
+    /// The number of bytes for which it has held since it was proposed.
     held: usize,
-    /// Where the text began to repeat, once it is known.
+    /// The start of the repetition, once it is known.
     start: u64,
-    /// Length of the haystack at which it is too much.
+    /// The length of the haystack at which the limit is exceeded.
     limit: u64,
 }
 
@@ -88,12 +89,12 @@ impl RepetitionDetector {
         }
     }
 
-    /// Says whether the pieces from here on are code.
+    /// Sets whether the following chunks are code.
     pub(crate) fn set_code(&mut self, code: bool) {
         self.code = code;
     }
 
-    /// The byte with that index, which is one of the last [`WINDOW`].
+    /// Returns the byte at `index`, one of the last [`WINDOW`] bytes.
     #[inline]
     fn byte(&self, index: u64) -> u8 {
         self.text[index as usize & (WINDOW - 1)]
@@ -108,7 +109,7 @@ impl RepetitionDetector {
         }
     }
 
-    /// Takes a byte; returns where the repeated text begins if this one makes it too much.
+    /// Consumes a byte. Returns the start of the repeated text if this byte exceeds the limit.
     #[inline]
     fn step(&mut self, byte: u8) -> Option<u64> {
         self.keep(byte);
@@ -127,7 +128,7 @@ impl RepetitionDetector {
         hit
     }
 
-    /// How far back the last bytes stood before; 0 if they did not.
+    /// Returns the distance to the previous occurrence of the last gram; 0 if there is none.
     #[inline]
     fn proposed(&mut self) -> usize {
         if self.len < GRAM as u64 {
@@ -180,7 +181,7 @@ impl RepetitionDetector {
         (is_known && self.len >= period.limit).then_some(period.start + period.distance as u64)
     }
 
-    /// The second path became the first in the middle of a step.
+    /// Steps the second period after it has become the first in the middle of a step.
     fn follow_second(&mut self, byte: u8) -> Option<u64> {
         match self.periods[0].distance {
             0 => None,
@@ -188,7 +189,7 @@ impl RepetitionDetector {
         }
     }
 
-    /// A distance has held for a whole unit: finds where that began, and how much of it is too much.
+    /// Finds the start of a period that has held for a whole unit, and the length at which it exceeds the limit.
     #[cold]
     fn look_back(&mut self, at: usize) {
         let distance = self.periods[at].distance as u64;
@@ -205,7 +206,7 @@ impl RepetitionDetector {
         };
     }
 
-    /// How many bytes of a circle that began at `start` are too much; none if it may go on for ever.
+    /// Returns the number of bytes from `start` at which the limit is exceeded, or `None` for an unlimited repetition.
     fn needed(&self, start: u64, distance: u64) -> Option<u64> {
         let unit: Vec<u8> = (self.len - distance..self.len)
             .map(|index| self.byte(index))
@@ -229,7 +230,7 @@ impl RepetitionDetector {
         Some((wanted * unit.len()).div_ceil(chars) as u64)
     }
 
-    /// Whether the unit stands in the middle of something encoded.
+    /// Returns true if the unit is surrounded by encoded data.
     fn is_encoded_data(&self, start: u64, unit: &[u8]) -> bool {
         const BEFORE: u64 = 32;
         let oldest = self.len.saturating_sub(self.text.len() as u64);
@@ -276,8 +277,8 @@ fn is_encoded(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte)
 }
 
-/// Whether a unit is of the kind that repeats in sound text: blanks, rulers, numbers, rows of a table or
-/// of code. The order of its bytes does not count, because a unit may begin anywhere.
+/// Returns true if the unit is of a kind that repeats in normal text: blanks, rulers, numbers, rows of a table or of
+/// code. The order of its bytes is irrelevant, because a unit can start anywhere.
 pub(super) fn is_regular(unit: &[u8]) -> bool {
     let count = |is: &dyn Fn(u8) -> bool| unit.iter().filter(|byte| is(**byte)).count();
     let letters = count(&|byte| byte.is_ascii_alphabetic());
@@ -291,7 +292,7 @@ pub(super) fn is_regular(unit: &[u8]) -> bool {
     is_ruled || is_numeric || marks * 8 >= unit.len()
 }
 
-/// Bytes of box-drawing and block characters (U+2500 to U+259F).
+/// Returns true for the bytes of box-drawing and block characters (U+2500 to U+259F).
 fn is_drawn(byte: u8) -> bool {
     byte == 0xE2 || (0x80..=0xBF).contains(&byte)
 }

@@ -1,5 +1,4 @@
-//! The promises, tested: the same found under every cut, by models that see the whole text; and how much of
-//! what is wrong is caught, and of what is right is not.
+//! Every detector finds the same under every cut as a model that has the whole text.
 
 mod calibration;
 
@@ -19,7 +18,7 @@ use crate::view::chunk::{Chunk, Language};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a detector finds in a text that comes in those pieces.
+/// Returns the detections in a text that is cut into these pieces.
 fn found_in(mut detector: impl Detector, text: &[u8], cuts: &[usize]) -> Vec<Detection> {
     let mut all = Vec::new();
     let mut from = 0;
@@ -40,7 +39,7 @@ fn found_in(mut detector: impl Detector, text: &[u8], cuts: &[usize]) -> Vec<Det
     all
 }
 
-/// Checks that every cut finds what the whole text does; returns that, and how many cuts there were.
+/// Asserts that every cut gives the detections of the whole text. Returns them, and the number of cuts.
 fn under_every_cut(
     random: &mut Random,
     text: &[u8],
@@ -106,7 +105,7 @@ const CYCLES: RepetitionLimits = RepetitionLimits {
     regular_chars: 112,
 };
 
-/// The first circle of a text, by trying every length at every place.
+/// Returns the first repetition of a text, by trying every length at every offset.
 fn naive_cycle(text: &[u8], limits: &RepetitionLimits) -> Option<Detection> {
     let mut starts: Vec<usize> = (0..=limits.unit_chars.1 * 4).collect();
     for len in 1..=text.len() {
@@ -168,7 +167,7 @@ fn circles_are_found_where_they_are() {
         texts += 1;
         cases += count;
         hits += u64::from(!found.is_empty());
-        // A circle inside another may be followed first; it is found all the same, but later.
+        // A repetition inside another one can be tracked first; the outer one is then found later.
         if found.first() != model.as_ref() {
             late += 1;
             let model = model.expect("what is found is there");
@@ -196,7 +195,7 @@ fn a_circle_is_cut_behind_its_first_time() {
         &[],
     );
     let kept = &text[..found[0].start as usize];
-    // The line break before the first one is a part of the circle.
+    // The line break before the first unit is part of the repetition.
     assert_eq!(kept, format!("Let me see:\n{}", unit.trim_end()));
     let mut far = RepetitionDetector::new(RepetitionLimits {
         unit_chars: (1, 4000),
@@ -463,7 +462,7 @@ fn scripts_are_the_same_under_every_cut() {
     report("script", cases, hits);
 }
 
-/// The first stretch of letters of which too many are not Latin, by looking at every stretch.
+/// Returns the first run of letters with too many that are not Latin, by checking every run.
 fn naive_script(text: &[u8]) -> Option<(u64, u64)> {
     let scripts = [
         r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]",
@@ -694,7 +693,7 @@ fn calls_are_the_same_if_their_input_is() {
     assert_ne!(CallDigest::new("a", b"{}"), CallDigest::new("b", b"{}"));
 }
 
-/// The input of a call, its keys in any order and its text spelled in any way.
+/// Returns the input of a call with its keys in random order and its text in random spelling.
 fn input(random: &mut Random) -> String {
     let text = |random: &mut Random| {
         random
@@ -761,8 +760,8 @@ fn each_name_that_a_rule_may_expect_is_a_script_or_a_language() {
     assert_eq!(LanguageSet::named("en"), Some(LanguageSet::ENGLISH));
 }
 
-/// Each detector reads the sources of the matcher in deltas of 5 bytes. Under callgrind, the instructions of
-/// each `push` divided by the bytes printed here are what a byte costs.
+/// Each detector reads the sources of the matcher in deltas of 5 bytes. The cost of a byte is the number of
+/// instructions of each `push` under callgrind, divided by the bytes printed here.
 #[test]
 #[ignore = "to be run under callgrind"]
 fn what_a_byte_costs() {

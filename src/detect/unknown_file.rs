@@ -1,5 +1,5 @@
-//! Files that are named and that nobody knows: code spans of a text that read like the path of a file, and are
-//! none of those that the rule and the host list.
+//! Mentions of unknown files: code spans of a text that look like a file path and are not in the lists of the rule and
+//! the host.
 //!
 //! Memory: one code span of at most [`SPAN`] bytes.
 
@@ -9,10 +9,10 @@ use super::unknown_name::KnownNames;
 use super::{Detection, Detector};
 use crate::view::chunk::{Chunk, ChunkBuffer};
 
-/// Longest code span that is taken for a path.
+/// The longest code span that is read as a path, in bytes.
 pub(crate) const SPAN: usize = 255;
 
-/// Endings that a name without a folder needs: much else has a dot in it.
+/// The extensions that a name without a folder must have, because many other words contain a dot.
 const ENDINGS: [&str; 44] = [
     "c", "cc", "cfg", "conf", "cpp", "cs", "css", "csv", "env", "go", "gradle", "h", "hpp", "html",
     "ini", "java", "js", "json", "jsonl", "jsx", "kt", "lock", "lua", "md", "mjs", "mts", "php",
@@ -24,7 +24,7 @@ const ENDINGS: [&str; 44] = [
 #[derive(Clone, Debug)]
 pub(crate) struct UnknownFileDetector {
     known: Arc<KnownNames>,
-    /// More of them.
+    /// Further known names.
     also_known: Option<Arc<KnownNames>>,
     span: ChunkBuffer,
     is_long: bool,
@@ -43,7 +43,7 @@ impl UnknownFileDetector {
         }
     }
 
-    /// Where what may yet be found begins: the code span.
+    /// Returns the start of the code span, from which text can still become a detection.
     pub(crate) fn pending_from(&self) -> Option<u64> {
         let first = self.span.chunk_at(0).filter(|_| !self.is_long);
         first.map(|chunk| chunk.start(0))
@@ -85,8 +85,8 @@ impl Detector for UnknownFileDetector {
     }
 }
 
-/// The path that the span names, if it reads like one: no blanks, an ending, and a folder or an ending that is
-/// usual. A line number behind it (`a.rs:12`, `a.rs#L12`) is left out.
+/// Returns the path in the span, if it looks like one: no blanks, an extension, and a folder or a common extension. A
+/// line number after it (`a.rs:12`, `a.rs#L12`) is left out.
 fn path(span: &str) -> Option<&str> {
     let span = span.trim();
     let span = span.split_once("#L").map_or(span, |(path, _)| path);
@@ -111,7 +111,7 @@ fn path(span: &str) -> Option<&str> {
     let is_ending = (1..=8).contains(&ending.len())
         && ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
         && ending.bytes().any(|byte| byte.is_ascii_alphabetic());
-    // `example.org/a.html` is no file of anybody here.
+    // `example.org/a.html` is not a local file.
     let host = folder.split('/').next().unwrap_or_default();
     let is_host = host.contains('.') && !host.starts_with('.');
     let is_usual = !folder.is_empty() || ENDINGS.contains(&ending.to_ascii_lowercase().as_str());

@@ -1,10 +1,10 @@
-//! Imports of packages that nobody knows: neither the language brings them, nor the host has named them,
-//! nor does the code itself declare them as modules.
+//! Imports of unknown packages: packages that are neither part of the language, nor listed by the host, nor declared as
+//! modules by the code itself.
 //!
-//! Code is read line by line; a line that begins like an import is taken apart when it ends. What an import
-//! spreads over several lines is understood where that is usual: blocks of Go, `} from 'x'` of JavaScript.
+//! Code is read line by line; a line that starts like an import is parsed when it ends. An import that spans lines is
+//! recognized in its common forms: blocks of Go, `} from 'x'` of JavaScript.
 //!
-//! Memory: one line of at most [`LINE`] bytes, and the modules that the code declares, at most [`OWN`].
+//! Memory: one line of at most [`LINE`] bytes, and at most [`OWN`] modules that the code declares.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -14,22 +14,22 @@ use super::std_names::{GO, NODE, PYTHON, RUST};
 use super::{Detection, Detector};
 use crate::view::chunk::{Chunk, ChunkBuffer, Language};
 
-/// Longest line that is read; the rest of a longer one is passed over.
+/// The number of bytes of a line that are read; the rest of a longer line is skipped.
 pub(crate) const LINE: usize = 1024;
-/// Most modules that are kept as declared by the code itself.
+/// The most modules declared by the code itself that are kept.
 pub(crate) const OWN: usize = 256;
 
-/// Names that the host knows: dependencies, workspace members, modules of the project. Spelled as in
-/// imports or as in manifests: `-` and `_` are the same, and so are capitals.
+/// The names that the host knows: dependencies, workspace members, modules of the project. They are spelled as in
+/// imports or in manifests: `-` equals `_`, and case is ignored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownNames {
     sets: Vec<Arc<NameSet>>,
 }
 
-/// One list of such names.
+/// One list of known names.
 pub(crate) type NameSet = HashSet<String>;
 
-/// The names of a list, as they are compared.
+/// Returns the normalized names of a list.
 pub(crate) fn name_set<'n>(names: impl IntoIterator<Item = &'n str>) -> NameSet {
     names.into_iter().map(folded).collect()
 }
@@ -40,7 +40,7 @@ impl KnownNames {
         KnownNames::shared(vec![Arc::new(name_set(names))])
     }
 
-    /// Names of several lists, which others have too.
+    /// Returns the names of several lists, which are shared.
     pub(crate) fn shared(sets: Vec<Arc<NameSet>>) -> KnownNames {
         KnownNames { sets }
     }
@@ -59,7 +59,7 @@ impl KnownNames {
         self.sets.iter().any(|set| set.contains(&name))
     }
 
-    /// Whether a file of that path is known, or one in some folder whose path ends like that.
+    /// Returns true if the path, or a path that ends in it after a folder, is known.
     pub(crate) fn holds_file(&self, path: &str) -> bool {
         let path = folded(path);
         let ends_so = |known: &String| {
@@ -75,7 +75,7 @@ fn folded(name: &str) -> String {
     name.replace('-', "_").to_lowercase()
 }
 
-/// Which rules of import hold.
+/// The import syntax of a language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImportSyntax {
     Rust,
@@ -100,24 +100,24 @@ impl ImportSyntax {
     }
 }
 
-/// Finds imports of unknown names in one run of code.
+/// Detects imports of unknown names in one run of code.
 #[derive(Clone, Debug)]
 pub(crate) struct UnknownNameDetector {
     known: Arc<KnownNames>,
-    /// More of them.
+    /// Further known names.
     also_known: Option<Arc<KnownNames>>,
     kind: Option<ImportSyntax>,
     line: ChunkBuffer,
-    /// Whether the line was read as far as lines are.
+    /// True if the first [`LINE`] bytes of the line have been read.
     is_long: bool,
-    /// Inside `import (` of Go, or a section of dependencies of a manifest.
+    /// True inside `import (` of Go, or in a section of dependencies of a manifest.
     in_block: bool,
-    /// Modules declared here, and names found already.
+    /// Modules declared by the code, and names already reported.
     own: BTreeSet<String>,
 }
 
 impl UnknownNameDetector {
-    /// For code of that language; for one whose imports are not known nothing is ever found.
+    /// Creates a detector for code of a language. Without a known import syntax it reports nothing.
     pub(crate) fn new(known: Arc<KnownNames>, language: Option<Language>) -> UnknownNameDetector {
         UnknownNameDetector {
             known,
@@ -135,12 +135,12 @@ impl UnknownNameDetector {
         self.known.holds(name) || also_known.is_some_and(|known| known.holds(name))
     }
 
-    /// These names are known as well.
+    /// Returns the detector with further known names.
     pub(crate) fn also_known(self, also_known: Option<Arc<KnownNames>>) -> UnknownNameDetector {
         UnknownNameDetector { also_known, ..self }
     }
 
-    /// Where what may yet be found begins: the line.
+    /// Returns the start of the current line, from which text can still become a detection.
     pub(crate) fn pending_from(&self) -> Option<u64> {
         self.line.chunk_at(0).map(|chunk| chunk.start(0))
     }
@@ -169,7 +169,7 @@ impl UnknownNameDetector {
         self.line = held;
     }
 
-    /// Where in the line names of packages stand. Declarations are noted.
+    /// Returns the ranges of package names in the line, and records declarations.
     fn names(&mut self, kind: ImportSyntax, line: &str) -> Vec<Range<usize>> {
         let code = line.trim();
         let names: Vec<&str> = match kind {
@@ -208,7 +208,7 @@ impl UnknownNameDetector {
         let heads = paths
             .into_iter()
             .map(|path| path.trim().trim_start_matches("::"));
-        // `use name;` and `use name as other;` name a crate too, but seldom; a path has `::`.
+        // `use name;` and `use name as other;` can also name a crate, but seldom do; a path contains `::`.
         heads
             .filter(|path| path[word(path).len()..].starts_with("::"))
             .map(word)
@@ -260,7 +260,7 @@ impl UnknownNameDetector {
         !name.is_empty() && !is_standard && !self.own.contains(name) && !is_known()
     }
 
-    /// Whether a path above the name is known: modules of Go are.
+    /// Returns true if a parent path of the name is known, as for the modules of Go.
     fn knows_parent(&self, name: &str) -> bool {
         name.match_indices('/')
             .any(|(at, _)| self.holds(&name[..at]))
@@ -307,14 +307,14 @@ impl UnknownNameDetector {
         if chunk.bytes.len() < room {
             return self.line.push(chunk);
         }
-        // No more of it is read, so nothing needs to wait for its end.
+        // The rest is not read, so the line can be parsed now.
         self.line.push(chunk.slice(0..room));
         self.is_long = true;
         self.end_line(chunk.decided(room - 1), found);
     }
 }
 
-/// The package that a name belongs to, as standard libraries and manifests list it.
+/// Returns the package of an imported name, as standard libraries and manifests list it.
 fn package(kind: ImportSyntax, name: &str) -> &str {
     match kind {
         ImportSyntax::Rust | ImportSyntax::Cargo => name,
@@ -331,7 +331,7 @@ fn package(kind: ImportSyntax, name: &str) -> &str {
     }
 }
 
-/// `import x from 'y'`, `import 'y'`, `} from 'y'`, `export … from 'y'`, `require('y')`, `import('y')`.
+/// Parses `import x from 'y'`, `import 'y'`, `} from 'y'`, `export … from 'y'`, `require('y')` and `import('y')`.
 fn script(code: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let is_module = ["import ", "export ", "}", "import{"]
@@ -368,7 +368,7 @@ fn script(code: &str) -> Vec<&str> {
     names
 }
 
-/// `import a, b.c as d`, `from a.b import c`; relative imports name no package.
+/// Parses `import a, b.c as d` and `from a.b import c`. Relative imports name no package.
 fn python(code: &str) -> Vec<&str> {
     let is_name = |char: char| char.is_alphanumeric() || "_.".contains(char);
     if let Some(rest) = code.strip_prefix("from ") {
@@ -401,7 +401,7 @@ fn python(code: &str) -> Vec<&str> {
     }
 }
 
-/// The first text in quotes.
+/// Returns the first quoted text.
 fn quoted(code: &str) -> Option<&str> {
     let from = code.find(['"', '\''])?;
     let quote = code[from..].chars().next()?;
@@ -409,7 +409,7 @@ fn quoted(code: &str) -> Option<&str> {
     Some(&text[..text.find(quote)?])
 }
 
-/// The parts of a group that commas of its own level divide.
+/// Splits a group at the commas of its own level.
 fn top_level(group: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
     for (at, byte) in group.bytes().enumerate() {
@@ -434,7 +434,7 @@ fn word(text: &str) -> &str {
     })
 }
 
-/// The longest beginning of such characters.
+/// Returns the longest prefix of characters that `is_in` accepts.
 fn word_with(text: &str, is_in: impl Fn(char) -> bool) -> &str {
     &text[..text.find(|char| !is_in(char)).unwrap_or(text.len())]
 }

@@ -1,15 +1,15 @@
-//! A seeded source of randomness, and how much of it a test spends. Tests of the public interface take this file
-//! in as source, so that there is one of it.
+//! A seeded random generator, and the scale of randomized tests. Integration tests include this file as source, so that
+//! it exists once.
 #![allow(dead_code, reason = "each who takes it in uses some of it")]
 
-/// How much a test should do: `full` unless `TTSR_TEST_SCALE` (a percentage) says otherwise.
+/// Returns the number of cases to run: `full`, scaled by the percentage in `TTSR_TEST_SCALE` if it is set.
 pub(crate) fn scale(full: usize) -> usize {
     let percent = std::env::var("TTSR_TEST_SCALE").ok();
     let percent = percent.and_then(|text| text.parse().ok());
     (full * percent.unwrap_or(100) / 100).max(1)
 }
 
-/// A small, seeded generator (SplitMix64), so that every failure can be seen again.
+/// A small seeded generator (SplitMix64), so that every failure can be reproduced.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

@@ -1,5 +1,5 @@
-//! Tests that cannot run everywhere, and say so where they do not. Tests of the public interface take this file in
-//! as source; `tests/rows.rs` checks that no test ends early in silence.
+//! Messages of tests that are skipped where they cannot run. Integration tests include this file as source;
+//! `tests/rows.rs` checks that no test returns early without a message.
 #![allow(dead_code, reason = "each who takes it in uses some of it")]
 
 use std::ffi::OsString;
@@ -10,12 +10,11 @@ use std::path::PathBuf;
 pub(crate) fn test(why: &str) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a test");
-    // Nobody sees what the macros print in a test that passes. Where even this fails there is nobody to tell.
+    // The print macros are captured in a test that passes. If even this write fails, the message is lost.
     writeln!(std::io::stderr(), "skipped: {name}: {why}").ok();
 }
 
-/// Returns the value of an environment variable that the test needs; prints that it is skipped where it is not
-/// set.
+/// Returns the value of an environment variable that the test needs. Prints that the test is skipped if it is not set.
 pub(crate) fn unless_set(variable: &str) -> Option<OsString> {
     let value = std::env::var_os(variable);
     if value.is_none() {
@@ -24,8 +23,8 @@ pub(crate) fn unless_set(variable: &str) -> Option<OsString> {
     value
 }
 
-/// Returns the folder of the corpus of real recordings, from `TTSR_CORPUS`; prints that the test is skipped where
-/// it is not set.
+/// Returns the folder of the corpus of recordings, from `TTSR_CORPUS`. Prints that the test is skipped if it is not
+/// set.
 pub(crate) fn corpus() -> Option<PathBuf> {
     unless_set("TTSR_CORPUS").map(PathBuf::from)
 }

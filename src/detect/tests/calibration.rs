@@ -1,4 +1,4 @@
-//! How much of what is wrong is caught, and of what is right is not: the table in `docs/detectors.md`.
+//! The detection and false-positive rates in the table of `docs/detectors.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -48,9 +48,9 @@ impl Case {
     }
 }
 
-/// A text of the corpus: what it is, and the stretches of it that are code.
+/// A text of the corpus, its origin, and its runs of code.
 struct Sample {
-    /// The conversation that it is from.
+    /// The conversation that contains it.
     stream: String,
     kind: Kind,
     tool: String,
@@ -65,7 +65,7 @@ enum Kind {
     Input,
 }
 
-/// Runs of prose and of code, told apart by fences and backticks, with the language of a fence.
+/// Splits a text at fences and backticks into runs of prose and of code, with the language of a fence.
 fn runs(text: &str) -> Vec<(bool, Option<Language>, &str)> {
     let mut runs = Vec::new();
     let mut fence: Option<Option<Language>> = None;
@@ -89,7 +89,7 @@ fn runs(text: &str) -> Vec<(bool, Option<Language>, &str)> {
     runs
 }
 
-/// Feeds a text with its code told apart.
+/// Feeds a text to a detector, with its code marked as such.
 fn read<D: Detector>(
     mut detector: D,
     sample: &Sample,
@@ -198,7 +198,7 @@ fn passes(case: &Case) -> bool {
     passed
 }
 
-/// Names that exist: what a host would read from lock files and workspaces.
+/// Returns names that exist, as a host would read them from lock files and workspaces.
 fn known() -> Arc<KnownNames> {
     let text = std::fs::read_to_string(folder().join("known-names.txt")).unwrap();
     Arc::new(KnownNames::new(
@@ -257,7 +257,7 @@ fn is_caught(name: &str, case: &Case, known: &Arc<KnownNames>) -> bool {
     }
 }
 
-/// The code of a sample with its language: fenced, or what a tool writes into a file.
+/// Returns the code of a sample with its language: fenced, or written to a file by a tool.
 fn code(sample: &Sample) -> Vec<(Language, String)> {
     if sample.kind == Kind::Prose {
         let mut blocks: Vec<(Language, String)> = Vec::new();
@@ -348,7 +348,7 @@ fn sample(value: &Value, text: String, stream: &Value) -> Sample {
     }
 }
 
-/// Which texts of the corpus are found by each detector: how many were read, and each that was found.
+/// Returns, for each detector, the number of texts read and the texts with a detection.
 fn false_positives(
     samples: &[Sample],
     known: &Arc<KnownNames>,
@@ -376,7 +376,7 @@ fn false_positives(
     let looping = |(stream, all): &(&str, Vec<&Sample>)| {
         let mut calls = CallHistory::default();
         let limits = LoopLimits::default();
-        // Some readers record an input without a tool for every fragment of one; those are no calls.
+        // Some recordings have an input without a tool for every fragment of one; those are not calls.
         let mut inputs = all
             .iter()
             .filter(|sample| sample.kind == Kind::Input && !sample.tool.is_empty());
@@ -409,7 +409,7 @@ fn false_positives(
     table
 }
 
-/// The samples of each conversation, in order.
+/// Groups the samples by conversation, in order.
 fn by_stream(samples: &[Sample]) -> Vec<(&str, Vec<&Sample>)> {
     let mut streams: Vec<(&str, Vec<&Sample>)> = Vec::new();
     for sample in samples {
