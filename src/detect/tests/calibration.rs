@@ -116,7 +116,7 @@ fn read<D: Detector>(
     all
 }
 
-fn cycle(sample: &Sample) -> bool {
+fn has_repetition(sample: &Sample) -> bool {
     !read(
         RepetitionDetector::new(RepetitionLimits::default()),
         sample,
@@ -126,7 +126,7 @@ fn cycle(sample: &Sample) -> bool {
     .is_empty()
 }
 
-fn alike(sample: &Sample) -> bool {
+fn has_near_duplicates(sample: &Sample) -> bool {
     !read(
         NearDuplicateDetector::new(NearDuplicateLimits::default()),
         sample,
@@ -136,7 +136,7 @@ fn alike(sample: &Sample) -> bool {
     .is_empty()
 }
 
-fn leak(sample: &Sample) -> bool {
+fn has_control_tokens(sample: &Sample) -> bool {
     !read(
         ControlTokenDetector::new(ControlTokenLimits::default()),
         sample,
@@ -216,11 +216,11 @@ fn cases(name: &str) -> Cases {
 }
 
 const NAMES: [&str; 9] = [
-    "alike",
-    "cycle",
+    "near-duplicate",
+    "repetition",
     "doom-loop",
     "entropy",
-    "leak",
+    "control-tokens",
     "limit",
     "script",
     "turns",
@@ -237,11 +237,11 @@ fn is_caught(name: &str, case: &Case, known: &Arc<KnownNames>) -> bool {
         text,
     };
     match name {
-        "alike" => alike(&sample),
-        "cycle" => cycle(&sample),
+        "near-duplicate" => has_near_duplicates(&sample),
+        "repetition" => has_repetition(&sample),
         "doom-loop" => is_loop(&case.texts),
         "entropy" => Entropy::of(sample.text.as_bytes()).is_random(&EntropyLimits::default()),
-        "leak" => leak(&sample),
+        "control-tokens" => has_control_tokens(&sample),
         "limit" => passes(case),
         "script" => script(&sample),
         "turns" => are_same(&case.texts),
@@ -355,9 +355,9 @@ fn false_positives(
 ) -> BTreeMap<&'static str, (usize, Vec<String>)> {
     let mut table = BTreeMap::new();
     let single: [(&str, IsFound); 4] = [
-        ("alike", alike),
-        ("cycle", cycle),
-        ("leak", leak),
+        ("near-duplicate", has_near_duplicates),
+        ("repetition", has_repetition),
+        ("control-tokens", has_control_tokens),
         ("script", script),
     ];
     for (name, is_found) in single {
