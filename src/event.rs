@@ -5,7 +5,7 @@
 
 use crate::{Channel, PartId};
 
-/// One event of one reply.
+/// One event of one reply. Closed: a reader that overlooks a kind of event does not compile.
 ///
 /// # Example: the events of a reply, read by rules
 /// ```
@@ -33,7 +33,6 @@ use crate::{Channel, PartId};
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Event {
     /// A part opens.
     PartStart {

@@ -7,7 +7,7 @@ use tree_sitter::Parser;
 use super::{
     AstPatternError, AstPatternSet, AstPatternSource, Budget, Grammar, Snippet, check_pattern,
 };
-use crate::testing::Random;
+use ttsr_testing::Random;
 
 const BUDGET: Budget = Budget { steps: 1000 };
 

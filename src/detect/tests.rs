@@ -13,10 +13,11 @@ use super::turns::{ReplyDigester, ReplyHistory, TurnLimits};
 use super::unknown_name::{KnownNames, UnknownNameDetector};
 use super::words::Sketch;
 use super::{Detection, Detector};
-use crate::testing::{Random, scale};
 use crate::view::chunk::{Chunk, Language};
+
 use std::sync::Arc;
 use std::time::Duration;
+use ttsr_testing::{Random, scale};
 
 /// Returns the detections in a text that is cut into these pieces.
 fn found_in(mut detector: impl Detector, text: &[u8], cuts: &[usize]) -> Vec<Detection> {

@@ -1,7 +1,7 @@
 //! Helpers of the views' tests: a sink that records every byte, and the cuts of a text.
 
 use super::chunk::{Chunk, ChunkSink, Tag};
-use crate::testing::{Random, skip};
+use ttsr_testing::{Random, skip};
 
 /// A call of a sink, split into bytes so that it does not depend on how the text was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

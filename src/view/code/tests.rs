@@ -2,9 +2,9 @@
 //! tree-sitter.
 
 use super::*;
-use crate::testing::{Random, scale};
 use crate::view::chunk::Language;
 use crate::view::test_sink::{Recorder, Seen, cuts, skip_or_corpus};
+use ttsr_testing::{Random, scale};
 
 fn tag(language: &str) -> Tag {
     Tag {

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::*;
-use crate::testing::{Random, scale, skip};
 use crate::view::chunk::Tag;
 use crate::view::json::{HaystackSink, JsonDecoder};
+use ttsr_testing::{Random, scale, skip};
 
 // ---- The output of the view ----
 

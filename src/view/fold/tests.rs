@@ -1,7 +1,7 @@
 //! Folding chunk by chunk equals folding the whole, with exact offsets, under every cut.
 
 use super::*;
-use crate::testing::{Random, scale};
+use ttsr_testing::{Random, scale};
 
 /// A folded byte: its value, the start and end of the bytes it replaces, and when it was certain.
 type Byte = (u8, u64, u64, u64);

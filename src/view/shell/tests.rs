@@ -2,9 +2,9 @@
 
 use super::heredoc::HEREDOCS;
 use super::*;
-use crate::testing::{Random, scale, skip};
 use crate::view::chunk::{RegionSet, Tag};
 use crate::view::json::{HaystackSink, JsonDecoder};
+use ttsr_testing::{Random, scale, skip};
 
 // ---- The output of the view ----
 
