@@ -120,7 +120,6 @@ mod guard;
 #[cfg(feature = "harness")]
 pub mod harness;
 mod limits;
-mod matcher;
 mod pack;
 mod rule;
 pub mod scan;
@@ -133,7 +132,6 @@ pub use event::Event;
 #[cfg(feature = "futures")]
 pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};
-pub use matcher::AutomatonSize;
 pub use pack::{
     Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, check,
     schema,
@@ -146,6 +144,7 @@ pub use rule::{
 pub use scan::scan;
 pub use session::{Checked, Lost, Origin, Session, Snapshot};
 pub use stream::{Counters, Hits, Redaction, Stream};
+pub use ttsr_automata::AutomatonSize;
 pub use verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict};
 
 /// The examples of README are tests.

@@ -36,7 +36,6 @@ pub use header::PackHeader;
 pub use lock::Lock;
 
 use crate::limits::Limits;
-use crate::matcher::{AutomatonSize, CLASSES, Matcher};
 use crate::rule::{Channel, Rule};
 use crate::session::Session;
 use crate::stream::Stream;
@@ -52,6 +51,7 @@ pub(crate) use compile::{
 use compile::{Big, Compiled, MatchMode, TooBig};
 use diagnostic::code;
 pub(crate) use message::{MessageValues, render as render_message};
+use ttsr_automata::{AutomatonSize, CLASSES, Matcher};
 
 /// A checked, immutable set of rules. Cloning is cheap: clones share everything.
 ///
