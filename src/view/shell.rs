@@ -1,5 +1,5 @@
 //! The commands of a shell text. Each simple command is one haystack: its words without quotes and escapes, joined by
-//! one space, tagged [`RegionSet::SHELL`].
+//! one space, tagged [`RegionSet::SHELL`](super::chunk::RegionSet::SHELL).
 //!
 //! This is a lexer. It expands and runs nothing, so it does not see the effects of `eval`, aliases, variables, encoded
 //! text or a heredoc that is passed to a shell.
