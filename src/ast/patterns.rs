@@ -26,7 +26,7 @@ pub(crate) fn check_pattern(grammar: Grammar, pattern: &str) -> Option<AstPatter
 fn parse(grammar: Grammar, text: &str) -> Result<Pattern, AstPatternError> {
     let pattern = Pattern::try_new(text.trim(), grammar).map_err(|error| {
         AstPatternError::NoCode(match error {
-            PatternError::NoContent(_) => "there is nothing in it".into(),
+            PatternError::NoContent(_) => "it is empty".into(),
             PatternError::MultipleNode(_) => "it is more than one statement or expression".into(),
             error => error.to_string(),
         })

@@ -186,7 +186,7 @@ fn an_else_that_may_come_is_waited_for() {
     assert_eq!(
         seek("if (a) clearTimeout(a)\nelse b()\nc()\n", &[]),
         [vec![(0, 31)], vec![]],
-        "ast-grep does not look at what stands behind a pattern"
+        "ast-grep does not look at the text after a pattern"
     );
     assert_eq!(
         seek("if (a) clearTimeout(a)\n", &not),

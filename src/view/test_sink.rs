@@ -30,8 +30,8 @@ impl ChunkSink for Recorder {
     }
 
     fn push(&mut self, chunk: Chunk<'_>) {
-        assert!(!chunk.bytes.is_empty(), "an empty piece");
-        let tag = self.tag.expect("a piece before any turn");
+        assert!(!chunk.bytes.is_empty(), "an empty chunk");
+        let tag = self.tag.expect("a chunk before any tag");
         for (index, &byte) in chunk.bytes.iter().enumerate() {
             self.seen.push(Seen::Byte {
                 byte,

@@ -31,7 +31,7 @@ fn note(chunk: Chunk<'_>, seen: u64, bytes: &mut Vec<Byte>) {
         let decided = chunk.decided(index);
         assert!(
             decided <= seen,
-            "certain at {decided}, but handed on at {seen}"
+            "certain at {decided}, but emitted at {seen}"
         );
         bytes.push((
             chunk.bytes[index],

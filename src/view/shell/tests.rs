@@ -26,7 +26,7 @@ impl Recorder {
     /// Asserts that nothing is emitted later than `decided` states when the input is pushed byte by byte.
     fn on_time(&self, decided: u64) {
         if let Some(delivered) = self.delivered {
-            assert_eq!(decided, delivered, "decided and handed on");
+            assert_eq!(decided, delivered, "decided and emitted");
         }
     }
 }
