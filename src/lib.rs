@@ -113,6 +113,7 @@
 
 #[cfg(feature = "ast")]
 mod ast;
+mod authoring;
 mod detect;
 mod event;
 #[cfg(feature = "futures")]
@@ -121,6 +122,7 @@ mod guard;
 pub mod harness;
 mod limits;
 mod pack;
+mod program;
 mod rule;
 pub mod scan;
 mod session;
@@ -128,13 +130,13 @@ mod stream;
 mod verdict;
 mod view;
 
+pub use authoring::check;
 pub use event::Event;
 #[cfg(feature = "futures")]
 pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};
 pub use pack::{
-    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, check,
-    schema,
+    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, schema,
 };
 pub use rule::{
     Action, Allowance, Ast, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,

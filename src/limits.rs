@@ -13,7 +13,7 @@ pub enum OnLimit {
     Continue,
 }
 
-/// The bounds of a pack and of the streams read with it.
+/// The limits of a pack and of its streams.
 ///
 /// # Example: a smaller table
 /// ```
@@ -78,6 +78,21 @@ pub struct Limits {
     pub on_limit: OnLimit,
 }
 
+impl Limits {
+    /// Returns the limits of a single pattern.
+    pub(crate) fn of_pattern(&self) -> PatternLimits {
+        PatternLimits {
+            pattern_bytes: self.pattern_bytes,
+            rule_states: self.rule_states,
+            confirm_steps: self.confirm_steps,
+        }
+    }
+}
+
+/// The least value of [`Limits::stretch_bytes`] in a [scan](crate::scan): a longer match is cut there, and counted in
+/// [`Counters::cut_matches`](crate::Counters::cut_matches).
+pub(crate) const SCAN_STRETCH_BYTES: usize = 8 << 20;
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -99,17 +114,6 @@ impl Default for Limits {
             ast_steps: 1000,
             turn_retries: 3,
             on_limit: OnLimit::Abort,
-        }
-    }
-}
-
-impl Limits {
-    /// Returns the bounds of a single pattern.
-    pub(crate) fn of_pattern(&self) -> PatternLimits {
-        PatternLimits {
-            pattern_bytes: self.pattern_bytes,
-            rule_states: self.rule_states,
-            confirm_steps: self.confirm_steps,
         }
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::detect::unknown_name::KnownNames;
 use crate::pack::Pack;
 use crate::rule::{Action, Channel, Mode};
-use crate::stream::{Pasts, Stream};
+use crate::stream::{RuleHistories as Pasts, Stream};
 use crate::verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict, rank};
 pub use check::Checked;
 use ledger::Ledger;
@@ -86,6 +86,14 @@ pub struct Session {
     pasts: Pasts,
     /// Names that the host knows.
     known: Option<Arc<KnownNames>>,
+}
+
+impl Pack {
+    /// Creates a session: the state of one conversation.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        Session::new(self.clone())
+    }
 }
 
 impl Session {
@@ -306,7 +314,7 @@ impl Session {
         let _ = stream.finish();
         let verdict = self.judge(stream);
         if !stream.is_cut() {
-            let pasts = stream.pasts().into_iter();
+            let pasts = stream.histories().into_iter();
             let placed = pasts.filter_map(|(rule, past)| {
                 let place = self.place(stream.generation(), rule)?;
                 Some((RuleId(u32::try_from(place).ok()?), past))

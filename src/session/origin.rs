@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::pack::{Pack, Scope};
+use crate::pack::Pack;
+use crate::program::RuleScope as Scope;
 use crate::view::path::ToolScope;
 
 /// Who is behind the next replies, as far as the host says; names are compared whatever their ASCII case.
@@ -37,7 +38,12 @@ pub struct Origin {
 impl Origin {
     /// For each rule whether it is out of scope; nothing if none is.
     pub(super) fn excluded(&self, pack: &Pack) -> Option<Box<[bool]>> {
-        let flags: Box<[bool]> = pack.scopes().iter().map(|it| !self.is_in(it)).collect();
+        let flags: Box<[bool]> = pack
+            .program()
+            .scopes
+            .iter()
+            .map(|it| !self.is_in(it))
+            .collect();
         flags.contains(&true).then_some(flags)
     }
 
