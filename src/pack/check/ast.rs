@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 #[cfg(feature = "ast")]
-use crate::ast::{BadPattern, Grammar};
+use crate::ast::{AstPatternError, Grammar};
 use crate::pack::diagnostic::code;
 use crate::rule::Ast;
 
@@ -10,16 +10,16 @@ use crate::rule::Ast;
 #[cfg(feature = "ast")]
 pub(in crate::pack) fn pattern_fault(languages: &[String], pattern: &str) -> Option<Fault> {
     languages.iter().find_map(|name| {
-        let fault = crate::ast::fault(Grammar::named(name)?, pattern)?;
+        let fault = crate::ast::check_pattern(Grammar::named(name)?, pattern)?;
         Some(match fault {
-            BadPattern::NoCode(why) => {
+            AstPatternError::NoCode(why) => {
                 let message = format!("this pattern is not code in `{name}`: {why}");
                 Fault::new(&code::AST_PATTERN, message).with_help(
                     "write a whole statement, expression or declaration; `$X` matches one node, \
                      `$$$X` any number",
                 )
             }
-            BadPattern::Everything => Fault::new(
+            AstPatternError::Everything => Fault::new(
                 &code::MATCHES_EMPTY,
                 "this pattern matches every piece of code",
             )

@@ -5,7 +5,7 @@ use crate::pack::check::fault::Fault;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::rule::{Channel, Pattern, Region, Rule};
-use crate::view::fold::Folds;
+use crate::view::fold::FoldSet;
 
 /// Reports the contradictions in the patterns of a rule.
 pub(super) fn faults(rule: &Rule, found: &mut Vec<KeyFault>) {
@@ -37,7 +37,7 @@ fn pattern_scope(key: &'static str, written: &Pattern, rule: &Rule, found: &mut 
     let missing = written
         .fold
         .iter()
-        .find(|fold| Folds::named(fold.name()).is_none());
+        .find(|fold| FoldSet::from_name(fold.name()).is_none());
     if let Some(fold) = missing {
         let message = format!(
             "the fold `{}` needs the feature `unicode`, which this build of ttsr does not have",

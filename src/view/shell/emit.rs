@@ -1,17 +1,17 @@
-//! Haystacks on their way: the outermost command as it comes, and what waits for its end.
+//! Output: the outermost command is emitted as it arrives; the commands inside it are queued until it ends.
 
-use super::super::piece::{Held, Piece, Regions, Sink, Tag};
-use super::Shell;
-use super::command::Command;
+use super::super::chunk::{Chunk, ChunkBuffer, ChunkSink, RegionSet, Tag};
+use super::ShellView;
+use super::command::SimpleCommand;
 
-/// How far in the queue a command goes.
+/// A command in the queue, with the index at which it ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Queued {
+pub(super) struct QueuedCommand {
     pub(super) end: usize,
     pub(super) script: bool,
 }
 
-impl Shell {
+impl ShellView {
     pub(super) fn end_redirect(&mut self) {
         let command = self
             .commands
@@ -23,15 +23,15 @@ impl Shell {
         }
     }
 
-    /// The command ends, and with the outermost one all that waits for it.
-    pub(super) fn end_command(&mut self, now: u64, sink: &mut impl Sink) {
+    /// Ends the command. The end of the outermost command emits the queue.
+    pub(super) fn end_command(&mut self, now: u64, sink: &mut impl ChunkSink) {
         self.end_redirect();
         let outermost = self.commands.len() == 1;
         let command = self
             .commands
             .last_mut()
             .expect("the outermost command stays");
-        for text in [&mut command.text, &mut command.rest] {
+        for text in [&mut command.text, &mut command.unwrapped] {
             if !text.is_empty() {
                 queue(&mut self.queue, &mut self.queued, text, false);
                 text.clear();
@@ -46,10 +46,12 @@ impl Shell {
         }
     }
 
-    /// Hands on what waits if it is too much.
-    pub(super) fn bound(&mut self, now: u64, sink: &mut impl Sink) {
-        let held = |command: &Command| {
-            command.text.bytes().len() + command.rest.bytes().len() + command.redirect.bytes().len()
+    /// Emits everything that is buffered if it exceeds the limit.
+    pub(super) fn enforce_limit(&mut self, now: u64, sink: &mut impl ChunkSink) {
+        let held = |command: &SimpleCommand| {
+            command.text.bytes().len()
+                + command.unwrapped.bytes().len()
+                + command.redirect.bytes().len()
         };
         let waiting = self.queue.bytes().len() + self.commands.iter().map(held).sum::<usize>();
         if waiting <= self.limits.waiting {
@@ -57,7 +59,11 @@ impl Shell {
         }
         self.counters.cut += 1;
         for command in &mut self.commands {
-            for text in [&mut command.text, &mut command.rest, &mut command.redirect] {
+            for text in [
+                &mut command.text,
+                &mut command.unwrapped,
+                &mut command.redirect,
+            ] {
                 if !text.is_empty() {
                     queue(&mut self.queue, &mut self.queued, text, false);
                     text.clear();
@@ -67,7 +73,7 @@ impl Shell {
         self.flush(now, sink);
     }
 
-    fn flush(&mut self, now: u64, sink: &mut impl Sink) {
+    fn flush(&mut self, now: u64, sink: &mut impl ChunkSink) {
         if let Some(end) = self.open.take() {
             sink.cut(end, now);
         }
@@ -75,28 +81,28 @@ impl Shell {
             return;
         }
         let waiting = std::mem::take(&mut self.queue);
-        let mut stretches = waiting.pieces(0..waiting.bytes().len());
-        let (mut rest, mut from) = (Piece::verbatim(b"", 0), 0);
+        let mut stretches = waiting.chunks(0..waiting.bytes().len());
+        let (mut rest, mut from) = (Chunk::verbatim(b"", 0), 0);
         let mut queued = std::mem::take(&mut self.queued);
-        for Queued { end, script } in queued.drain(..) {
+        for QueuedCommand { end, script } in queued.drain(..) {
             let mut left = end - from;
             from = end;
-            let pieces = std::iter::from_fn(|| {
+            let chunks = std::iter::from_fn(|| {
                 if rest.bytes.is_empty() {
                     rest = stretches.next()?;
                 }
                 let most = left.min(rest.bytes.len());
                 left -= most;
-                let piece = rest.slice(0..most);
+                let chunk = rest.slice(0..most);
                 rest = rest.slice(most..rest.bytes.len());
-                (most > 0).then_some(piece)
+                (most > 0).then_some(chunk)
             });
             if script {
-                self.read_script(pieces, now, sink);
+                self.read_script(chunks, now, sink);
                 continue;
             }
             let mut open = None;
-            pieces.for_each(|piece| hand_on(&mut open, piece.later(now), sink));
+            chunks.for_each(|chunk| emit(&mut open, chunk.not_before(now), sink));
             if let Some(end) = open {
                 sink.cut(end, now);
             }
@@ -106,56 +112,61 @@ impl Shell {
         self.queue.clear();
     }
 
-    /// What `sh -c` is given. A script in there is not read.
+    /// Reads the script passed to `sh -c`. Scripts inside it are not read.
     fn read_script<'a>(
         &mut self,
-        pieces: impl Iterator<Item = Piece<'a>>,
+        chunks: impl Iterator<Item = Chunk<'a>>,
         now: u64,
-        sink: &mut impl Sink,
+        sink: &mut impl ChunkSink,
     ) {
-        let mut inner = Shell::new(self.limits);
+        let mut inner = ShellView::new(self.limits);
         inner.scripts = false;
         inner.open_text();
-        pieces.for_each(|piece| inner.take(&piece.later(now), sink));
+        chunks.for_each(|chunk| inner.push(&chunk.not_before(now), sink));
         inner.close(now, now, sink);
         self.counters.too_deep += inner.counters.too_deep;
         self.counters.cut += inner.counters.cut;
     }
 }
 
-/// Hands on a piece of a haystack; `open` says where it ended so far.
+/// Emits a chunk of a haystack and updates `open`, the end of what was emitted of it.
 #[inline]
-pub(super) fn hand_on(open: &mut Option<u64>, piece: Piece<'_>, sink: &mut impl Sink) {
+pub(super) fn emit(open: &mut Option<u64>, chunk: Chunk<'_>, sink: &mut impl ChunkSink) {
     if open.is_none() {
         let tag = Tag {
-            regions: Regions::SHELL,
+            regions: RegionSet::SHELL,
             language: None,
         };
-        sink.turn(tag, piece.start(0), piece.decided(0));
+        sink.set_tag(tag, chunk.start(0), chunk.decided(0));
     }
-    *open = Some(piece.end(piece.bytes.len() - 1));
-    sink.take(piece);
+    *open = Some(chunk.end(chunk.bytes.len() - 1));
+    sink.push(chunk);
 }
 
-/// Keeps more of a haystack; before the first of a word the space, unless it begins with that.
-pub(super) fn keep<'a>(
-    into: &mut Held,
+/// Appends to a buffered haystack; a space precedes the first bytes of a word, unless the haystack is empty.
+pub(super) fn append<'a>(
+    into: &mut ChunkBuffer,
     first: bool,
-    space: Piece<'_>,
-    pieces: impl Iterator<Item = Piece<'a>>,
+    space: Chunk<'_>,
+    chunks: impl Iterator<Item = Chunk<'a>>,
     now: u64,
 ) {
     if first && !into.is_empty() {
-        into.push(space.later(now));
+        into.push(space.not_before(now));
     }
-    pieces.for_each(|piece| into.push(piece.later(now)));
+    chunks.for_each(|chunk| into.push(chunk.not_before(now)));
 }
 
-fn queue(into: &mut Held, queued: &mut Vec<Queued>, text: &Held, script: bool) {
-    for piece in text.pieces(0..text.bytes().len()) {
-        into.push(piece);
+fn queue(
+    into: &mut ChunkBuffer,
+    queued: &mut Vec<QueuedCommand>,
+    text: &ChunkBuffer,
+    script: bool,
+) {
+    for chunk in text.chunks(0..text.bytes().len()) {
+        into.push(chunk);
     }
-    queued.push(Queued {
+    queued.push(QueuedCommand {
         end: into.bytes().len(),
         script,
     });

@@ -1,31 +1,32 @@
-//! Control tokens of chat templates and tool calls, where the model should have written text.
+//! Control tokens of chat templates and tool calls in the text of a reply.
 //!
-//! In prose one is enough (tags of calls and thoughts count only where a line begins). In code, and behind a quotation mark, text may be *about* tokens, so there it
-//! takes several, one after the other with nothing but blanks and a role between them: that is what a
-//! leaked template looks like, and a sentence that names two tokens does not.
+//! In prose one token is enough; tags of calls and thoughts count only at the start of a line. Code and quoted text can
+//! be
+//! *about* tokens, so there several tokens must follow each other, separated only by blanks and a role. A leaked
+//! template looks like that, and a sentence that mentions two tokens does not.
 //!
 //! Memory: [`TOKEN`] bytes.
 
-use super::{Detector, Found};
-use crate::view::piece::Piece;
+use super::{Detection, Detector};
+use crate::view::chunk::Chunk;
 
-/// Longest token, in bytes.
+/// The length of the longest token, in bytes.
 pub(crate) const TOKEN: usize = 48;
 
-/// When tokens are too many.
+/// The limits above which control tokens are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LeakLimits {
-    /// How many in a row, in prose. A token that is only likely to be one needs one more.
+pub(crate) struct ControlTokenLimits {
+    /// The number of consecutive tokens in prose. A token that is only likely requires one more.
     pub(crate) plain: usize,
-    /// How many in a row, in code and behind quotation marks.
+    /// The number of consecutive tokens in code and after quotation marks.
     pub(crate) quoted: usize,
-    /// Most bytes of blanks and words between two that are in a row.
+    /// The most bytes of blanks and words between two consecutive tokens.
     pub(crate) gap: usize,
 }
 
-impl Default for LeakLimits {
-    fn default() -> LeakLimits {
-        LeakLimits {
+impl Default for ControlTokenLimits {
+    fn default() -> ControlTokenLimits {
+        ControlTokenLimits {
             plain: 1,
             quoted: 2,
             gap: 24,
@@ -33,94 +34,98 @@ impl Default for LeakLimits {
     }
 }
 
-/// Finds the leaks of a haystack. Of a row with enough tokens each further one is a leak of its own.
+/// Detects control tokens in a haystack. After a sequence has enough tokens, each further one is a detection of its
+/// own.
 #[derive(Clone, Debug)]
-pub(crate) struct Leak {
-    limits: LeakLimits,
+pub(crate) struct ControlTokenDetector {
+    limits: ControlTokenLimits,
     code: bool,
-    /// What may become a token.
+    /// The bytes that can become a token.
     token: Vec<u8>,
     token_start: u64,
-    /// The byte before it, and the two before that.
+    /// The last three bytes before it.
     last: [u8; 3],
-    /// Where the last byte ends.
+    /// The end of the last byte.
     end: u64,
-    stands: Stands,
-    row: Option<Row>,
+    context: TokenContext,
+    sequence: Option<TokenSequence>,
 }
 
-/// How what may become a token stands in the text.
+/// The context in which a possible token starts.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stands {
+struct TokenContext {
     is_quoted: bool,
     begins_line: bool,
 }
 
-/// Tokens with next to nothing between them.
+/// Consecutive tokens.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct TokenSequence {
     start: u64,
     count: usize,
     gap: usize,
     is_quoted: bool,
-    /// Whether its tokens so far were told.
-    is_told: bool,
+    /// True if its tokens so far have been reported.
+    is_reported: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
+enum TokenCertainty {
     Sure,
     Likely,
 }
 
-impl Leak {
-    pub(crate) fn new(limits: LeakLimits) -> Leak {
-        Leak {
+impl ControlTokenDetector {
+    pub(crate) fn new(limits: ControlTokenLimits) -> ControlTokenDetector {
+        ControlTokenDetector {
             limits,
             code: false,
             token: Vec::with_capacity(TOKEN),
             token_start: 0,
             last: [b'\n'; 3],
             end: 0,
-            stands: Stands::default(),
-            row: None,
+            context: TokenContext::default(),
+            sequence: None,
         }
     }
 
-    /// Begins another text, of the same kind.
+    /// Starts another text of the same kind.
     pub(crate) fn renew(&mut self) {
-        *self = Leak {
+        *self = ControlTokenDetector {
             code: self.code,
-            ..Leak::new(self.limits)
+            ..ControlTokenDetector::new(self.limits)
         };
     }
 
-    /// Says whether the pieces from here on are code.
-    pub(crate) fn code(&mut self, code: bool) {
+    /// Sets whether the following chunks are code.
+    pub(crate) fn set_code(&mut self, code: bool) {
         self.code = code;
     }
 
-    /// Where what may yet become a leak begins.
+    /// Returns the offset from which text can still become a detection.
     pub(crate) fn pending_from(&self) -> Option<u64> {
         let token = (!self.token.is_empty()).then_some(self.token_start);
-        // A call begins before the byte by which it is noticed, the `=` of `to=`.
+        // A call starts before the byte that reveals it, the `=` of `to=`.
         let to = match self.last {
             [before, b't', b'o'] if !before.is_ascii_alphanumeric() => Some(2),
             [_, before, b't'] if !before.is_ascii_alphanumeric() => Some(1),
             _ => None,
         };
         let to = to.map(|bytes| self.end.saturating_sub(bytes));
-        let row = self.row.filter(|row| !row.is_told).map(|row| row.start);
-        [token, to, row].into_iter().flatten().min()
+        let sequence = self
+            .sequence
+            .filter(|sequence| !sequence.is_reported)
+            .map(|sequence| sequence.start);
+        [token, to, sequence].into_iter().flatten().min()
     }
 
-    /// Takes a byte that stands at `start`; returns where the leak begins if this one makes it one.
+    /// Consumes the byte at `start`. Returns the start of the detection if this byte completes one.
     fn step(&mut self, byte: u8, start: u64) -> Option<u64> {
-        let row = match byte {
-            // The second of `<<SYS>>`.
+        let sequence = match byte {
+            // The second byte of `<<SYS>>`.
             b'<' if self.token == b"<" => self.extend(byte),
             b'<' | b'[' => {
-                self.break_row();
+                self.break_sequence();
                 self.begin(&[], byte, start);
                 None
             }
@@ -135,7 +140,7 @@ impl Leak {
             _ => self.extend(byte),
         };
         self.last = [self.last[1], self.last[2], byte];
-        row
+        sequence
     }
 
     fn is_to(&self) -> bool {
@@ -148,31 +153,33 @@ impl Leak {
         let is_index =
             byte == b'[' && (previous.is_ascii_alphanumeric() || b"_)]".contains(&previous));
         let is_cited = b"\"'`".contains(&previous) || is_end_of_quote_mark(&self.last);
-        self.stands.is_quoted = self.code || is_cited || is_index;
+        self.context.is_quoted = self.code || is_cited || is_index;
         let mut last = self.last.iter().rev();
-        self.stands.begins_line = last.find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\n');
+        self.context.begins_line = last.find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b'\n');
         self.token.clear();
         self.token.extend_from_slice(before);
         self.token.push(byte);
         self.token_start = start;
     }
 
-    /// A byte between tokens.
+    /// Consumes a byte between tokens.
     fn pass(&mut self, byte: u8) {
-        let Some(row) = &mut self.row else { return };
-        row.gap += 1;
+        let Some(sequence) = &mut self.sequence else {
+            return;
+        };
+        sequence.gap += 1;
         let is_word =
             byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() || b"_.:/".contains(&byte);
-        if !is_word || row.gap > self.limits.gap {
-            self.row = None;
+        if !is_word || sequence.gap > self.limits.gap {
+            self.sequence = None;
         }
     }
 
-    /// What might have become a token is none; it stands between tokens, and is no word.
-    fn break_row(&mut self) {
+    /// Drops a possible token that is not one. It separates tokens, so the sequence ends.
+    fn break_sequence(&mut self) {
         if !self.token.is_empty() {
             self.token.clear();
-            self.row = None;
+            self.sequence = None;
         }
     }
 
@@ -180,11 +187,11 @@ impl Leak {
         self.token.push(byte);
         let is_over = byte == b'\n' || self.token.len() > TOKEN;
         if is_over || self.token[0] == b't' && !may_be_call(&self.token) {
-            self.break_row();
+            self.break_sequence();
             return None;
         }
         let is_end = matches!(byte, b'>' | b']' | b'=') || self.token[0] == b't';
-        match judge(&self.token, self.stands.begins_line) {
+        match judge(&self.token, self.context.begins_line) {
             Some(token) if is_end => {
                 self.token.clear();
                 self.count(token)
@@ -193,57 +200,57 @@ impl Leak {
                 None
             }
             _ if matches!(byte, b'>' | b']') => {
-                self.break_row();
+                self.break_sequence();
                 None
             }
             _ => None,
         }
     }
 
-    fn count(&mut self, token: Token) -> Option<u64> {
-        let row = self.row.get_or_insert(Row {
+    fn count(&mut self, token: TokenCertainty) -> Option<u64> {
+        let sequence = self.sequence.get_or_insert(TokenSequence {
             start: self.token_start,
             count: 0,
             gap: 0,
-            is_quoted: self.stands.is_quoted,
-            is_told: false,
+            is_quoted: self.context.is_quoted,
+            is_reported: false,
         });
-        if row.is_told {
-            row.start = self.token_start;
+        if sequence.is_reported {
+            sequence.start = self.token_start;
         }
-        row.count += 1;
-        row.gap = 0;
-        row.is_quoted |= self.stands.is_quoted;
-        let least = if row.is_quoted {
+        sequence.count += 1;
+        sequence.gap = 0;
+        sequence.is_quoted |= self.context.is_quoted;
+        let least = if sequence.is_quoted {
             self.limits.quoted
         } else {
             self.limits.plain
         };
-        let needed = least + usize::from(token == Token::Likely);
-        row.is_told = row.count >= needed;
-        row.is_told.then_some(row.start)
+        let needed = least + usize::from(token == TokenCertainty::Likely);
+        sequence.is_reported = sequence.count >= needed;
+        sequence.is_reported.then_some(sequence.start)
     }
 }
 
-impl Detector for Leak {
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
-        let Some(last) = piece.bytes.len().checked_sub(1) else {
+impl Detector for ControlTokenDetector {
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
+        let Some(last) = chunk.bytes.len().checked_sub(1) else {
             return;
         };
-        self.end = piece.end(last);
+        self.end = chunk.end(last);
         let mut from = 0;
-        while from < piece.bytes.len() {
-            if self.token.is_empty() && self.row.is_none() {
-                from += self.skip(&piece.bytes[from..]);
+        while from < chunk.bytes.len() {
+            if self.token.is_empty() && self.sequence.is_none() {
+                from += self.skip(&chunk.bytes[from..]);
             }
-            let Some(&byte) = piece.bytes.get(from) else {
+            let Some(&byte) = chunk.bytes.get(from) else {
                 return;
             };
-            if let Some(start) = self.step(byte, piece.start(from)) {
-                let decided = piece.decided(from);
-                found(Found {
+            if let Some(start) = self.step(byte, chunk.start(from)) {
+                let decided = chunk.decided(from);
+                found(Detection {
                     start,
-                    end: piece.end(from),
+                    end: chunk.end(from),
                     decided,
                 });
             }
@@ -251,11 +258,11 @@ impl Detector for Leak {
         }
     }
 
-    fn finish(&mut self, _: u64, _: &mut dyn FnMut(Found)) {}
+    fn finish(&mut self, _: u64, _: &mut dyn FnMut(Detection)) {}
 }
 
-impl Leak {
-    /// How many bytes can neither be a token nor begin one.
+impl ControlTokenDetector {
+    /// Returns the number of leading bytes that cannot be part of a token.
     fn skip(&mut self, bytes: &[u8]) -> usize {
         let skipped = memchr::memchr3(b'<', b'[', b'=', bytes).unwrap_or(bytes.len());
         for &byte in &bytes[skipped.saturating_sub(3)..skipped] {
@@ -265,12 +272,12 @@ impl Leak {
     }
 }
 
-/// Whether the bytes end in one of `‘`, `’`, `“`, `”`.
+/// Returns true if the bytes end in one of `‘`, `’`, `“`, `”`.
 fn is_end_of_quote_mark(last: &[u8; 3]) -> bool {
     last[..2] == [0xE2, 0x80] && (0x98..=0x9D).contains(&last[2])
 }
 
-/// Targets that calls were seen to be addressed to.
+/// The recipients of calls in leaked templates.
 const TARGETS: [&[u8]; 5] = [
     b"functions.",
     b"multi_tool_use.",
@@ -286,26 +293,26 @@ fn may_be_call(token: &[u8]) -> bool {
         .any(|target| target.starts_with(name) || name.starts_with(target))
 }
 
-fn judge(token: &[u8], begins_line: bool) -> Option<Token> {
+fn judge(token: &[u8], begins_line: bool) -> Option<TokenCertainty> {
     match token[0] {
         b't' => TARGETS
             .iter()
             .any(|target| token[3..].starts_with(target))
-            .then_some(Token::Sure),
-        b'[' => BRACKETS.contains(&token).then_some(Token::Sure),
+            .then_some(TokenCertainty::Sure),
+        b'[' => BRACKETS.contains(&token).then_some(TokenCertainty::Sure),
         _ => judge_angled(token, begins_line),
     }
 }
 
-fn judge_angled(token: &[u8], begins_line: bool) -> Option<Token> {
+fn judge_angled(token: &[u8], begins_line: bool) -> Option<TokenCertainty> {
     if ANGLED.contains(&token) {
-        return Some(Token::Sure);
+        return Some(TokenCertainty::Sure);
     }
     if TAGS.contains(&token) {
-        return begins_line.then_some(Token::Sure);
+        return begins_line.then_some(TokenCertainty::Sure);
     }
     if LIKELY.contains(&token) {
-        return Some(Token::Likely);
+        return Some(TokenCertainty::Likely);
     }
     let name = token
         .strip_prefix(b"<|".as_slice())
@@ -320,10 +327,14 @@ fn judge_angled(token: &[u8], begins_line: bool) -> Option<Token> {
         return None;
     }
     let is_known = token[1] != b'|' || BARRED.iter().any(|known| name.starts_with(known));
-    Some(if is_known { Token::Sure } else { Token::Likely })
+    Some(if is_known {
+        TokenCertainty::Sure
+    } else {
+        TokenCertainty::Likely
+    })
 }
 
-/// Beginnings of names between `<|` and `|>`.
+/// Prefixes of names between `<|` and `|>`.
 const BARRED: [&[u8]; 30] = [
     b"im_",
     b"endof",
@@ -380,7 +391,7 @@ const ANGLED: [&[u8]; 5] = [
     b"</think>",
 ];
 
-/// These count where a line begins. In the middle of one, text is about them as often as not.
+/// Tags that count only at the start of a line. Elsewhere, text is about them as often as not.
 const TAGS: [&[u8]; 18] = [
     b"<tool_call>",
     b"</tool_call>",
@@ -402,7 +413,7 @@ const TAGS: [&[u8]; 18] = [
     b"</tool_use>",
 ];
 
-/// These have other uses too.
+/// Tokens with other common uses.
 const LIKELY: [&[u8]; 10] = [
     b"</s>",
     b"<bos>",

@@ -1,6 +1,6 @@
-//! Which bytes stand for more than themselves, and where.
+//! The metacharacters of each context.
 
-/// Where a byte stands for more than itself: between words, in single quotes, in `$'`, in all else.
+/// Contexts with their own metacharacters: outside quotes, `'…'`, `$'…'`, and any other quote or expansion.
 pub(super) const BARE: u8 = 1;
 pub(super) const SINGLE: u8 = 2;
 pub(super) const ANSI: u8 = 4;
@@ -30,15 +30,15 @@ pub(super) fn is_plain(byte: u8) -> bool {
     SPECIAL[usize::from(byte)] & BARE == 0
 }
 
-/// How many bytes stand for nothing but themselves in text of that class.
+/// Returns the number of leading bytes that are not metacharacters in the context `class`.
 #[inline]
 pub(super) fn plain(bytes: &[u8], class: u8) -> usize {
     let special = |&byte: &u8| SPECIAL[usize::from(byte)] & class != 0;
     bytes.iter().position(special).unwrap_or(bytes.len())
 }
 
-/// Whether one blank stands there between two arguments as they are. Digits may be the number of a redirection, and
-/// what is no whole character is over where something stands in.
+/// Returns true if a single blank between two plain arguments is at `at`. Digits after it may be a file descriptor, and
+/// an incomplete character before it ends at a replacement.
 #[inline]
 pub(super) fn is_single_blank(bytes: &[u8], at: usize) -> bool {
     matches!(bytes[at..], [b' ', next, ..] if is_plain(next) && !next.is_ascii_digit())

@@ -1,9 +1,9 @@
-//! What tests of views share: what a sink saw, byte by byte, and the ways to cut a text.
+//! Helpers of the views' tests: a sink that records every byte, and the cuts of a text.
 
-use super::piece::{Piece, Sink, Tag};
+use super::chunk::{Chunk, ChunkSink, Tag};
 use ttsr_testing::{Random, skip};
 
-/// What a sink saw. It does not depend on how the text was cut.
+/// A call of a sink, split into bytes so that it does not depend on how the text was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Byte {
@@ -23,22 +23,22 @@ pub(super) struct Recorder {
     tag: Option<Tag>,
 }
 
-impl Sink for Recorder {
-    fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
+impl ChunkSink for Recorder {
+    fn set_tag(&mut self, tag: Tag, at: u64, decided: u64) {
         self.tag = Some(tag);
         self.seen.push(Seen::Turn(tag, at, decided));
     }
 
-    fn take(&mut self, piece: Piece<'_>) {
-        assert!(!piece.bytes.is_empty(), "an empty piece");
-        let tag = self.tag.expect("a piece before any turn");
-        for (index, &byte) in piece.bytes.iter().enumerate() {
+    fn push(&mut self, chunk: Chunk<'_>) {
+        assert!(!chunk.bytes.is_empty(), "an empty chunk");
+        let tag = self.tag.expect("a chunk before any tag");
+        for (index, &byte) in chunk.bytes.iter().enumerate() {
             self.seen.push(Seen::Byte {
                 byte,
                 tag,
-                start: piece.start(index),
-                end: piece.end(index),
-                decided: piece.decided(index),
+                start: chunk.start(index),
+                end: chunk.end(index),
+                decided: chunk.decided(index),
             });
         }
     }
@@ -48,8 +48,8 @@ impl Sink for Recorder {
     }
 }
 
-/// Runs `same` on the text byte by byte, cut in two everywhere if it is short, else at some places, and cut
-/// at random; the number of runs.
+/// Runs `same` on the text byte by byte, cut in two (at every offset of a short text, at about 100 of a long one),
+/// and cut at random. Returns the number of runs.
 pub(super) fn cuts(text: &[u8], random: &mut Random, mut same: impl FnMut(&[&[u8]])) -> usize {
     let bytes: Vec<&[u8]> = text.chunks(1).collect();
     same(&bytes);
@@ -66,8 +66,8 @@ pub(super) fn cuts(text: &[u8], random: &mut Random, mut same: impl FnMut(&[&[u8
     runs
 }
 
-/// Runs `same` on the input byte by byte (and says so), cut in two everywhere if it is short, else at 400 places,
-/// and cut at random; the number of runs, with one for the whole.
+/// Runs `same` on the input byte by byte (its second argument is then true), cut in two (at every offset of a short
+/// input, at 400 of a long one), and cut at random. Returns the number of runs, including one for the whole input.
 pub(super) fn every_cut(
     input: &[u8],
     random: &mut Random,
@@ -90,7 +90,7 @@ pub(super) fn every_cut(
     two + 10
 }
 
-/// The texts of the corpus, if it is at hand.
+/// Returns the texts of the corpus, or `None` if there is no corpus.
 pub(super) fn skip_or_corpus() -> Option<Vec<String>> {
     let root = skip::corpus()?;
     let transcripts = root.join("transcripts/transcripts.jsonl");

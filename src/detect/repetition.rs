@@ -1,40 +1,41 @@
-//! Text that goes round in circles: the same unit again and again, of one character or of paragraphs.
+//! Text that repeats one unit without end, from a single character to several paragraphs.
 //!
-//! A distance is proposed where the last [`GRAM`] bytes stood before; it is followed as long as every byte
-//! equals the one that far back, and once it has held for a whole unit the text is read backwards to where
-//! the circle began. So the place is exact, and the cost a byte constant. Two distances are followed at a
-//! time: inside a unit shorter ones come and go.
+//! 1. A period is proposed if the last [`GRAM`] bytes occurred before: the distance between the two occurrences.
+//! 2. It is kept as long as every byte equals the byte one period before it. At most two periods are tracked at a time,
+//!    because shorter ones come and go inside a unit.
+//! 3. Once it has held for a whole unit, the text is scanned backwards to the start of the repetition. The start is
+//!    therefore exact, and the cost of a byte is constant.
 //!
-//! Memory: the last [`WINDOW`] bytes, and 64 KiB of what stood where.
+//! Memory: the last [`WINDOW`] bytes, and 64 KiB for the positions of hashed grams.
 
-use super::{Detector, Found, Places};
-use crate::view::piece::Piece;
+use super::{Detection, Detector, OffsetIndex};
+use crate::view::chunk::Chunk;
 
-/// Bytes of text kept, to read backwards.
+/// The number of bytes of text that are kept for the backward scan.
 pub(crate) const WINDOW: usize = 16 << 10;
-/// Longest unit, in bytes.
+/// The length of the longest unit, in bytes.
 pub(crate) const UNIT_BYTES: usize = WINDOW / 4;
-/// Bytes that must have stood before for their distance to be followed.
+/// The number of bytes that must recur for their distance to be proposed.
 const GRAM: usize = 16;
 const SLOTS: usize = 8 << 10;
 
-/// When repetition is too much.
+/// The limits above which repetition is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CycleLimits {
-    /// Shortest and longest unit, in characters. A shorter circle counts as a multiple of itself.
+pub(crate) struct RepetitionLimits {
+    /// The shortest and the longest unit, in characters. A shorter period counts as a multiple of itself.
     pub(crate) unit_chars: (usize, usize),
-    /// How often the unit must stand there, the first time included; at least 3.
+    /// The number of consecutive occurrences of the unit, at least 3.
     pub(crate) times: usize,
-    /// Characters of all of it together, at least.
+    /// The fewest characters of all occurrences together.
     pub(crate) chars: usize,
-    /// The same two for what is regular by nature: blanks, ruled lines, numbers, tables, code.
+    /// `times` and `chars` for regular text: blanks, ruled lines, numbers, tables, code.
     pub(crate) regular_times: usize,
     pub(crate) regular_chars: usize,
 }
 
-impl Default for CycleLimits {
-    fn default() -> CycleLimits {
-        CycleLimits {
+impl Default for RepetitionLimits {
+    fn default() -> RepetitionLimits {
+        RepetitionLimits {
             unit_chars: (1, 2000),
             times: 4,
             chars: 240,
@@ -44,56 +45,56 @@ impl Default for CycleLimits {
     }
 }
 
-/// Finds the first circle of a haystack.
+/// Detects the first repetition of a haystack.
 #[derive(Clone, Debug)]
-pub(crate) struct Cycle {
-    limits: CycleLimits,
-    /// Whether what comes is code, which is regular by nature.
+pub(crate) struct RepetitionDetector {
+    limits: RepetitionLimits,
+    /// True if the following chunks are code, which is regular.
     code: bool,
     text: Vec<u8>,
-    places: Places,
+    places: OffsetIndex,
     len: u64,
     gram: u128,
-    /// Where the last gram of a hash ended, and more of its hash.
+    /// A hash table of grams: the end of the last gram in each slot, and more bits of its hash.
     seen: Vec<(u32, u32)>,
-    paths: [Path; 2],
+    periods: [Period; 2],
     is_found: bool,
 }
 
-/// A distance that is being followed.
+/// A period that is tracked.
 #[derive(Clone, Copy, Debug, Default)]
-struct Path {
-    /// 0 if none is.
+struct Period {
+    /// The length of the period in bytes; 0 if the slot is free.
     distance: usize,
-    /// Bytes it has held since it was proposed.
+    /// The number of bytes for which it has held since it was proposed.
     held: usize,
-    /// Where the text began to repeat, once it is known.
+    /// The start of the repetition, once it is known.
     start: u64,
-    /// Length of the haystack at which it is too much.
+    /// The length of the haystack at which the limit is exceeded.
     limit: u64,
 }
 
-impl Cycle {
-    pub(crate) fn new(limits: CycleLimits) -> Cycle {
-        Cycle {
+impl RepetitionDetector {
+    pub(crate) fn new(limits: RepetitionLimits) -> RepetitionDetector {
+        RepetitionDetector {
             limits,
             code: false,
             text: Vec::new(),
-            places: Places::default(),
+            places: OffsetIndex::default(),
             len: 0,
             gram: 0,
             seen: Vec::new(),
-            paths: [Path::default(); 2],
+            periods: [Period::default(); 2],
             is_found: false,
         }
     }
 
-    /// Says whether the pieces from here on are code.
-    pub(crate) fn code(&mut self, code: bool) {
+    /// Sets whether the following chunks are code.
+    pub(crate) fn set_code(&mut self, code: bool) {
         self.code = code;
     }
 
-    /// The byte with that index, which is one of the last [`WINDOW`].
+    /// Returns the byte at `index`, one of the last [`WINDOW`] bytes.
     #[inline]
     fn byte(&self, index: u64) -> u8 {
         self.text[index as usize & (WINDOW - 1)]
@@ -108,7 +109,7 @@ impl Cycle {
         }
     }
 
-    /// Takes a byte; returns where the repeated text begins if this one makes it too much.
+    /// Consumes a byte. Returns the start of the repeated text if this byte exceeds the limit.
     #[inline]
     fn step(&mut self, byte: u8) -> Option<u64> {
         self.keep(byte);
@@ -117,7 +118,7 @@ impl Cycle {
         let proposed = self.proposed();
         let mut hit = None;
         for at in 0..2 {
-            if self.paths[at].distance != 0 {
+            if self.periods[at].distance != 0 {
                 hit = hit.or(self.follow(at, byte));
             }
         }
@@ -127,7 +128,7 @@ impl Cycle {
         hit
     }
 
-    /// How far back the last bytes stood before; 0 if they did not.
+    /// Returns the distance to the previous occurrence of the last gram; 0 if there is none.
     #[inline]
     fn proposed(&mut self) -> usize {
         if self.len < GRAM as u64 {
@@ -147,65 +148,65 @@ impl Cycle {
     }
 
     fn propose(&mut self, distance: usize) {
-        let [first, second] = &mut self.paths;
-        let path = Path {
+        let [first, second] = &mut self.periods;
+        let period = Period {
             distance,
-            ..Path::default()
+            ..Period::default()
         };
         if first.distance == 0 {
-            *first = path;
+            *first = period;
         } else if first.distance != distance && second.distance == 0 {
-            *second = path;
+            *second = period;
         }
     }
 
     #[inline]
     fn follow(&mut self, at: usize, byte: u8) -> Option<u64> {
-        let path = self.paths[at];
-        if self.byte(self.len - 1 - path.distance as u64) != byte {
-            self.paths[at] = Path::default();
+        let period = self.periods[at];
+        if self.byte(self.len - 1 - period.distance as u64) != byte {
+            self.periods[at] = Period::default();
             if at == 0 {
-                self.paths.swap(0, 1);
+                self.periods.swap(0, 1);
                 return self.follow_second(byte);
             }
             return None;
         }
-        let held = path.held + 1;
-        self.paths[at].held = held;
-        if held == path.distance.max(GRAM) {
+        let held = period.held + 1;
+        self.periods[at].held = held;
+        if held == period.distance.max(GRAM) {
             self.look_back(at);
         }
-        let path = self.paths[at];
-        let is_known = held >= path.distance.max(GRAM);
-        (is_known && self.len >= path.limit).then_some(path.start + path.distance as u64)
+        let period = self.periods[at];
+        let is_known = held >= period.distance.max(GRAM);
+        (is_known && self.len >= period.limit).then_some(period.start + period.distance as u64)
     }
 
-    /// The second path became the first in the middle of a step.
+    /// Steps the second period after it has become the first in the middle of a step.
     fn follow_second(&mut self, byte: u8) -> Option<u64> {
-        match self.paths[0].distance {
+        match self.periods[0].distance {
             0 => None,
             _ => self.follow(0, byte),
         }
     }
 
-    /// A distance has held for a whole unit: finds where that began, and how much of it is too much.
+    /// Finds the start of a period that has held for a whole unit, and the length at which it exceeds the limit.
     #[cold]
     fn look_back(&mut self, at: usize) {
-        let distance = self.paths[at].distance as u64;
+        let distance = self.periods[at].distance as u64;
         let oldest = self.len.saturating_sub(self.text.len() as u64);
         let mut from = self.len;
         while from > oldest + distance && self.byte(from - 1) == self.byte(from - 1 - distance) {
             from -= 1;
         }
         let start = from - distance;
-        self.paths[at].start = start;
-        self.paths[at].limit = match self.needed(start, distance) {
+        self.periods[at].start = start;
+        self.periods[at].limit = match self.needed(start, distance) {
             Some(needed) => start + needed,
             None => u64::MAX,
         };
     }
 
-    /// How many bytes of a circle that began at `start` are too much; none if it may go on for ever.
+    /// Returns the number of bytes from `start` at which the limit is exceeded, or `None` for an unlimited repetition.
     fn needed(&self, start: u64, distance: u64) -> Option<u64> {
         let unit: Vec<u8> = (self.len - distance..self.len)
             .map(|index| self.byte(index))
@@ -216,7 +217,7 @@ impl Cycle {
             .count()
             .max(1);
         let (least, most) = self.limits.unit_chars;
-        if chars > most || self.is_blob(start, &unit) {
+        if chars > most || self.is_encoded_data(start, &unit) {
             return None;
         }
         let unit_chars = chars * least.div_ceil(chars).max(1);
@@ -229,8 +230,8 @@ impl Cycle {
         Some((wanted * unit.len()).div_ceil(chars) as u64)
     }
 
-    /// Whether the unit stands in the middle of something encoded.
-    fn is_blob(&self, start: u64, unit: &[u8]) -> bool {
+    /// Returns true if the unit is surrounded by encoded data.
+    fn is_encoded_data(&self, start: u64, unit: &[u8]) -> bool {
         const BEFORE: u64 = 32;
         let oldest = self.len.saturating_sub(self.text.len() as u64);
         if start < oldest + BEFORE || !unit.iter().copied().all(is_encoded) {
@@ -246,26 +247,26 @@ impl Cycle {
     }
 }
 
-impl Detector for Cycle {
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+impl Detector for RepetitionDetector {
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
         if self.is_found {
             return;
         }
-        self.places.push(&piece);
-        for (index, &byte) in piece.bytes.iter().enumerate() {
+        self.places.push(&chunk);
+        for (index, &byte) in chunk.bytes.iter().enumerate() {
             if let Some(start) = self.step(byte) {
                 self.is_found = true;
-                return found(Found {
+                return found(Detection {
                     start: self.places.start(start),
-                    end: piece.end(index),
-                    decided: piece.decided(index),
+                    end: chunk.end(index),
+                    decided: chunk.decided(index),
                 });
             }
         }
         self.places.forget(self.len.saturating_sub(WINDOW as u64));
     }
 
-    fn finish(&mut self, _: u64, _: &mut dyn FnMut(Found)) {}
+    fn finish(&mut self, _: u64, _: &mut dyn FnMut(Detection)) {}
 }
 
 fn is_continuation(byte: u8) -> bool {
@@ -276,8 +277,8 @@ fn is_encoded(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte)
 }
 
-/// Whether a unit is of the kind that repeats in sound text: blanks, rulers, numbers, rows of a table or
-/// of code. The order of its bytes does not count, because a unit may begin anywhere.
+/// Returns true if the unit is of a kind that repeats in normal text: blanks, rulers, numbers, rows of a table or of
+/// code. The order of its bytes is irrelevant, because a unit can start anywhere.
 pub(super) fn is_regular(unit: &[u8]) -> bool {
     let count = |is: &dyn Fn(u8) -> bool| unit.iter().filter(|byte| is(**byte)).count();
     let letters = count(&|byte| byte.is_ascii_alphabetic());
@@ -291,7 +292,7 @@ pub(super) fn is_regular(unit: &[u8]) -> bool {
     is_ruled || is_numeric || marks * 8 >= unit.len()
 }
 
-/// Bytes of box-drawing and block characters (U+2500 to U+259F).
+/// Returns true for the bytes of box-drawing and block characters (U+2500 to U+259F).
 fn is_drawn(byte: u8) -> bool {
     byte == 0xE2 || (0x80..=0xBF).contains(&byte)
 }

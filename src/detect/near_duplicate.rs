@@ -1,38 +1,38 @@
-//! Lines and sentences that are said again in nearly the same words.
+//! Lines and sentences that are repeated in nearly the same words.
 //!
-//! A segment ends with its line or sentence. What is short, or looks like a row of a table or of code, is
-//! passed over. The rest is compared, as a set of words in lower case with numbers alike, with the
-//! [`BEFORE`] segments before it; it is too much when most of the last ones were there already.
+//! A segment ends with its line or sentence. Short segments and rows of a table or of code are ignored. Any other
+//! segment is compared, as a set of lowercase words with equal numbers, with the [`BEFORE`] segments before it. A
+//! detection is reported when most of the last segments had been there before.
 //!
 //! Memory: about 5 KiB.
 
 use std::collections::VecDeque;
 
 use super::words::{Sketch, Words};
-use super::{Detector, Found};
-use crate::view::piece::Piece;
+use super::{Detection, Detector};
+use crate::view::chunk::Chunk;
 
-/// Segments a new one is compared with.
+/// The number of preceding segments that a segment is compared with.
 pub(crate) const BEFORE: usize = 32;
-/// Words of a segment that count: the ones with the smallest hashes.
+/// The number of words of a segment that are compared: those with the smallest hashes.
 const WORDS: usize = 32;
 
-/// When nearly the same is too much.
+/// The limits above which near-duplicates are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AlikeLimits {
-    /// Fewest different words of a segment that counts; all numbers are one word.
+pub(crate) struct NearDuplicateLimits {
+    /// The fewest distinct words of a segment that counts. All numbers are one word.
     pub(crate) words: usize,
-    /// Percent of the words of both that two segments share if they are alike.
+    /// The percentage of shared words from which two segments are near-duplicates.
     pub(crate) percent: usize,
-    /// How many of the last segments must have been there before...
+    /// The number of near-duplicates among the last `of` segments.
     pub(crate) times: usize,
-    /// ...of how many, at most 64.
+    /// The number of last segments considered, at most 64.
     pub(crate) of: usize,
 }
 
-impl Default for AlikeLimits {
-    fn default() -> AlikeLimits {
-        AlikeLimits {
+impl Default for NearDuplicateLimits {
+    fn default() -> NearDuplicateLimits {
+        NearDuplicateLimits {
             words: 7,
             percent: 70,
             times: 8,
@@ -41,15 +41,15 @@ impl Default for AlikeLimits {
     }
 }
 
-/// Finds where a haystack begins to say the same again.
+/// Detects the start of near-duplicates in a haystack.
 #[derive(Clone, Debug)]
-pub(crate) struct Alike {
-    limits: AlikeLimits,
+pub(crate) struct NearDuplicateDetector {
+    limits: NearDuplicateLimits,
     code: bool,
     words: Words,
-    segment: Segment,
+    segment: SegmentSketch,
     before: VecDeque<Sketch<WORDS>>,
-    /// Of the last segments, where those begin that were there before.
+    /// For each of the last segments, its start if it is a near-duplicate.
     again: VecDeque<Option<u64>>,
     last: u8,
     end: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Alike {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Segment {
+struct SegmentSketch {
     sketch: Sketch<WORDS>,
     bytes: usize,
     marks: usize,
@@ -65,13 +65,13 @@ struct Segment {
     is_row: bool,
 }
 
-impl Alike {
-    pub(crate) fn new(limits: AlikeLimits) -> Alike {
-        Alike {
+impl NearDuplicateDetector {
+    pub(crate) fn new(limits: NearDuplicateLimits) -> NearDuplicateDetector {
+        NearDuplicateDetector {
             limits,
             code: false,
             words: Words::default(),
-            segment: Segment::default(),
+            segment: SegmentSketch::default(),
             before: VecDeque::with_capacity(BEFORE),
             again: VecDeque::with_capacity(limits.of),
             last: b'\n',
@@ -80,12 +80,12 @@ impl Alike {
         }
     }
 
-    /// Says whether the pieces from here on are code, which is passed over.
-    pub(crate) fn code(&mut self, code: bool) {
+    /// Sets whether the following chunks are code, which is ignored.
+    pub(crate) fn set_code(&mut self, code: bool) {
         self.code = code;
     }
 
-    /// Takes a byte; true if it ends a segment.
+    /// Consumes a byte. Returns true if it ends a segment.
     #[inline]
     fn step(&mut self, byte: u8, start: u64) -> bool {
         if let Some(word) = self.words.step(byte) {
@@ -112,7 +112,7 @@ impl Alike {
         self.segment.sketch.add(word);
     }
 
-    /// Ends the segment; returns where the repetition begins if this makes it too much.
+    /// Ends the segment. Returns the start of the near-duplicates if this segment exceeds the limit.
     fn end_segment(&mut self) -> Option<u64> {
         let segment = std::mem::take(&mut self.segment);
         let is_row = segment.is_row || segment.marks * 10 >= segment.bytes;
@@ -134,18 +134,18 @@ impl Alike {
     }
 }
 
-impl Detector for Alike {
-    fn push(&mut self, piece: Piece<'_>, found: &mut dyn FnMut(Found)) {
+impl Detector for NearDuplicateDetector {
+    fn push(&mut self, chunk: Chunk<'_>, found: &mut dyn FnMut(Detection)) {
         if self.is_found {
             return;
         }
-        for (index, &byte) in piece.bytes.iter().enumerate() {
-            let is_end = self.step(byte, piece.start(index));
-            self.end = piece.end(index);
+        for (index, &byte) in chunk.bytes.iter().enumerate() {
+            let is_end = self.step(byte, chunk.start(index));
+            self.end = chunk.end(index);
             if is_end && let Some(start) = self.end_segment() {
                 self.is_found = true;
-                let decided = piece.decided(index);
-                return found(Found {
+                let decided = chunk.decided(index);
+                return found(Detection {
                     start,
                     end: self.end,
                     decided,
@@ -154,7 +154,7 @@ impl Detector for Alike {
         }
     }
 
-    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Found)) {
+    fn finish(&mut self, decided: u64, found: &mut dyn FnMut(Detection)) {
         if self.is_found {
             return;
         }
@@ -163,7 +163,7 @@ impl Detector for Alike {
         }
         if let Some(start) = self.end_segment() {
             self.is_found = true;
-            found(Found {
+            found(Detection {
                 start,
                 end: self.end,
                 decided,
@@ -176,7 +176,7 @@ fn is_mark(byte: u8) -> bool {
     MARKS[usize::from(byte)]
 }
 
-/// Punctuation that rows of data and code are full of, and sentences are not.
+/// Punctuation that is frequent in rows of data and code and rare in sentences.
 static MARKS: [bool; 256] = {
     let mut marks = [false; 256];
     let of = b"{}[]()|;=<>\"\\/_";
