@@ -113,6 +113,7 @@
 
 #[cfg(feature = "ast")]
 mod ast;
+mod conversation;
 mod detect;
 #[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 mod event;
@@ -134,6 +135,10 @@ mod view;
 #[cfg(feature = "wire")]
 pub mod wire;
 
+pub use conversation::{
+    Attempt, CallReview, Conversation, Cut, CutSource, DecisionRecord, Flow, KeptText, Note,
+    RetryOptions, ScreenedText, Turn,
+};
 #[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 pub use event::Event;
 #[cfg(feature = "futures")]

@@ -5,6 +5,7 @@
 //! they are, `snapshot` takes the state from process to process and from pack to pack.
 
 mod check;
+mod guidance;
 mod ledger;
 mod origin;
 mod snapshot;
@@ -19,6 +20,7 @@ use crate::rule::{Action, Channel, Mode};
 use crate::stream::{Pasts, Stream};
 use crate::verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict, rank};
 pub use check::Checked;
+pub(crate) use guidance::PendingGuidance;
 use ledger::Ledger;
 pub use origin::Origin;
 #[cfg(feature = "harness")]
@@ -67,6 +69,8 @@ pub struct Session {
     generation: u32,
     /// For each rule of the packs that were replaced its place in the pack of today; the latest last.
     retired: VecDeque<Vec<Option<usize>>>,
+    /// The full ids of the rules of those packs, in the same order of packs.
+    retired_ids: VecDeque<Box<[Box<str>]>>,
     /// Turns begun.
     turn: u32,
     /// Attempts begun in this turn.
@@ -95,6 +99,7 @@ impl Session {
             pack,
             generation: 0,
             retired: VecDeque::new(),
+            retired_ids: VecDeque::new(),
             turn: 0,
             attempts: 0,
             retries: 0,
@@ -184,6 +189,38 @@ impl Session {
     pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
         let known = self.known.get_or_insert_default();
         Arc::make_mut(known).extend(names);
+    }
+
+    /// The mode that was set last.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The full id of the rule of a decision of this session; `None` for a decision of a limit. It stays the same after
+    /// [`reload`](Self::reload), for the last 16 packs.
+    ///
+    /// # Example: a decision of a pack that was replaced
+    /// ```
+    /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
+    /// let pack = |id: &str| Pack::builder().rule(Rule::new(id, vec![Pattern::literal("foo")])).build();
+    /// let mut session = pack("demo/old")?.session();
+    /// let mut stream = session.stream();
+    /// let verdict = session.push(&mut stream, PartId(0), b"foo");
+    /// let Verdict::Act(decision) = verdict else { panic!("the rule is broken") };
+    /// let _ = session.reload(pack("demo/new")?);
+    /// assert_eq!(session.rule_id(&decision), Some("demo/old"));
+    /// # Ok::<(), ttsr::LoadError>(())
+    /// ```
+    #[must_use]
+    pub fn rule_id(&self, decision: &Decision) -> Option<&str> {
+        let index = decision.rule()?.index();
+        let age = self.generation.checked_sub(decision.generation)? as usize;
+        if age == 0 {
+            return self.pack.rules().get(index).map(|rule| rule.id.as_str());
+        }
+        let ids = &self.retired_ids[self.retired_ids.len().checked_sub(age)?];
+        ids.get(index).map(|id| &**id)
     }
 
     /// Who is behind the replies whose streams begin from now on.
@@ -388,6 +425,12 @@ impl Session {
         }
     }
 
+    /// Counts guidance as delivered, as [`delivered`](Self::delivered) does for its decision.
+    pub(crate) fn deliver_pending(&mut self, pending: &PendingGuidance) {
+        let place = pending.id.and_then(|id| self.place(pending.generation, id));
+        self.live.deliver(place, pending.turn, self.turn);
+    }
+
     /// The host could not act on the decision: the rule may act again.
     ///
     /// # Example: guidance that could not be given
@@ -454,7 +497,8 @@ impl Session {
         let pasts = self.pasts.clone();
         let known = self.known.clone();
         let stream = Stream::new(self.pack.clone(), self.attempts);
-        stream.in_session(self.generation, excluded, pasts, known)
+        let is_shadow = self.mode == Mode::Shadow;
+        stream.in_session((self.generation, is_shadow), excluded, pasts, known)
     }
 
     /// Works out which rules the origin puts out of scope.
@@ -475,9 +519,12 @@ impl Session {
             Some((RuleId(u32::try_from(place).ok()?), past))
         });
         self.pasts = placed.collect();
+        let ids = self.pack.rules().iter().map(|rule| rule.id.as_str().into());
+        self.retired_ids.push_back(ids.collect());
         self.retired.push_back(places);
         if self.retired.len() > RETIRED {
             self.retired.pop_front();
+            self.retired_ids.pop_front();
         }
         self.generation += 1;
     }

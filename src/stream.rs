@@ -150,6 +150,8 @@ struct Found {
     closed: ClosedParts,
     /// The session had so many packs before this one.
     generation: u32,
+    /// True if the session is in shadow: nothing is held back or redacted.
+    is_shadow: bool,
     /// For each rule whether it is out of scope in this stream; nothing if none is.
     excluded: Option<Arc<[bool]>>,
     hits: Vec<Hit>,
@@ -236,10 +238,11 @@ impl Stream {
         }
     }
 
-    /// As a session makes it: the number of its pack, and for each rule whether it is out of scope.
+    /// Sets what a session knows: the number of its pack, whether it is in shadow, and for each rule whether it is out of
+    /// scope.
     pub(crate) fn in_session(
         mut self,
-        generation: u32,
+        (generation, is_shadow): (u32, bool),
         excluded: Option<Arc<[bool]>>,
         pasts: Pasts,
         known: Option<Arc<KnownNames>>,
@@ -247,6 +250,7 @@ impl Stream {
         self.found.pasts = pasts;
         self.found.known = known;
         self.found.generation = generation;
+        self.found.is_shadow = is_shadow;
         self.found.excluded = excluded;
         self
     }
@@ -584,6 +588,9 @@ impl Stream {
         let Some(index) = self.index(part) else {
             return self.closed(part).map_or(0, ClosedPart::delivered);
         };
+        if self.found.is_shadow {
+            return self.parts[index].delivered();
+        }
         self.parts[index].releasable(&self.pack)
     }
 
@@ -609,6 +616,9 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn redactions(&self) -> &[Redaction] {
+        if self.found.is_shadow {
+            return &[];
+        }
         &self.found.redactions
     }
 
@@ -686,7 +696,7 @@ impl Stream {
             .map_or("", |quote| &quote.text[quote.matched.clone()])
     }
 
-    /// The rule's message, with what it refers to filled in. Empty for a decision of a limit.
+    /// The rule's message, with what it refers to filled in. For a decision of a limit, a sentence that names it.
     ///
     /// # Example: what the model is told
     /// ```
@@ -703,8 +713,11 @@ impl Stream {
     #[must_use]
     pub fn message(&self, decision: &Decision) -> String {
         match decision.hit() {
-            Some(hit) => self.render(self.pack.rule(hit.rule), hit),
-            None => String::new(),
+            Some(hit) => match self.rule(decision) {
+                Some(rule) => self.render(rule, hit),
+                None => String::new(),
+            },
+            None => decision.source.limit_message(),
         }
     }
 
@@ -766,11 +779,14 @@ impl Stream {
         captured.map_or(&[], |(_, captured)| captured)
     }
 
-    /// The rule that a decision of this stream rests on: how it retries, what it keeps, whom it asks. None
-    /// for a decision of a limit.
+    /// The rule that a decision of this stream rests on: how it retries, what it keeps, whom it asks. `None` for a
+    /// decision of a limit, and for one that was made with another pack.
     #[must_use]
     pub fn rule(&self, decision: &Decision) -> Option<&Rule> {
-        self.pack.rules().get(decision.rule()?.index())
+        let is_own = decision.generation == self.found.generation;
+        self.pack
+            .rules()
+            .get(decision.rule().filter(|_| is_own)?.index())
     }
 
     /// What was counted so far.

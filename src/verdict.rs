@@ -2,10 +2,13 @@
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 use crate::rule::{Action, Rule};
 
 /// One block of a reply, as the host numbers it. Any numbers will do; parts are not indexed by them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct PartId(pub u32);
 
 /// A rule of a pack: its place in [`Pack::rules`](crate::Pack::rules).
@@ -18,7 +21,8 @@ pub struct PartId(pub u32);
 /// assert_eq!(pack.rules()[id.index()].id, "demo/no-todo");
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
 pub struct RuleId(pub(crate) u32);
 
 impl RuleId {
@@ -48,7 +52,7 @@ impl RuleId {
 /// assert_eq!(pack.rules()[hit.rule.index()].id, "demo/no-rm");
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[must_use]
 pub struct Hit {
     /// The end of the match, in bytes.
@@ -61,6 +65,7 @@ pub struct Hit {
     pub part: PartId,
     /// The rule that was broken.
     pub rule: RuleId,
+    #[serde(skip)]
     pub(crate) arg: u32,
 }
 
@@ -75,7 +80,8 @@ impl Hit {
 pub(crate) const NO_ARG: u32 = u32::MAX;
 
 /// Why a decision was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Source {
     /// A rule was broken.
@@ -89,6 +95,32 @@ pub enum Source {
         /// Number of bytes of the part delivered then.
         decided: u64,
     },
+}
+
+impl Source {
+    /// The name used in every output: `rule` or `limit`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Rule(_) => "rule",
+            Source::Limit { .. } => "limit",
+        }
+    }
+
+    /// The message of a decision of a limit; empty for a rule, which has its own.
+    pub(crate) fn limit_message(self) -> String {
+        match self {
+            Source::Rule(_) => String::new(),
+            Source::Limit {
+                name,
+                part,
+                decided,
+            } => format!(
+                "the reply reached the limit `{name}` in part {} after {decided} bytes",
+                part.0
+            ),
+        }
+    }
 }
 
 /// What the harness must do, and why.
@@ -107,7 +139,7 @@ pub enum Source {
 /// assert!(!decision.is_suppressed());
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[must_use]
 pub struct Decision {
     /// What to do.
@@ -122,6 +154,7 @@ pub struct Decision {
     /// line in a log.
     pub suppression: Option<Suppression>,
     /// The pack that the rule's id is of: how many the session had before it.
+    #[serde(skip)]
     pub(crate) generation: u32,
 }
 
@@ -143,7 +176,8 @@ pub struct Decision {
 /// assert_eq!(why(PartId(1)).map(Suppression::name), Some("allowance"));
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Suppression {
     /// The stream was cut by then.
@@ -229,13 +263,25 @@ impl Decision {
 /// assert_eq!(shown, ["let x"]);
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[must_use]
 pub enum Verdict {
     /// Forward the delta.
     Continue,
     /// Act on the decision; if its action [cuts](Action::cuts), before the delta is forwarded.
     Act(Decision),
+}
+
+impl Verdict {
+    /// The name used in every output: `continue` or `act`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Continue => "continue",
+            Verdict::Act(_) => "act",
+        }
+    }
 }
 
 /// Ranks hits that became certain at the same byte: what is done the stronger first, then the higher

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::ledger::{Acts, Ledger};
-use super::{Origin, Session};
+use super::{Origin, PendingGuidance, Session};
 use crate::pack::Pack;
 use crate::rule::{Mode, Rule};
 use crate::stream::Past;
@@ -44,6 +44,22 @@ pub struct Snapshot {
     origin: Origin,
     /// Rules that ever acted, by id.
     rules: Vec<Kept>,
+    /// Guidance that no request has carried yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    guidance: Vec<KeptGuidance>,
+    /// True if the turn has no final answer yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_turn_open: bool,
+}
+
+/// Guidance of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptGuidance {
+    /// The full id of the rule.
+    rule: String,
+    turn: u32,
+    text: String,
 }
 
 impl Snapshot {
@@ -51,6 +67,18 @@ impl Snapshot {
     #[must_use]
     pub fn turn(&self) -> u32 {
         self.turn
+    }
+
+    /// The guidance of the snapshot, for a session with that pack that was just restored.
+    pub(crate) fn guidance(&self, pack: &Pack) -> Vec<PendingGuidance> {
+        let pending = self.guidance.iter().map(|kept| PendingGuidance {
+            rule: kept.rule.clone(),
+            id: pack.find(&kept.rule),
+            generation: 0,
+            turn: kept.turn,
+            text: kept.text.clone(),
+        });
+        pending.collect()
     }
 }
 
@@ -88,6 +116,15 @@ impl Session {
     /// as everywhere: as reserved until the next turn begins.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
+        self.snapshot_with([].iter(), false)
+    }
+
+    /// The same with guidance that waits, and with true if the turn has no final answer yet.
+    pub(crate) fn snapshot_with<'g>(
+        &self,
+        guidance: impl Iterator<Item = &'g PendingGuidance>,
+        is_turn_open: bool,
+    ) -> Snapshot {
         let ledgers = self.live.acts.iter().zip(&self.shadow.acts);
         let rules = (0..).map(RuleId).zip(self.pack.rules()).zip(ledgers);
         let acted = rules.filter(|((id, _), (live, shadow))| {
@@ -100,6 +137,14 @@ impl Session {
             retries: self.retries,
             mode: self.mode,
             origin: self.origin.clone(),
+            guidance: guidance
+                .map(|pending| KeptGuidance {
+                    rule: pending.rule.clone(),
+                    turn: pending.turn,
+                    text: pending.text.clone(),
+                })
+                .collect(),
+            is_turn_open,
             rules: acted
                 .map(|((id, rule), (live, shadow))| Kept {
                     id: rule.id.clone(),
