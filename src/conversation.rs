@@ -462,6 +462,13 @@ impl Conversation {
         }
     }
 
+    /// Number of bytes of a part that were pushed in this attempt.
+    #[must_use]
+    pub fn delivered(&self, part: PartId) -> u64 {
+        let attempt = self.attempt.as_ref();
+        attempt.map_or(0, |attempt| attempt.stream.delivered(part))
+    }
+
     /// The decisions of this attempt so far, in their order; those that the policy suppresses too.
     #[must_use]
     pub fn decisions(&self) -> &[DecisionRecord] {

@@ -3,7 +3,10 @@
 //! `wire` makes them from bytes, `harness` consumes them. Parts are numbered densely from 0 within a
 //! stream, in the order in which they open; `name` keeps what the provider calls them.
 
-use crate::{Channel, PartId};
+use serde::Serialize;
+
+use crate::rule::Channel;
+use crate::verdict::PartId;
 
 /// One event of one reply.
 ///
@@ -32,7 +35,8 @@ use crate::{Channel, PartId};
 /// assert_eq!(hits, 1, "the word is over where the part is");
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "event")]
 #[non_exhaustive]
 pub enum Event {
     /// A part opens.
@@ -104,4 +108,23 @@ pub enum Event {
         /// The provider's message.
         message: String,
     },
+}
+
+impl Event {
+    /// The name used in every output, such as `part-start`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::PartStart { .. } => "part-start",
+            Event::Tool { .. } => "tool",
+            Event::Delta { .. } => "delta",
+            Event::PartEnd { .. } => "part-end",
+            Event::Snapshot { .. } => "snapshot",
+            Event::Unscanned { .. } => "unscanned",
+            Event::Usage { .. } => "usage",
+            Event::Finish { .. } => "finish",
+            Event::Restart => "restart",
+            Event::Error { .. } => "error",
+        }
+    }
 }

@@ -1,7 +1,10 @@
 //! Every bound in one place. All are parameters, so that tests can set them to one.
 
+use serde::{Deserialize, Serialize};
+
 /// What to do when a bound is reached while a stream is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum OnLimit {
     /// Cut the stream: a decision whose source is the limit.
@@ -9,6 +12,17 @@ pub enum OnLimit {
     Abort,
     /// Go on; what could not be matched is counted as unscanned.
     Continue,
+}
+
+impl OnLimit {
+    /// The name used in every output: `abort` or `continue`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            OnLimit::Abort => "abort",
+            OnLimit::Continue => "continue",
+        }
+    }
 }
 
 /// The bounds of a pack and of the streams read with it.

@@ -493,14 +493,16 @@ impl ChannelRules {
             watches.extend(what.map(|what| Watched {
                 rule: id,
                 what,
-                holds: rule.holds(),
+                holds: rule.holds_live(),
             }));
             let patterns = numbered(&rule.condition).zip(&prepared[index]);
             for ((role, pattern), prepared) in patterns {
                 let builder = builder(&mut builders, Sight::of(pattern, channel));
                 let search = compounds[index].as_ref().and_then(|_| prepared.search());
                 match search {
-                    Some(search) => builder.add_whole(id, role, rule.holds(), prepared, search),
+                    Some(search) => {
+                        builder.add_whole(id, role, rule.holds_live(), prepared, search)
+                    }
                     None => builder.add_plain(id, prepared),
                 }
             }

@@ -18,6 +18,18 @@ pub enum PatternKind {
     Regex,
 }
 
+impl PatternKind {
+    /// The name used in rules: `literal`, `word` or `regex`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            PatternKind::Literal => "literal",
+            PatternKind::Word => "word",
+            PatternKind::Regex => "regex",
+        }
+    }
+}
+
 /// One thing to match inside a rule.
 ///
 /// # Example: three ways to read a text
@@ -293,6 +305,19 @@ pub enum Within {
     Part,
     /// Anywhere in the same reply; parts in the order in which they opened.
     Message,
+}
+
+impl Within {
+    /// The name used in rules: `lines`, `chars`, `part` or `message`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Within::Lines(_) => "lines",
+            Within::Chars(_) => "chars",
+            Within::Part => "part",
+            Within::Message => "message",
+        }
+    }
 }
 
 /// Over what matches are counted.

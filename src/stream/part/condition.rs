@@ -83,9 +83,10 @@ impl Book {
         self.waits
     }
 
-    /// Where the text begins that is not decided.
-    pub(in crate::stream) fn undecided_from(&self) -> Option<u64> {
-        let waiting = self.rules.iter().flat_map(|(_, known)| &known.waiting);
+    /// Returns the start of the text that a rule that holds has not decided.
+    pub(in crate::stream) fn undecided_from(&self, holds: impl Fn(RuleId) -> bool) -> Option<u64> {
+        let held = self.rules.iter().filter(|(rule, _)| holds(*rule));
+        let waiting = held.flat_map(|(_, known)| &known.waiting);
         waiting.map(|waiting| waiting.span.start.offset).min()
     }
 

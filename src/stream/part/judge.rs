@@ -424,12 +424,10 @@ impl Scoped {
 
     /// Where the text begins that waits for the tool or the file of a rule that holds it.
     pub(super) fn undecided_from(&self, pack: &Pack) -> Option<u64> {
-        let held = self
-            .waiting
-            .iter()
-            .filter(|quote| pack.rule(quote.hit.rule).holds());
+        let holds = |rule: RuleId| pack.rule(rule).holds_live();
+        let held = self.waiting.iter().filter(|quote| holds(quote.hit.rule));
         let waiting = held.filter_map(|quote| quote.start);
-        waiting.chain(self.book.undecided_from()).min()
+        waiting.chain(self.book.undecided_from(holds)).min()
     }
 
     /// Counts it, takes it out, or makes it the hit of its rule, as the rule wants.
@@ -445,7 +443,8 @@ impl Scoped {
         }
         if let (Some(start), true) = (
             quote.start,
-            compound.is_some_and(|compound| compound.redacts),
+            compound.is_some_and(|compound| compound.redacts)
+                && pack.rule(quote.hit.rule).holds_live(),
         ) {
             found.redact(&quote, start);
         }

@@ -73,7 +73,10 @@ impl Spans {
     /// Where in the part the text begins that a match in progress, or one that is not decided, may hold.
     pub(super) fn undecided_from(&self) -> Option<u64> {
         let stretch = self.held.piece_at(0).map(|piece| piece.start(0));
-        stretch.into_iter().chain(self.book.undecided_from()).min()
+        stretch
+            .into_iter()
+            .chain(self.book.undecided_from(|_| true))
+            .min()
     }
 
     pub(super) fn count(&self, counters: &mut Counters) {
