@@ -22,6 +22,7 @@ use crate::session::{Lost, Origin, PendingGuidance, Session, Snapshot};
 use crate::stream::{Counters, Stream};
 use crate::verdict::{Decision, PartId, RuleId};
 pub use outcome::{CallReview, Cut, CutSource, DecisionRecord, Flow, KeptText, Note, RetryOptions};
+pub(crate) use redact::push_json_escaped;
 use release::{PartText, ReleasePlan};
 pub use screen::ScreenedText;
 pub use turn::{Attempt, Turn};

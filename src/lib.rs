@@ -117,6 +117,7 @@ mod conversation;
 mod detect;
 #[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 mod event;
+mod examples;
 #[cfg(feature = "futures")]
 mod guard;
 #[cfg(feature = "harness")]
@@ -141,6 +142,7 @@ pub use conversation::{
 };
 #[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 pub use event::Event;
+pub use examples::{TestError, TestFailure, test};
 #[cfg(feature = "futures")]
 pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};

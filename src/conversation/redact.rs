@@ -150,7 +150,7 @@ fn char_around(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
 }
 
 /// Appends the text as it is written inside a JSON string.
-fn push_json_escaped(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn push_json_escaped(text: &str, out: &mut Vec<u8>) {
     for char in text.chars() {
         match char {
             '"' | '\\' => out.extend_from_slice(&[b'\\', char as u8]),

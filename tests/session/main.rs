@@ -1,5 +1,7 @@
 //! What a host relies on: sizes, threads, and the policy that turns hits into decisions.
 
+mod any_host;
+mod host;
 mod policy;
 #[path = "../../src/testing/random.rs"]
 mod random;
