@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::rule::Channel;
 use crate::verdict::PartId;
 
-/// One event of one reply.
+/// One event of one reply. Closed: a reader that overlooks a kind of event does not compile.
 ///
 /// # Example: the events of a reply, read by rules
 /// ```
@@ -37,7 +37,6 @@ use crate::verdict::PartId;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "event")]
-#[non_exhaustive]
 pub enum Event {
     /// A part opens.
     PartStart {

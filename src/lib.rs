@@ -75,8 +75,8 @@
 //! memory, [`AutomatonSize`]) may change in any version.
 //!
 //! - Enums and structs marked `non_exhaustive` may grow in a minor version. [`Verdict`] is not, and will not: who
-//!   handles both of its cases has handled all. Nor is `harness::Gate`: a new way to treat a tool call is not to be
-//!   overlooked.
+//!   handles both of its cases has handled all. Nor are [`Event`], [`Source`], `harness::Content`, `harness::Role` and
+//!   `harness::Gate`: a host must not overlook a new kind of any of them.
 //! - Structs with public fields and a `Default` ([`Limits`], [`Retry`], `harness::Settings`) may get fields in a minor
 //!   version: write what you set, and `..Default::default()` for the rest. Others with public fields stay as they are.
 //! - The rule language has a number of its own, `schema = 1`. A pack that loads goes on loading, and its rules decide the
@@ -115,7 +115,6 @@
 mod ast;
 mod conversation;
 mod detect;
-#[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 mod event;
 mod examples;
 #[cfg(feature = "futures")]
@@ -129,26 +128,19 @@ mod rule;
 pub mod scan;
 mod session;
 mod stream;
-#[cfg(test)]
-mod testing;
 mod verdict;
 mod view;
-#[cfg(feature = "wire")]
-pub mod wire;
 
 pub use conversation::{
     Attempt, CallReview, Conversation, Cut, CutSource, DecisionRecord, Flow, KeptText, Note,
     RetryOptions, ScreenedText, Turn,
 };
-#[cfg(any(feature = "wire", feature = "harness", feature = "futures"))]
 pub use event::Event;
 pub use examples::{TestError, TestFailure, test};
 #[cfg(feature = "futures")]
 pub use guard::{Guard, Guarded, GuardedItem};
 pub use limits::{Limits, OnLimit};
 pub use matcher::AutomatonSize;
-#[cfg(feature = "cli")]
-pub use pack::import;
 pub use pack::{
     Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, check,
     schema,
@@ -172,10 +164,6 @@ struct ReadmeExamples;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/policy.md")]
 struct PolicyExamples;
-
-#[cfg(doctest)]
-#[doc = include_str!("../docs/providers.md")]
-struct ProvidersExamples;
 
 /// And of the guide for authors of harnesses.
 #[cfg(doctest)]

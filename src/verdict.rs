@@ -82,7 +82,6 @@ pub(crate) const NO_ARG: u32 = u32::MAX;
 /// Why a decision was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Source {
     /// A rule was broken.
     Rule(Hit),

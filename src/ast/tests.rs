@@ -5,7 +5,7 @@ use ast_grep_core::tree_sitter::LanguageExt;
 use tree_sitter::Parser;
 
 use super::{BadPattern, Budget, Grammar, Shapes, Snippet, Sought, fault};
-use crate::testing::Random;
+use ttsr_testing::Random;
 
 const BUDGET: Budget = Budget { steps: 1000 };
 

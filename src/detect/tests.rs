@@ -14,10 +14,10 @@ use super::turns::{Reply, TurnLimits, Turns};
 use super::unknown_name::{KnownNames, UnknownName};
 use super::words::Sketch;
 use super::{Detector, Found};
-use crate::testing::{Random, scale};
 use crate::view::piece::{Language, Piece};
 use std::sync::Arc;
 use std::time::Duration;
+use ttsr_testing::{Random, scale};
 
 /// What a detector finds in a text that comes in those pieces.
 fn found_in(mut detector: impl Detector, text: &[u8], cuts: &[usize]) -> Vec<Found> {

@@ -54,42 +54,34 @@ pub mod adapt;
 mod call;
 pub mod consult;
 pub mod fallback;
-pub mod handoff;
+mod handoff;
 mod hooks;
-#[cfg(any(feature = "opencode", feature = "providers"))]
-mod http;
 pub mod log;
 mod message;
-#[cfg(feature = "opencode")]
-pub mod opencode;
 mod processor;
-pub mod progress;
 mod provider;
-#[cfg(feature = "providers")]
-pub mod providers;
-pub mod question;
+mod record;
 mod reply;
 mod run;
 mod scripted;
 mod step;
-pub mod store;
-#[cfg(all(unix, feature = "tools"))]
-pub mod tools;
 #[cfg(feature = "tracing")]
 mod trace;
 mod turn;
 
 pub use call::{After, Before, Gate, NoTools, Target, ToolCall, ToolFuture, Tools};
+pub use handoff::{HANDOFF_MARKER, Handoff};
 pub use hooks::{Answer, At, Delta, Hook, Hooks, OnHookFault, Point};
 pub use message::{Content, Message, Request, Role, Tool};
 pub use processor::{Prepared, Processor, Settings, Tally};
 pub use provider::{EventStream, Failure, Provider, unfold};
+pub use record::{NotRecorded, TurnRecorder};
 pub use reply::{PartState, Reply, ReplyPart, TOOL_ABORTED};
 pub use run::{Cancel, Run, run};
 pub use scripted::{Script, Scripted};
 pub use step::{
     AbortStage, Aborted, AbortedBlock, AbortedCall, End, Input, Observation, Outcome, PromptRef,
-    Reason, Replay, Source, Step,
+    Reason, Replay, Source, Step, is_truncation,
 };
 #[cfg(feature = "tracing")]
 pub use trace::{Context, Tracer};

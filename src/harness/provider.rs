@@ -106,9 +106,9 @@ impl Failure {
         }
     }
 
-    /// The same with another message.
-    #[cfg(feature = "providers")]
-    pub(super) fn with_message(self, message: String) -> Failure {
+    /// Returns the failure with another message.
+    #[must_use]
+    pub fn with_message(self, message: String) -> Failure {
         Failure { message, ..self }
     }
 
@@ -145,8 +145,8 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
-/// An [`EventStream`] from an async function: called with the state, it gives the next event and the
-/// state for the one after, or `None` at the end of the reply. The state owns the transport.
+/// Returns a stream, such as an [`EventStream`], from an async function that takes the state and returns the next item
+/// and the state for the item after it, or `None` at the end. The state owns the transport.
 ///
 /// # Example: a reply of two events
 /// ```
@@ -168,17 +168,7 @@ impl Error for Failure {}
 /// assert_eq!(next(), None);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn unfold<S, F, N>(state: S, next: F) -> EventStream
-where
-    S: Send + Unpin + 'static,
-    F: FnMut(S) -> N + Send + Unpin + 'static,
-    N: Future<Output = Option<(Result<Event, Failure>, S)>> + Send + 'static,
-{
-    stream(state, next)
-}
-
-/// The same for items of any kind.
-pub(super) fn stream<S, F, N, T>(state: S, next: F) -> Pin<Box<dyn Stream<Item = T> + Send>>
+pub fn unfold<S, F, N, T>(state: S, next: F) -> Pin<Box<dyn Stream<Item = T> + Send>>
 where
     S: Send + Unpin + 'static,
     F: FnMut(S) -> N + Send + Unpin + 'static,

@@ -524,8 +524,9 @@ impl End {
     }
 }
 
-/// Returns whether a reply that stopped for this reason lacks its end, by the names that providers have.
-pub(super) fn is_truncation(reason: &str) -> bool {
+/// Returns true if a reply that stopped for this reason lacks its end, by the names that providers use.
+#[must_use]
+pub fn is_truncation(reason: &str) -> bool {
     const NAMES: [&str; 7] = [
         "length",
         "max_tokens",

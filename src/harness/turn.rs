@@ -10,10 +10,10 @@ use super::handoff::Handoff;
 use super::message::{Content, Message, Request, Role};
 use super::processor::Processor;
 use super::provider::Provider;
+use super::record::TurnRecorder;
 use super::reply::{PartState, Reply};
 use super::run::{Cancel, Run};
 use super::step::{End, Outcome, Reason, Source, Step};
-use super::store::Recorder;
 use crate::Session;
 
 /// Replies of one turn, where the host does not say.
@@ -59,7 +59,7 @@ pub struct Turn<'a, P: Provider + ?Sized> {
     tools: &'a mut dyn Tools,
     cancel: Cancel,
     max_replies: u32,
-    recorder: Option<&'a mut Recorder>,
+    recorder: Option<&'a mut dyn TurnRecorder>,
 }
 
 impl<P: Provider + ?Sized> std::fmt::Debug for Turn<'_, P> {
@@ -158,19 +158,28 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         }
     }
 
-    /// Writes the turn down: every step before anybody sees it, and every message but those of the request
-    /// that it begins with, which are the host's to write. Where the recorder is to
-    /// [stop](super::store::OnFailure::Stop) and the disk fails, the turn is cancelled, and
-    /// [`Recorder::error`] says why.
+    /// Records the turn: every step before anybody sees it, and every message except those of the first request,
+    /// which the host records. Where the recorder fails, the turn is cancelled.
     ///
-    /// # Example: a turn that is there afterwards
+    /// # Example: the steps of a turn are counted
     /// ```
-    /// use ttsr::Pack;
-    /// use ttsr::harness::store::{OnFailure, Recorder, Store};
-    /// use ttsr::harness::{Cancel, Hooks, Message, NoTools, Processor, Request, Script, Scripted, Settings, Turn};
-    /// let path = std::env::temp_dir().join(format!("ttsr-turn-{}.ttsr", std::process::id()));
-    /// # std::fs::remove_file(&path).ok();
-    /// let mut recorder = Recorder::new(Store::open(&path)?.0, OnFailure::Stop);
+    /// use std::time::Duration;
+    /// use ttsr::harness::{
+    ///     Cancel, Hooks, Message, NoTools, NotRecorded, Processor, Request, Script, Scripted, Settings, Step, Turn,
+    ///     TurnRecorder,
+    /// };
+    /// use ttsr::{Pack, Session};
+    /// struct Count(usize);
+    /// impl TurnRecorder for Count {
+    ///     fn record_step(&mut self, _: Duration, _: &Step, _: &Session) -> Result<(), NotRecorded> {
+    ///         self.0 += 1;
+    ///         Ok(())
+    ///     }
+    ///     fn record_message(&mut self, _: &Message, _: &Session) -> Result<(), NotRecorded> {
+    ///         Ok(())
+    ///     }
+    /// }
+    /// let mut recorder = Count(0);
     /// let mut provider = Scripted::new([Script::default().text("Hello.").finish("stop")]);
     /// let session = Pack::builder().build()?.session();
     /// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
@@ -178,14 +187,12 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
     /// let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
     /// let turn = turn.record(&mut recorder);
     /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    /// runtime.block_on(turn.run(Request::default(), "msg", &mut |_| {}));
-    /// drop(recorder);
-    /// let (_store, found) = Store::open(&path)?;
-    /// assert_eq!(found.messages(), [Message::new(ttsr::harness::Role::Assistant, "Hello.")]);
-    /// # std::fs::remove_file(path)?;
+    /// let mut seen = 0;
+    /// runtime.block_on(turn.run(Request::default(), "msg", &mut |_| seen += 1));
+    /// assert_eq!(recorder.0, seen);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn record(self, recorder: &'a mut Recorder) -> Turn<'a, P> {
+    pub fn record(self, recorder: &'a mut dyn TurnRecorder) -> Turn<'a, P> {
         Turn {
             recorder: Some(recorder),
             ..self
@@ -432,7 +439,7 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
         for message in state.advice.drain(..) {
             if let Some(recorder) = &mut self.recorder
                 && recorder
-                    .message(&message, self.processor.session())
+                    .record_message(&message, self.processor.session())
                     .is_err()
             {
                 self.cancel.cancel();
@@ -443,14 +450,16 @@ impl<'a, P: Provider + ?Sized> Turn<'a, P> {
 }
 
 fn write(
-    recorder: &mut Option<&mut Recorder>,
+    recorder: &mut Option<&mut dyn TurnRecorder>,
     state: &State,
     step: &Step,
     session: &Session,
     cancel: &Cancel,
 ) {
     if let Some(recorder) = recorder
-        && recorder.step(state.began.elapsed(), step, session).is_err()
+        && recorder
+            .record_step(state.began.elapsed(), step, session)
+            .is_err()
     {
         cancel.cancel();
     }

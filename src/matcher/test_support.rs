@@ -16,7 +16,7 @@ use crate::matcher::speculative::Tile;
 use crate::matcher::split::GapCriteria;
 use crate::matcher::table::sparse::SparseRows;
 use crate::matcher::{Matcher, SHORT, is_short, pattern};
-use crate::testing::{Random, pattern_text, sample};
+use ttsr_testing::{Random, pattern_text, sample};
 
 /// By pattern: its first end, and the number of bytes after which that was certain.
 pub(crate) type Firsts = BTreeMap<u32, (usize, usize)>;

@@ -18,7 +18,7 @@ use super::test_support::{
 use super::utf8::Utf8Decoder;
 use super::*;
 use crate::limits::Limits;
-use crate::testing::{Random, scale, skip};
+use ttsr_testing::{Random, scale, skip};
 
 fn matcher(patterns: &[&str], table_bytes: usize) -> Matcher {
     matcher_of(&parsed(patterns), table_bytes, PartitionPlan::USUAL)
@@ -1014,7 +1014,7 @@ fn patterns_whose_states_multiply_are_spread_and_hit_the_same() {
                 ];
                 let hir = &hirs[random.below(hirs.len())];
                 let mut text = random.pick(&words).as_bytes().to_vec();
-                crate::testing::sample(&mut random, hir, &mut text);
+                ttsr_testing::sample(&mut random, hir, &mut text);
                 text
             })
             .collect();

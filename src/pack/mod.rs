@@ -17,8 +17,6 @@ mod diagnostic;
 mod error;
 mod escape;
 mod header;
-#[cfg(feature = "cli")]
-pub mod import;
 mod lint;
 mod lock;
 mod lower;

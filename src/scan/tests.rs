@@ -3,7 +3,7 @@
 use super::*;
 use crate::Action;
 use crate::rule::{Pattern, Rule};
-use crate::testing::{Random, pattern_text, sample, scale};
+use ttsr_testing::{Random, pattern_text, sample, scale};
 
 const TEXT: Target<'static> = Target {
     channel: Channel::Text,

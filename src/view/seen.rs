@@ -1,7 +1,7 @@
 //! What tests of views share: what a sink saw, byte by byte, and the ways to cut a text.
 
 use super::piece::{Piece, Sink, Tag};
-use crate::testing::{Random, skip};
+use ttsr_testing::{Random, skip};
 
 /// What a sink saw. It does not depend on how the text was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

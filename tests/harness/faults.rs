@@ -11,7 +11,8 @@ use ttsr::harness::{
 };
 use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule};
 
-use super::{Played, delta, pack, play, play_with, processor, skip, text};
+use super::{Played, delta, pack, play, play_with, processor, text};
+use ttsr_testing::skip;
 
 fn retrying(max: u32) -> Rule {
     let mut rule = Rule::new("p/any", vec![Pattern::literal(": any")]);

@@ -5,8 +5,8 @@ use ttsr::{
     Action, Channel, Event, Fold, Mode, Pack, PartId, Partial, Pattern, Region, Repeat, Rule,
 };
 
-use super::random::{Random, scale};
 use super::{Played, delta, play_with, text};
+use ttsr_testing::{Random, scale};
 
 fn secret() -> Rule {
     let mut rule = Rule::new("p/secret", vec![Pattern::regex("key-[0-9]{4}")]);

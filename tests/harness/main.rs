@@ -1,30 +1,20 @@
 //! The reference loop, checked against the behaviour it promises. Names that begin with `a1_` to `a10_`
 //! are of the corresponding row of the behaviour the loop is modelled on.
-#![cfg(feature = "harness")]
 
 mod abort;
 mod boundary;
-mod chat;
 mod faults;
-#[path = "../common/folder.rs"]
-mod folder;
 mod guides;
-mod handoff;
 mod hold;
 mod hooks;
 mod inject;
 mod leftovers;
 mod part;
 mod partial;
-mod progress;
-#[path = "../../src/testing/random.rs"]
-mod random;
 mod schedule;
-#[path = "../common/sides.rs"]
-mod sides;
-#[path = "../../src/testing/skip.rs"]
-mod skip;
 mod socket;
+#[cfg(feature = "tracing")]
+mod tracing;
 mod turn;
 mod turns;
 mod uses;

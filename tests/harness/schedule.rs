@@ -14,7 +14,7 @@ use ttsr::harness::{
 use ttsr::{Action, Channel, Consult, Event, Pack, PartId, Partial, Pattern, Rule, Severity};
 
 use super::pack;
-use super::random::{Random, scale};
+use ttsr_testing::{Random, scale};
 
 const PIECES: [&str; 16] = [
     "x: a",

@@ -2,7 +2,7 @@
 //! refused by name.
 
 use ttsr::Pack;
-use ttsr::import::{Foreign, Format, import};
+use ttsr_cli::foreign::{Foreign, Format, import};
 
 // Layout of the input: a byte for the format, the text.
 /// Holds what this module says against one input.

@@ -1,6 +1,6 @@
 //! What an OpenCode server tells of its sessions gives the same notices, however it is cut.
 
-use ttsr::wire::opencode::{Feed, Notice};
+use ttsr_wire::opencode::{Feed, Notice};
 
 /// Holds what this module says against one input.
 pub fn run(data: &[u8]) {

@@ -1,7 +1,7 @@
 //! Server-sent events are what the standard says of the whole text, and the same under every cut, also where
 //! events are dropped for their length.
 
-use ttsr::wire::sse::{CAP, Sse, SseEvent};
+use ttsr_wire::sse::{CAP, Sse, SseEvent};
 
 #[derive(Debug, PartialEq)]
 enum Seen {

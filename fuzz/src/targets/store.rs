@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use ttsr::harness::Message;
-use ttsr::harness::store::{Disk, DiskFile, Entry, Options, Piece, Reader, Record, Store};
+use ttsr_agent::store::{Disk, DiskFile, Entry, Options, Piece, Reader, Record, Store};
 
 /// One file, in memory.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Whatever the bytes and however they are cut, the reader gives the same events.
 
 use ttsr::Event;
-use ttsr::wire::Reader;
+use ttsr_wire::Reader;
 
 /// Holds what this module says against one input.
 pub fn run(data: &[u8]) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::detect::entropy::EntropyLimits;
-use crate::testing::skip;
+use ttsr_testing::skip;
 
 #[derive(Deserialize)]
 struct Cases {

@@ -15,7 +15,7 @@ fn lazy(patterns: &[&str], budget: usize) -> LazyDfa {
 
 /// Text without hits in which the patterns are in progress now and then, also where stretches of lanes begin.
 fn text() -> Vec<u8> {
-    let mut random = crate::testing::Random::new(7);
+    let mut random = ttsr_testing::Random::new(7);
     let words = ["an x of ", "plain ", "text, ", "with ", "a few ", "x and "];
     let mut text = Vec::new();
     while text.len() < 8192 {

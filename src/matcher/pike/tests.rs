@@ -8,7 +8,7 @@ use super::{Compiler, Found, PikeVm};
 use crate::limits::Limits;
 use crate::matcher::pattern;
 use crate::matcher::test_support::oracle;
-use crate::testing::{Random, pattern_text, sample, scale};
+use ttsr_testing::{Random, pattern_text, sample, scale};
 
 fn compiled(pattern: &str, group: Option<u32>) -> PikeVm {
     let hir = pattern::parse(pattern, &Limits::default()).expect(pattern);

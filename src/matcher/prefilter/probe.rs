@@ -173,7 +173,7 @@ mod avx512 {
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod tests {
     use super::*;
-    use crate::testing::{Random, skip};
+    use ttsr_testing::{Random, skip};
 
     /// Returns whether a place is a candidate, by the definition.
     fn is_candidate(probe: &WindowProbe, text: &[u8], at: usize) -> bool {

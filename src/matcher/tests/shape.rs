@@ -10,7 +10,7 @@ use crate::matcher::table::sparse::SparseRows;
 use crate::matcher::test_support::EVERY_GAP;
 use crate::matcher::{Automaton, Matcher, SHORT};
 #[cfg(target_arch = "x86_64")]
-use crate::testing::skip;
+use ttsr_testing::skip;
 
 /// A layout of some patterns.
 struct Set {

@@ -2,9 +2,9 @@
 //! tree-sitter by the package in `oracle/`.
 
 use super::*;
-use crate::testing::{Random, scale};
 use crate::view::piece::Language;
 use crate::view::seen::{Recorder, Seen, cuts, skip_or_corpus};
+use ttsr_testing::{Random, scale};
 
 fn tag(language: &str) -> Tag {
     Tag {

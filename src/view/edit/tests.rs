@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::*;
-use crate::testing::{Random, scale, skip};
 use crate::view::json::{Decoder, Sink as JsonSink};
 use crate::view::piece::Tag;
+use ttsr_testing::{Random, scale, skip};
 
 // ---- What the view hands on ----
 

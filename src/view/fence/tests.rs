@@ -6,8 +6,8 @@ use std::ops::Range;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag as Markup, TagEnd};
 
 use super::*;
-use crate::testing::{Random, scale};
 use crate::view::seen::{Recorder, Seen, cuts, skip_or_corpus};
+use ttsr_testing::{Random, scale};
 
 fn read(deltas: &[&[u8]], mut markdown: Markdown) -> Vec<Seen> {
     let mut recorder = Recorder::default();

@@ -1,7 +1,7 @@
 //! The promise, tested: folded piece by piece is folded as a whole, at exact places, under every cut.
 
 use super::*;
-use crate::testing::{Random, scale};
+use ttsr_testing::{Random, scale};
 
 /// A folded byte: where what it stands for begins and ends, and when it was certain.
 type Byte = (u8, u64, u64, u64);

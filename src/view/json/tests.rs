@@ -9,7 +9,7 @@ use proptest::test_runner::TestRunner;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::*;
-use crate::testing::{Random, skip};
+use ttsr_testing::{Random, skip};
 
 const DEPTH: usize = 128;
 const PATH_BYTES: usize = 4096;

@@ -2,9 +2,9 @@
 
 use super::heredoc::HEREDOCS;
 use super::*;
-use crate::testing::{Random, scale, skip};
 use crate::view::json::{Decoder, Sink as JsonSink};
 use crate::view::piece::{Regions, Tag};
+use ttsr_testing::{Random, scale, skip};
 
 // ---- What the view hands on ----
 

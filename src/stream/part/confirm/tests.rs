@@ -6,8 +6,8 @@ use crate::limits::Limits;
 use crate::pack::Pack;
 use crate::rule::{Channel, Pattern, Rule, Severity};
 use crate::stream::Counters;
-use crate::testing::{Random, scale, skip};
 use crate::verdict::PartId;
+use ttsr_testing::{Random, scale, skip};
 
 /// What a part came to: hits as (rule, end, decided, excerpt, match).
 type Found = (Vec<(usize, u64, u64, String, String)>, Counters);

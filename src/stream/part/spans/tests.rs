@@ -5,8 +5,8 @@ use regex_automata::meta::Regex;
 use crate::limits::Limits;
 use crate::pack::{LoadError, Pack};
 use crate::rule::{Action, Channel, Condition, Count, Pattern, Per, Rule, Within};
-use crate::testing::{Random, scale};
 use crate::verdict::PartId;
+use ttsr_testing::{Random, scale};
 
 const PART: PartId = PartId(7);
 

@@ -1,0 +1,284 @@
+//! Going on in a new session: what the old one hands over, and how the new one takes it.
+//!
+//! Owns the prompt of a continuation, the draft it is shown as, the template for the model's own summary, the tools
+//! `handoff_session` and `read_session`, and the memory of which sessions had their files injected. It opens no
+//! session and sends nothing: the host does what a [`Draft`] or an [`Injection`] says. `ttsr run` is such a host.
+
+mod file;
+mod reference;
+mod tools;
+mod transcript;
+
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+use ttsr::harness::{Content, HANDOFF_MARKER, Message, Role};
+
+pub use ttsr::harness::Handoff;
+
+pub use file::{Files, MAX_LINE_CHARS, MAX_LINES, ProjectFiles, is_binary, read_part};
+pub use reference::references;
+pub use tools::{
+    HANDOFF_SESSION, HandoffTools, READ_SESSION, StoredSessions, TranscriptFuture, Transcripts,
+    definitions,
+};
+pub use transcript::{ReadSession, Said, SaidPart, Speaker};
+
+/// The template of `/handoff`: what the model is asked for, with `$ARGUMENTS` for what the user wrote.
+pub const TEMPLATE: &str = "\
+GOAL: You are creating a handoff message to continue work in a new session.
+
+<context>
+A new session knows nothing of this one. It would spend its first minutes finding the files and the
+decisions that you know already. What you put into the handoff message it has from the start.
+</context>
+
+<instructions>
+1. Identify all relevant files: those to be changed, their tests, and what they depend on. Name 8 to 15
+   files, up to 20 where the work is complex. Give paths relative to the project folder.
+2. Draft the context and goal description: what was decided and why, constraints, what the user prefers,
+   patterns to keep to, what is done and what is open. Leave out what the files say themselves.
+
+If the user input below is empty, describe the natural continuation of this conversation.
+</instructions>
+
+<user_input>
+USER: $ARGUMENTS
+</user_input>
+
+---
+
+After generating the handoff message, IMMEDIATELY call handoff_session with your prompt and files.
+";
+
+/// The goal of a `/handoff` command, empty if none is given; `None` for any other text.
+///
+/// # Example: with a goal, and another command
+/// ```
+/// use ttsr_agent::handoff::command;
+/// assert_eq!(command("/handoff finish the parser"), Some("finish the parser"));
+/// assert_eq!(command("/handoffs"), None);
+/// ```
+#[must_use]
+pub fn command(text: &str) -> Option<&str> {
+    let rest = text.trim().strip_prefix("/handoff")?;
+    let is_whole_word = rest.is_empty() || rest.starts_with(char::is_whitespace);
+    is_whole_word.then(|| rest.trim())
+}
+
+/// The [`TEMPLATE`] for that goal. What the goal says is not looked at again.
+///
+/// # Example: what the model is asked
+/// ```
+/// let prompt = ttsr_agent::handoff::summary_prompt("finish the parser");
+/// assert!(prompt.contains("USER: finish the parser"));
+/// ```
+#[must_use]
+pub fn summary_prompt(goal: &str) -> String {
+    TEMPLATE.replace("$ARGUMENTS", goal)
+}
+
+/// One step of showing a continuation prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Draft {
+    /// Open a new session.
+    OpenSession,
+    /// Wait that long.
+    Wait(Duration),
+    /// Append this to the prompt that is being written.
+    Append(String),
+    /// Show this for that long.
+    Toast {
+        /// The text.
+        text: &'static str,
+        /// How long it is shown.
+        lasts: Duration,
+    },
+}
+
+impl Draft {
+    /// Returns the steps, in this order, by which the host shows the prompt of a handoff for editing.
+    ///
+    /// # Example: what the model asked for, as the user sees it
+    /// ```
+    /// use ttsr_agent::handoff::{Draft, Handoff};
+    /// let input = r#"{"prompt": "Finish the parser.", "files": ["@src/parse.rs"]}"#;
+    /// let handoff = Handoff::from_tool_input("ses_1", input)?;
+    /// let draft = Draft::steps(&handoff);
+    /// assert_eq!(draft[0], Draft::OpenSession);
+    /// assert_eq!(draft[2], Draft::Append(handoff.prompt()));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    #[must_use]
+    pub fn steps(handoff: &Handoff) -> [Draft; 4] {
+        [
+            Draft::OpenSession,
+            // The input field of a new session is not there at once.
+            Draft::Wait(Duration::from_millis(150)),
+            Draft::Append(handoff.prompt()),
+            Draft::Toast {
+                text: "Handoff Ready — Review and edit the draft, then send",
+                lasts: Duration::from_secs(4),
+            },
+        ]
+    }
+}
+
+impl Injection {
+    /// The files as a message of the conversation, which stands before the prompt that refers to them.
+    #[must_use]
+    pub fn message(&self) -> Message {
+        Message {
+            role: Role::User,
+            content: self.parts.clone(),
+        }
+    }
+}
+
+/// What is put into a session without asking for a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Injection {
+    /// Two synthetic texts for each file.
+    pub parts: Vec<Content>,
+    /// The session's model, unchanged.
+    pub model: String,
+    /// The session's agent, unchanged.
+    pub agent: String,
+    /// Always true: the model answers the user's message, not the files.
+    pub no_reply: bool,
+}
+
+/// A message that arrived in a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// The session's id.
+    pub session: &'a str,
+    /// The model that will answer.
+    pub model: &'a str,
+    /// The agent that will answer.
+    pub agent: &'a str,
+    /// The message.
+    pub content: &'a [Content],
+}
+
+/// Most sessions that [`Handoffs`] remembers; then it forgets the one it has known longest.
+pub const MAX_SESSIONS: usize = 10_000;
+
+/// Most bytes of files put into one session. A file that would go beyond is left out, and so are those
+/// after it.
+pub const MAX_INJECTED_BYTES: usize = 16 << 20;
+
+/// Which sessions had the files of their continuation prompt.
+///
+/// # Example: a continuation, once
+/// ```
+/// use std::{io, path::{Path, PathBuf}};
+/// use ttsr::harness::Message;
+/// use ttsr_agent::handoff::{Arrived, Files, Handoff, Handoffs};
+/// struct One;
+/// impl Files for One {
+///     fn resolve(&self, reference: &str) -> Option<PathBuf> {
+///         (reference == "a.txt").then(|| "/project/a.txt".into())
+///     }
+///     fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
+///         Ok(b"one".to_vec())
+///     }
+/// }
+/// let prompt = Message::user(Handoff::new("ses_1", "Go on.").files(["a.txt"]).prompt());
+/// let content = &prompt.content;
+/// let arrived = Arrived { session: "ses_2", model: "large", agent: "build", content };
+/// let mut handoffs = Handoffs::default();
+/// let injection = handoffs.arrived(&arrived, &One).expect("it refers to a file");
+/// assert_eq!(injection.parts.len(), 2);
+/// assert_eq!(handoffs.arrived(&arrived, &One), None);
+/// handoffs.deleted("ses_2");
+/// assert!(handoffs.arrived(&arrived, &One).is_some());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Handoffs {
+    processed: HashSet<String>,
+    order: VecDeque<String>,
+}
+
+impl Handoffs {
+    /// Looks at a message that arrived; says what to inject, once per session.
+    ///
+    /// Only what a person sent counts: the [`HANDOFF_MARKER`] and the references in synthetic texts do not.
+    pub fn arrived(&mut self, message: &Arrived<'_>, files: &impl Files) -> Option<Injection> {
+        if self.processed.contains(message.session) {
+            return None;
+        }
+        let text = written(message.content);
+        if !text.contains(HANDOFF_MARKER) {
+            return None;
+        }
+        self.remember(message.session);
+        let parts = file_parts(&text, files);
+        (!parts.is_empty()).then(|| Injection {
+            parts,
+            model: message.model.to_owned(),
+            agent: message.agent.to_owned(),
+            no_reply: true,
+        })
+    }
+
+    /// Takes up a session that earlier processes have worked on: if its messages hold a continuation prompt, its files
+    /// were injected when that arrived, and are not again.
+    pub fn take_up(&mut self, session: &str, messages: &[Message]) {
+        let mut users = messages.iter().filter(|message| message.role == Role::User);
+        let had = users.any(|message| written(&message.content).contains(HANDOFF_MARKER));
+        if had && !self.processed.contains(session) {
+            self.remember(session);
+        }
+    }
+
+    /// The session was deleted: nothing is known of it any more.
+    pub fn deleted(&mut self, session: &str) {
+        if self.processed.remove(session) {
+            self.order.retain(|other| other != session);
+        }
+    }
+
+    fn remember(&mut self, session: &str) {
+        if self.order.len() == MAX_SESSIONS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.processed.remove(&oldest);
+        }
+        self.processed.insert(session.to_owned());
+        self.order.push_back(session.to_owned());
+    }
+}
+
+/// What was written by the one the message is from.
+fn written(content: &[Content]) -> String {
+    let texts = content.iter().filter_map(|content| match content {
+        Content::Text {
+            text,
+            synthetic: false,
+        } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn file_parts(text: &str, files: &impl Files) -> Vec<Content> {
+    let mut parts = Vec::new();
+    let mut bytes = 0;
+    for reference in references(text) {
+        let Some(read) = read_part(files, reference) else {
+            continue;
+        };
+        bytes += read.iter().map(String::len).sum::<usize>();
+        if bytes > MAX_INJECTED_BYTES {
+            break;
+        }
+        parts.extend(read.map(|text| Content::Text {
+            text,
+            synthetic: true,
+        }));
+    }
+    parts
+}

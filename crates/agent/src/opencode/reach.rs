@@ -1,0 +1,99 @@
+//! Which rules can act on a server from outside.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use super::server::Api;
+use super::watch::can_act;
+use ttsr::{Action, Channel, Mode, Pack, Rule};
+
+/// How many rules of a pack can act on a server, and why the others cannot.
+///
+/// # Example: a rule that redacts
+/// ```
+/// use ttsr_agent::opencode::{Api, Reach};
+/// use ttsr::{Action, Pack, Pattern, Rule};
+/// let retry = Rule::new("demo/no-unwrap", vec![Pattern::literal(".unwrap()")]);
+/// let mut redact = Rule::new("demo/token", vec![Pattern::literal("tok-1")]);
+/// redact.action = Action::Redact;
+/// let pack = Pack::builder().rule(retry).rule(redact).build()?;
+/// let reach = Reach::of(&pack, Api::Classic, false);
+/// assert_eq!((reach.acting, reach.rules), (1, 2));
+/// assert_eq!(
+///     reach.to_string(),
+///     "1 of 2 rules can act here; 1 with `redact`: only reported, not possible from outside"
+/// );
+/// # Ok::<(), ttsr::LoadError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// All rules.
+    pub rules: usize,
+    /// Those that can act.
+    pub acting: usize,
+    /// How many of the others share each reason, most first.
+    pub others: Vec<(usize, String)>,
+}
+
+impl Reach {
+    /// The rules of `pack` on a server whose sessions are driven through `api`; `has_fallback` says whether
+    /// chains of models are configured.
+    #[must_use]
+    pub fn of(pack: &Pack, api: Api, has_fallback: bool) -> Reach {
+        let mut reach = Reach::default();
+        for rule in pack.rules() {
+            reach.rules += 1;
+            let Some(reason) = obstacle(rule, api, has_fallback) else {
+                reach.acting += 1;
+                continue;
+            };
+            match reach.others.iter_mut().find(|(_, known)| *known == reason) {
+                Some((count, _)) => *count += 1,
+                None => reach.others.push((1, reason)),
+            }
+        }
+        reach.others.sort_by_key(|(count, _)| Reverse(*count));
+        reach
+    }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} rules can act here", self.acting, self.rules)?;
+        for (count, reason) in &self.others {
+            write!(f, "; {count} {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why the rule cannot act, if it cannot.
+fn obstacle(rule: &Rule, api: Api, has_fallback: bool) -> Option<String> {
+    if rule.mode == Mode::Shadow {
+        return Some("in shadow mode".to_owned());
+    }
+    let action = rule.action;
+    if action == Action::Fallback {
+        let reason =
+            "with `fallback`: only with a chain of models (`--fallback`), classic interface";
+        return (!has_fallback || api == Api::Next).then(|| reason.to_owned());
+    }
+    let mut heard = rule.on.iter().filter(|on| Channel::STREAMED.contains(on));
+    if heard.clone().next().is_none() {
+        return Some("on channels that the server does not report".to_owned());
+    }
+    if matches!(action, Action::Warn | Action::Observe) {
+        return Some(format!("with `{}`: only reported", action.name()));
+    }
+    if !can_act(action, api) {
+        return Some(format!(
+            "with `{}`: only reported, not possible from outside",
+            action.name()
+        ));
+    }
+    let is_late = api == Api::Classic && heard.all(|on| *on == Channel::ToolInput);
+    is_late.then(|| {
+        "on tool calls: in time only with `--api next` or `permission: ask`, else the call has run"
+            .to_owned()
+    })
+}

@@ -1,0 +1,279 @@
+//! What the user of a chat hears from an agent at work: notes, heartbeats, questions, and the reply.
+//!
+//! [`Prompting`] is one prompt without I/O and without a clock; [`prompt_streaming`] drives it over an
+//! [`Agent`] and a [`ChannelAdapter`]. How an agent's server is reached is not known here.
+
+mod channel;
+mod console;
+mod prompt;
+mod router;
+
+use std::error::Error;
+use std::fmt;
+
+use serde::Deserialize;
+
+pub use channel::{
+    ChannelAdapter, ChannelError, ChannelStatus, Constraints, Inbound, Inbox, Outbound, SLACK,
+    Sending, TELEGRAM, Typing, WHATSAPP,
+};
+pub use console::Console;
+pub use prompt::{
+    AgentEvent, AgentPart, CANCELLED, CLOSED_ELSEWHERE, Do, EMPTY, PromptError, Prompting,
+    TRUNCATED, ToolStatus,
+};
+pub use router::{
+    Agent, AgentEvents, Asking, NOTHING_TO_CANCEL, Router, prompt_streaming, respond,
+};
+
+/// The settings of a chat's router, as its configuration writes them. No value is below its minimum, however the
+/// settings are made.
+///
+/// # Example: a slower heartbeat
+/// ```
+/// use ttsr_agent::progress::{ProgressSettings, RouterSettings};
+/// let settings = RouterSettings::from_json(r#"{"progress": {"heartbeatMs": 90000}}"#).unwrap();
+/// assert_eq!(settings.progress().heartbeat_ms(), 90_000);
+/// assert_eq!(settings.timeout_ms(), 300_000);
+///
+/// let progress = ProgressSettings::default().with_heartbeat_ms(90_000)?;
+/// assert_eq!(RouterSettings::default().with_progress(progress), settings);
+/// let error = RouterSettings::default().with_timeout_ms(999).unwrap_err();
+/// assert_eq!(error.to_string(), "`timeoutMs` is 999, the least is 1000");
+/// # Ok::<(), ttsr_agent::progress::BelowMinimum>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "RawRouter")]
+pub struct RouterSettings {
+    timeout_ms: u64,
+    progress: ProgressSettings,
+}
+
+/// What is heard while a model works.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "RawProgress")]
+pub struct ProgressSettings {
+    enabled: bool,
+    tool_throttle_ms: u64,
+    heartbeat_ms: u64,
+}
+
+/// A setting is below its minimum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BelowMinimum {
+    setting: &'static str,
+    value: u64,
+    least: u64,
+}
+
+impl fmt::Display for BelowMinimum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BelowMinimum {
+            setting,
+            value,
+            least,
+        } = self;
+        write!(f, "`{setting}` is {value}, the least is {least}")
+    }
+}
+
+impl Error for BelowMinimum {}
+
+/// The settings before their minimums are checked.
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RawRouter {
+    timeout_ms: u64,
+    progress: ProgressSettings,
+}
+
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RawProgress {
+    enabled: bool,
+    tool_throttle_ms: u64,
+    heartbeat_ms: u64,
+}
+
+impl Default for RawRouter {
+    fn default() -> RawRouter {
+        RawRouter {
+            timeout_ms: 300_000,
+            progress: ProgressSettings::default(),
+        }
+    }
+}
+
+impl Default for RawProgress {
+    fn default() -> RawProgress {
+        RawProgress {
+            enabled: true,
+            tool_throttle_ms: 5_000,
+            heartbeat_ms: 60_000,
+        }
+    }
+}
+
+impl TryFrom<RawRouter> for RouterSettings {
+    type Error = BelowMinimum;
+
+    fn try_from(raw: RawRouter) -> Result<RouterSettings, BelowMinimum> {
+        Ok(RouterSettings {
+            timeout_ms: at_least(1_000, "timeoutMs", raw.timeout_ms)?,
+            progress: raw.progress,
+        })
+    }
+}
+
+impl TryFrom<RawProgress> for ProgressSettings {
+    type Error = BelowMinimum;
+
+    fn try_from(raw: RawProgress) -> Result<ProgressSettings, BelowMinimum> {
+        let RawProgress {
+            enabled,
+            tool_throttle_ms,
+            heartbeat_ms,
+        } = raw;
+        Ok(ProgressSettings {
+            enabled,
+            tool_throttle_ms: at_least(1_000, "progress.toolThrottleMs", tool_throttle_ms)?,
+            heartbeat_ms: at_least(10_000, "progress.heartbeatMs", heartbeat_ms)?,
+        })
+    }
+}
+
+fn at_least(least: u64, setting: &'static str, value: u64) -> Result<u64, BelowMinimum> {
+    match value < least {
+        true => Err(BelowMinimum {
+            setting,
+            value,
+            least,
+        }),
+        false => Ok(value),
+    }
+}
+
+impl Default for RouterSettings {
+    fn default() -> RouterSettings {
+        RawRouter::default()
+            .try_into()
+            .expect("defaults are in range")
+    }
+}
+
+impl Default for ProgressSettings {
+    fn default() -> ProgressSettings {
+        RawProgress::default()
+            .try_into()
+            .expect("defaults are in range")
+    }
+}
+
+impl RouterSettings {
+    /// Reads the settings; what is not there has its default.
+    ///
+    /// # Errors
+    /// If it is not such an object, or a value is below its minimum; the message names both.
+    pub fn from_json(json: &str) -> Result<RouterSettings, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    /// The same, with another longest time of a reply.
+    ///
+    /// # Errors
+    /// If it is below 1,000 ms.
+    pub fn with_timeout_ms(self, timeout_ms: u64) -> Result<RouterSettings, BelowMinimum> {
+        let progress = self.progress;
+        RawRouter {
+            timeout_ms,
+            progress,
+        }
+        .try_into()
+    }
+
+    /// The same, with other settings of what is heard meanwhile.
+    #[must_use]
+    pub fn with_progress(self, progress: ProgressSettings) -> RouterSettings {
+        RouterSettings { progress, ..self }
+    }
+
+    /// The longest time of a reply, in milliseconds. Default 300,000, at least 1,000.
+    #[must_use]
+    pub fn timeout_ms(&self) -> u64 {
+        self.timeout_ms
+    }
+
+    /// What is heard meanwhile.
+    #[must_use]
+    pub fn progress(&self) -> &ProgressSettings {
+        &self.progress
+    }
+}
+
+impl ProgressSettings {
+    /// The same, with or without notes, heartbeats and questions.
+    #[must_use]
+    pub fn with_enabled(self, enabled: bool) -> ProgressSettings {
+        ProgressSettings { enabled, ..self }
+    }
+
+    /// The same, with another shortest time between two notes.
+    ///
+    /// # Errors
+    /// If it is below 1,000 ms.
+    pub fn with_tool_throttle_ms(
+        self,
+        tool_throttle_ms: u64,
+    ) -> Result<ProgressSettings, BelowMinimum> {
+        RawProgress {
+            tool_throttle_ms,
+            ..self.into()
+        }
+        .try_into()
+    }
+
+    /// The same, with another silence before a heartbeat.
+    ///
+    /// # Errors
+    /// If it is below 10,000 ms.
+    pub fn with_heartbeat_ms(self, heartbeat_ms: u64) -> Result<ProgressSettings, BelowMinimum> {
+        RawProgress {
+            heartbeat_ms,
+            ..self.into()
+        }
+        .try_into()
+    }
+
+    /// Whether there are notes, heartbeats and questions at all. Default true.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// The shortest time between two notes, in milliseconds. Default 5,000, at least 1,000.
+    #[must_use]
+    pub fn tool_throttle_ms(&self) -> u64 {
+        self.tool_throttle_ms
+    }
+
+    /// The silence before a heartbeat, in milliseconds. Default 60,000, at least 10,000.
+    #[must_use]
+    pub fn heartbeat_ms(&self) -> u64 {
+        self.heartbeat_ms
+    }
+}
+
+impl From<ProgressSettings> for RawProgress {
+    fn from(settings: ProgressSettings) -> RawProgress {
+        let ProgressSettings {
+            enabled,
+            tool_throttle_ms,
+            heartbeat_ms,
+        } = settings;
+        RawProgress {
+            enabled,
+            tool_throttle_ms,
+            heartbeat_ms,
+        }
+    }
+}

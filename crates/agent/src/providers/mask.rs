@@ -1,0 +1,166 @@
+//! The key of an endpoint in what its provider streams: taken out before anybody sees it.
+//!
+//! A key may arrive in pieces. So the end of a part is held back while it may be the beginning of the key, at most
+//! the length of the key less one byte, until more of the part, something else, or the end of the reply arrives.
+
+use std::collections::VecDeque;
+use std::mem;
+
+use super::key::Key;
+use ttsr::{Event, PartId};
+
+/// Replaces the key in the events of one reply.
+#[derive(Debug)]
+pub(super) struct Mask {
+    key: Option<Key>,
+    /// The part that grew last, and what of it may be the beginning of the key. Never empty.
+    held: Option<(PartId, Vec<u8>)>,
+}
+
+impl Mask {
+    pub(super) fn new(key: Option<Key>) -> Mask {
+        let key = key.filter(Key::is_looked_for);
+        Mask { key, held: None }
+    }
+
+    /// Takes an event; gives what can be shown by now.
+    pub(super) fn push(&mut self, event: Event, out: &mut VecDeque<Event>) {
+        let Some(key) = &self.key else {
+            return out.push_back(event);
+        };
+        let Event::Delta { part, bytes } = event else {
+            // The reply starts over: what was held is void with the rest of it.
+            if event == Event::Restart {
+                self.held = None;
+            }
+            let event = masked(event, key);
+            self.flush(out);
+            return out.push_back(event);
+        };
+        if let Some((other, bytes)) = self.held.take_if(|(other, _)| *other != part) {
+            out.push_back(Event::Delta { part: other, bytes });
+        }
+        let mut text = self.held.take().map(|(_, held)| held).unwrap_or_default();
+        text.extend_from_slice(&bytes);
+        let mut text = key.redact_bytes(&text);
+        let held = text.split_off(text.len() - key.begun_at_end_of(&text));
+        if !held.is_empty() {
+            self.held = Some((part, held));
+        }
+        if !text.is_empty() || bytes.is_empty() {
+            out.push_back(Event::Delta { part, bytes: text });
+        }
+    }
+
+    /// Gives out what is held: it was not the key.
+    pub(super) fn flush(&mut self, out: &mut VecDeque<Event>) {
+        let held = self.held.take();
+        out.extend(held.map(|(part, bytes)| Event::Delta { part, bytes }));
+    }
+}
+
+fn masked(mut event: Event, key: &Key) -> Event {
+    let mask = |text: &mut String| *text = key.redact(&mem::take(text));
+    match &mut event {
+        Event::PartStart {
+            name, tool, call, ..
+        } => [Some(name), tool.as_mut(), call.as_mut()]
+            .into_iter()
+            .flatten()
+            .for_each(mask),
+        Event::Tool { tool, call, .. } => [Some(tool), call.as_mut()]
+            .into_iter()
+            .flatten()
+            .for_each(mask),
+        Event::Snapshot { bytes, .. } => *bytes = key.redact_bytes(bytes),
+        Event::Unscanned { kind, .. } => mask(kind),
+        Event::Finish { reason } => mask(reason),
+        Event::Error { kind, message } => [kind, message].into_iter().for_each(mask),
+        _ => {}
+    }
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttsr::Channel;
+
+    const KEY: &str = "sk-canary-0123456789";
+
+    fn texts(deltas: &[(u32, &str)]) -> (String, String) {
+        let mut mask = Mask::new(Key::new(KEY));
+        let mut out = VecDeque::new();
+        for (part, text) in deltas {
+            let bytes = text.as_bytes().to_vec();
+            let part = PartId(*part);
+            mask.push(Event::Delta { part, bytes }, &mut out);
+        }
+        mask.flush(&mut out);
+        let mut texts = [String::new(), String::new()];
+        for event in out {
+            let Event::Delta { part, bytes } = event else {
+                panic!("{event:?}")
+            };
+            texts[part.0 as usize] += std::str::from_utf8(&bytes).unwrap();
+        }
+        let [first, second] = texts;
+        (first, second)
+    }
+
+    #[test]
+    fn a_key_is_masked_wherever_it_is_cut() {
+        let text = format!("s sk- {KEY}{KEY} sk-canary {KEY}");
+        let expected = "s sk- [key][key] sk-canary [key]";
+        for first in 0..=text.len() {
+            for second in first..=text.len() {
+                let deltas = [&text[..first], &text[first..second], &text[second..]];
+                let (masked, _) = texts(&deltas.map(|delta| (0, delta)));
+                assert_eq!(masked, expected, "cut at {first} and {second}");
+            }
+        }
+        let bytes: Vec<String> = text.chars().map(String::from).collect();
+        let bytes: Vec<(u32, &str)> = bytes.iter().map(|byte| (0, byte.as_str())).collect();
+        assert_eq!(texts(&bytes).0, expected);
+    }
+
+    #[test]
+    fn text_without_the_key_stays_as_it_is() {
+        for text in ["", "s", "sk-canary-012345678", "sk-sk-canary-", "größer sk"] {
+            for cut in (0..=text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+                let (masked, _) = texts(&[(0, &text[..cut]), (0, &text[cut..])]);
+                assert_eq!(masked, text);
+            }
+        }
+        assert_eq!(
+            texts(&[(0, "a sk-ca"), (1, "nary-0123456789"), (0, "b")]),
+            ("a sk-cab".to_owned(), "nary-0123456789".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_is_held_comes_before_what_follows_it() {
+        let mut mask = Mask::new(Key::new(KEY));
+        let mut out = VecDeque::new();
+        let delta = |text: &str| Event::Delta {
+            part: PartId(0),
+            bytes: text.into(),
+        };
+        let end = Event::PartEnd { part: PartId(0) };
+        mask.push(delta("says sk-"), &mut out);
+        mask.push(end.clone(), &mut out);
+        assert_eq!(out, [delta("says "), delta("sk-"), end]);
+        out.clear();
+        mask.push(
+            Event::PartStart {
+                part: PartId(1),
+                name: KEY.to_owned(),
+                channel: Channel::Text,
+                tool: Some(format!("a{KEY}")),
+                call: None,
+            },
+            &mut out,
+        );
+        assert!(!format!("{out:?}").contains(KEY));
+    }
+}

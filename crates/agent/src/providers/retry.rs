@@ -1,0 +1,280 @@
+//! Whether and when to ask again.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hyper::HeaderMap;
+use hyper::header::{DATE, RETRY_AFTER};
+
+use ttsr::harness::Failure;
+
+/// How often and how patiently a request is sent again before its reply has begun.
+///
+/// What is sent again: a request that got no connection or no answer, one that was answered with the
+/// status 408, 409, 429 or 5xx, and one whose reply is an error from its first event. Once anything of
+/// a reply was given out nothing is sent again: that is for rules, hooks and hosts to decide.
+///
+/// # Example: more patience, and none
+/// ```
+/// use std::time::Duration;
+/// use ttsr_agent::providers::Retries;
+/// let patient = Retries { most: 5, longest: Duration::from_secs(60), ..Retries::default() };
+/// assert_eq!(patient.first, Duration::from_millis(500));
+/// assert_eq!(Retries::none(), Retries { most: 0, ..Retries::default() });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// Most times that a request is sent again. Default 2.
+    pub most: u32,
+    /// How long to wait before the first time; twice as long before each further one. By chance it is up to a
+    /// quarter less. A provider that says how long is taken at its word. Default 500 ms.
+    pub first: Duration,
+    /// Longest wait. A provider that asks for more is not asked again: its failure says when it may be.
+    /// Default 20 s.
+    pub longest: Duration,
+}
+
+/// Why a request is not sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotAgain {
+    /// It would fail again, or was sent often enough.
+    Never,
+    /// The provider asks for a longer wait than the longest.
+    TooLong { asked: Duration, longest: Duration },
+}
+
+impl Default for Retries {
+    fn default() -> Retries {
+        Retries {
+            most: 2,
+            first: Duration::from_millis(500),
+            longest: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Retries {
+    /// Sends nothing again.
+    #[must_use]
+    pub fn none() -> Retries {
+        Retries {
+            most: 0,
+            ..Retries::default()
+        }
+    }
+
+    /// How long to wait before the request is sent again. `times`: how often it was.
+    pub(super) fn wait(&self, failure: &Failure, times: u32) -> Result<Duration, NotAgain> {
+        if self.most == 0 || !is_transient(failure) {
+            return Err(NotAgain::Never);
+        }
+        let longest = self.longest;
+        match failure.retry_after() {
+            Some(asked) if asked > longest => Err(NotAgain::TooLong { asked, longest }),
+            _ if times >= self.most => Err(NotAgain::Never),
+            Some(wait) => Ok(wait),
+            None => Ok(self.backoff(times)),
+        }
+    }
+
+    /// Doubles with each time, less up to a quarter, so that clients do not come back together.
+    fn backoff(&self, times: u32) -> Duration {
+        let doubled = self.first.saturating_mul(1 << times.min(16));
+        let bounded = doubled.min(self.longest);
+        let chance = RandomState::new().hash_one(times) % 256;
+        bounded - bounded.mul_f64(chance as f64 / 1024.0)
+    }
+}
+
+/// Whether the same request may be answered another time.
+pub(super) fn is_transient(failure: &Failure) -> bool {
+    const WAYS: [&str; 4] = ["connect", "closed", "timeout", "cut-off"];
+    // In-band errors have no status of their own.
+    const KINDS: [&str; 8] = [
+        "overloaded_error",
+        "overloaded",
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "api_error",
+        "server_error",
+        "internal_server_error",
+        "timeout_error",
+    ];
+    match failure.status() {
+        // More money, not more time.
+        _ if failure.kind() == "insufficient_quota" => false,
+        Some(408 | 409 | 429 | 500..) => true,
+        Some(200) | None => WAYS.contains(&failure.kind()) || KINDS.contains(&failure.kind()),
+        Some(_) => false,
+    }
+}
+
+/// For how long a response asks to be left alone: `Retry-After` in seconds or as a date, or the
+/// milliseconds that some providers add.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.trim());
+    if let Some(wait) = text("retry-after-ms").and_then(|ms| ms.parse().ok()) {
+        return Some(Duration::from_millis(wait));
+    }
+    let value = text(RETRY_AFTER.as_str())?;
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than fit are a long time all the same.
+        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+    }
+    let until = http_date(value)?;
+    // The server's own clock, where it tells it: ours may be wrong.
+    let now = text(DATE.as_str()).and_then(http_date).or_else(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        Some(since.as_secs())
+    })?;
+    Some(Duration::from_secs(until.saturating_sub(now)))
+}
+
+/// Seconds since 1970 of a date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn http_date(text: &str) -> Option<u64> {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let (_, rest) = text.split_once(", ")?;
+    let mut words = rest.split(' ');
+    let day: u64 = words.next()?.parse().ok()?;
+    let month = words.next()?;
+    let month = MONTHS.iter().position(|known| *known == month)? as u64;
+    let year: u64 = words.next()?.parse().ok()?;
+    let mut clock = words.next()?.split(':');
+    let mut field = |limit: u64| {
+        let value: u64 = clock.next()?.parse().ok()?;
+        (value < limit).then_some(value)
+    };
+    let (hour, minute, second) = (field(24)?, field(60)?, field(61)?);
+    if words.next() != Some("GMT") || !(1..=31).contains(&day) || !(1970..=9999).contains(&year) {
+        return None;
+    }
+    Some(days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+/// Days from 1970 to that day; months count from 0.
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let leaps = |year: u64| year / 4 - year / 100 + year / 400;
+    // This year's leap day counts only once it is over.
+    let past = if month > 1 { year } else { year - 1 };
+    (year - 1970) * 365 + leaps(past) - leaps(1969) + BEFORE[month as usize] + day - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    fn asked(headers: &[(&'static str, &'static str)]) -> Option<Duration> {
+        let pairs = headers.iter().map(|(name, value)| {
+            let name = hyper::header::HeaderName::from_static(name);
+            (name, HeaderValue::from_static(value))
+        });
+        retry_after(&pairs.collect())
+    }
+
+    #[test]
+    fn dates_of_http_are_read() {
+        assert_eq!(http_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(
+            http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
+            Some(784_111_777)
+        );
+        assert_eq!(
+            http_date("Thu, 29 Feb 2024 23:59:59 GMT"),
+            Some(1_709_251_199)
+        );
+        assert_eq!(
+            http_date("Fri, 01 Mar 2024 00:00:00 GMT"),
+            Some(1_709_251_200)
+        );
+        assert_eq!(
+            http_date("Wed, 01 Mar 2000 00:00:00 GMT"),
+            Some(951_868_800)
+        );
+        for wrong in [
+            "",
+            "soon",
+            "Sun, 06 Nov 1994",
+            "Sun, 06 Nov 1994 25:00:00 GMT",
+            "Sun, 06 Nox 1994 08:49:37 GMT",
+        ] {
+            assert_eq!(http_date(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_asked_for_in_seconds_as_a_date_or_in_milliseconds() {
+        assert_eq!(asked(&[]), None);
+        assert_eq!(asked(&[("retry-after", "7")]), Some(Duration::from_secs(7)));
+        assert_eq!(asked(&[("retry-after", "-7")]), None);
+        assert_eq!(
+            asked(&[("retry-after", "99999999999999999999999999")]),
+            Some(Duration::from_secs(u64::MAX))
+        );
+        assert_eq!(
+            asked(&[("retry-after", "7"), ("retry-after-ms", "250")]),
+            Some(Duration::from_millis(250))
+        );
+        let date = [
+            ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT"),
+        ];
+        assert_eq!(asked(&date), Some(Duration::from_secs(30)));
+        let past = [("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")];
+        assert_eq!(asked(&past), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn waits_are_bounded_in_number_and_length() {
+        let retries = Retries::default();
+        let busy = Failure::new("overloaded_error", "").with_status(529);
+        let first = retries.wait(&busy, 0).unwrap();
+        assert!(first <= retries.first && first > retries.first / 2);
+        assert_eq!(retries.wait(&busy, 2), Err(NotAgain::Never));
+        assert!(
+            Retries {
+                most: 99,
+                ..retries
+            }
+            .wait(&busy, 98)
+            .unwrap()
+                <= retries.longest
+        );
+        let asked = Duration::from_secs(1_000_000_000);
+        let late = busy.clone().with_retry_after(asked);
+        let longest = retries.longest;
+        for times in [0, 2] {
+            let too_long = Err(NotAgain::TooLong { asked, longest });
+            assert_eq!(retries.wait(&late, times), too_long);
+        }
+        assert_eq!(Retries::none().wait(&late, 0), Err(NotAgain::Never));
+        let soon = busy.with_retry_after(Duration::from_secs(3));
+        assert_eq!(retries.wait(&soon, 0), Ok(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn what_will_not_change_is_not_asked_again() {
+        for (kind, status, expected) in [
+            ("connect", None, true),
+            ("tls", None, false),
+            ("redirect", Some(302), false),
+            ("http", Some(503), true),
+            ("rate_limit_error", Some(429), true),
+            ("insufficient_quota", Some(429), false),
+            ("authentication_error", Some(401), false),
+            ("invalid_request_error", Some(400), false),
+            ("overloaded_error", Some(200), true),
+            ("invalid_request_error", Some(200), false),
+        ] {
+            let failure = Failure::new(kind, "");
+            let failure = match status {
+                Some(status) => failure.with_status(status),
+                None => failure,
+            };
+            assert_eq!(is_transient(&failure), expected, "{kind} {status:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Why a session could not be kept or taken up.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a session could not be kept or taken up.
+///
+/// # Example: a file that is something else
+/// ```
+/// use ttsr_agent::store::{Store, StoreErrorKind};
+/// let path = std::env::temp_dir().join(format!("ttsr-diary-{}.txt", std::process::id()));
+/// std::fs::write(&path, "Dear diary,\n")?;
+/// let error = Store::open(&path).unwrap_err();
+/// assert_eq!(error.kind(), StoreErrorKind::Foreign);
+/// assert_eq!(error.to_string(), format!("{}: not a session of ttsr", path.display()));
+/// assert_eq!(std::fs::read(&path)?, b"Dear diary,\n", "it was not touched");
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    path: Option<PathBuf>,
+    source: Option<io::Error>,
+}
+
+/// The kind of a [`StoreError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// Another process, or this one, has the file open.
+    Locked,
+    /// The path is a link, a folder, a pipe: no plain file.
+    NotPlain,
+    /// The file is something else. It was not touched.
+    Foreign,
+    /// There is nothing in the file.
+    Empty,
+    /// The file is of another version. It was not touched.
+    Version(u32),
+    /// A record is whole, and this version does not understand it: going on without it would be to go on
+    /// with another state. The file was not touched.
+    Strange,
+    /// A record would be longer than [`Options::record_bytes`](super::Options::record_bytes).
+    TooLarge,
+    /// The disk is full, or a quota is.
+    Full,
+    /// The disk failed in another way.
+    Disk,
+}
+
+impl StoreError {
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// The same once more, for somebody else.
+    pub(super) fn again(&self) -> StoreError {
+        let source = self.source.as_ref();
+        StoreError {
+            kind: self.kind,
+            path: self.path.clone(),
+            source: source.map(|source| io::Error::new(source.kind(), source.to_string())),
+        }
+    }
+
+    pub(super) fn at(mut self, path: &Path) -> StoreError {
+        self.path = Some(path.to_owned());
+        self
+    }
+
+    pub(super) fn of(
+        kind: StoreErrorKind,
+        why: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> StoreError {
+        StoreError {
+            kind,
+            path: None,
+            source: Some(io::Error::other(why)),
+        }
+    }
+}
+
+impl From<StoreErrorKind> for StoreError {
+    fn from(kind: StoreErrorKind) -> StoreError {
+        StoreError {
+            kind,
+            path: None,
+            source: None,
+        }
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> StoreError {
+        use io::ErrorKind as Io;
+        let kind = match error.kind() {
+            Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => StoreErrorKind::Full,
+            _ => StoreErrorKind::Disk,
+        };
+        StoreError {
+            kind,
+            path: None,
+            source: Some(error),
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{}: ", path.display())?;
+        }
+        match self.kind {
+            StoreErrorKind::Locked => write!(f, "the session is open elsewhere"),
+            StoreErrorKind::NotPlain => write!(f, "not a plain file"),
+            StoreErrorKind::Foreign => write!(f, "not a session of ttsr"),
+            StoreErrorKind::Empty => write!(f, "nothing in it"),
+            StoreErrorKind::Version(version) => {
+                write!(f, "session file of version {version}, only 1 is known")
+            }
+            StoreErrorKind::Strange => write!(f, "a record is not understood"),
+            StoreErrorKind::TooLarge => write!(f, "the record is too large"),
+            StoreErrorKind::Full => write!(f, "the disk is full"),
+            StoreErrorKind::Disk => write!(f, "the disk failed"),
+        }?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,311 @@
+//! From what a processor says to records: what is written when, and what happens if it cannot be.
+
+use std::time::Duration;
+
+use super::{Entry, Store, StoreError};
+use ttsr::Session;
+use ttsr::harness::log::Journal;
+use ttsr::harness::{Content, End, Message, NotRecorded, Observation, Role, Step, TurnRecorder};
+
+/// What becomes of a conversation whose records cannot be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// It goes on; see [`Recorder::is_degraded`]. What happened meanwhile is counted, and the messages are
+    /// written once the disk works again.
+    #[default]
+    GoOn,
+    /// It stops: [`Recorder`] gives the error, and the host cancels the reply.
+    Stop,
+}
+
+/// Writes down what a [`Processor`](ttsr::harness::Processor) says, as it says it.
+///
+/// Whatever a step brings is one record: a request with its messages, the rules' state and the event; a
+/// decision with the state that it leaves. Text of the model is written when a reply is complete, as a
+/// message of the conversation.
+///
+/// # Example: a loop that writes down what it does
+/// ```
+/// use ttsr::Pack;
+/// use ttsr_agent::store::{OnFailure, Recorder, Store};
+/// use ttsr::harness::{
+///     Cancel, Hooks, Message, Processor, Request, Run, Script, Scripted, Settings, Step,
+/// };
+/// # let folder = std::env::temp_dir().join(format!("ttsr-recorder-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let path = folder.join("talk.ttsr");
+/// let pack = Pack::builtin("std/secrets")?;
+/// let (store, found) = Store::open(&path)?;
+/// let (session, _) = found.session(&pack);
+/// let mut recorder = Recorder::new(store, OnFailure::GoOn);
+/// let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+///
+/// let prompt = Message::user("Hi.");
+/// recorder.message(&prompt, processor.session())?;
+/// let mut messages = found.messages();
+/// messages.push(prompt);
+/// messages.extend_from_slice(found.waiting());
+/// let mut provider = Scripted::new([Script::default().text("Hello!").finish("stop")]);
+/// let request = Request::new("a-model", messages);
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// # runtime.block_on(async {
+/// let mut run = Run::begin(&mut processor, &mut provider, request, "msg_1", Cancel::default());
+/// let began = std::time::Instant::now();
+/// while let Some(step) = run.next().await {
+///     recorder.step(began.elapsed(), &step, run.session())?;
+/// }
+/// # Ok::<(), ttsr_agent::store::StoreError>(())
+/// # })?;
+/// drop(recorder);
+/// let (_store, found) = Store::open(&path)?;
+/// let said: Vec<String> = found.messages().iter().map(Message::text).collect();
+/// assert_eq!(said, ["Hi.", "Hello!"]);
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Recorder {
+    store: Store,
+    on_failure: OnFailure,
+    journal: Journal,
+    /// What could not be written and is needed to go on.
+    backlog: Vec<Entry>,
+    /// Events that could not be written since the last record.
+    lost: u64,
+    /// Those of the whole conversation.
+    lost_in_all: u64,
+    has_begun: bool,
+    /// A request is asked for and not on its way: what is injected now is in it.
+    is_sending: bool,
+    error: Option<StoreError>,
+}
+
+impl TurnRecorder for Recorder {
+    fn record_step(
+        &mut self,
+        elapsed: Duration,
+        step: &Step,
+        session: &Session,
+    ) -> Result<(), NotRecorded> {
+        self.step(elapsed, step, session).map_err(|_| NotRecorded)
+    }
+
+    fn record_message(&mut self, message: &Message, session: &Session) -> Result<(), NotRecorded> {
+        self.message(message, session).map_err(|_| NotRecorded)
+    }
+}
+
+impl Recorder {
+    /// A recorder that writes to that file.
+    #[must_use]
+    pub fn new(store: Store, on_failure: OnFailure) -> Recorder {
+        Recorder {
+            store,
+            on_failure,
+            journal: Journal::default(),
+            backlog: Vec::new(),
+            lost: 0,
+            lost_in_all: 0,
+            has_begun: false,
+            is_sending: false,
+            error: None,
+        }
+    }
+
+    /// Writes down a message that the host adds to the conversation: what the user said, the result of a
+    /// tool.
+    ///
+    /// # Errors
+    /// With [`OnFailure::Stop`], if it cannot be written.
+    pub fn message(&mut self, message: &Message, session: &Session) -> Result<(), StoreError> {
+        let message = message.clone();
+        self.write(vec![Entry::Message { message }, snapshot(session)])
+    }
+
+    /// Writes down what a turn begins with, at once: what the user said, and guidance that
+    /// [waited](super::Kept::waiting) when the conversation was taken up, which is in the request behind it.
+    ///
+    /// # Errors
+    /// With [`OnFailure::Stop`], if it cannot be written.
+    pub fn prompt(
+        &mut self,
+        prompt: &Message,
+        waiting: &[Message],
+        session: &Session,
+    ) -> Result<(), StoreError> {
+        let messages = [prompt].into_iter().chain(waiting).cloned();
+        let mut entries = vec![Entry::Sent];
+        entries.extend(messages.map(|message| Entry::Message { message }));
+        entries.push(snapshot(session));
+        self.write(entries)
+    }
+
+    /// Writes down a step, if there is something to write. Call it before the step is carried out, with
+    /// the session as it is after the step.
+    ///
+    /// # Errors
+    /// With [`OnFailure::Stop`], if it cannot be written.
+    pub fn step(
+        &mut self,
+        now: Duration,
+        step: &Step,
+        session: &Session,
+    ) -> Result<(), StoreError> {
+        self.is_sending = match step {
+            Step::Send { .. } => true,
+            Step::Observe(Observation::StepStarted) | Step::Aborted(_) | Step::Finish(_) => false,
+            _ => self.is_sending,
+        };
+        let mut entries = self.entries(step);
+        let events = self.journal.note(now, step, session.pack());
+        let is_decided = !events.is_empty() && !matches!(step, Step::Forward { .. });
+        if is_decided || !entries.is_empty() {
+            entries.push(snapshot(session));
+        }
+        entries.extend(events.into_iter().map(|event| Entry::Event { event }));
+        match entries.is_empty() {
+            true => Ok(()),
+            false => self.write(entries),
+        }
+    }
+
+    /// Whether something happened that is not in the file yet, or never will be.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.lost > 0 || !self.backlog.is_empty()
+    }
+
+    /// Events that could not be written, over all.
+    #[must_use]
+    pub fn lost_events(&self) -> u64 {
+        self.lost_in_all
+    }
+
+    /// Why something could not be written first, with [`OnFailure::Stop`].
+    #[must_use]
+    pub fn error(&self) -> Option<&StoreError> {
+        self.error.as_ref()
+    }
+
+    /// The file. What is not written by now is lost.
+    ///
+    /// # Example: a conversation is over
+    /// ```
+    /// use ttsr::Pack;
+    /// use ttsr::harness::Message;
+    /// use ttsr_agent::store::{OnFailure, Recorder, Store};
+    /// let path = std::env::temp_dir().join(format!("ttsr-over-{}.ttsr", std::process::id()));
+    /// # std::fs::remove_file(&path).ok();
+    /// let (store, _) = Store::open(&path)?;
+    /// let mut recorder = Recorder::new(store, OnFailure::GoOn);
+    /// recorder.message(&Message::user("Bye."), &Pack::builder().build()?.session())?;
+    /// assert!(!recorder.is_degraded(), "all of it is written");
+    /// let mut store = recorder.into_store();
+    /// store.compact()?;
+    /// store.close()?;
+    /// let (_store, found) = Store::open(&path)?;
+    /// assert_eq!(found.messages(), [Message::user("Bye.")]);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn into_store(self) -> Store {
+        self.store
+    }
+
+    fn write(&mut self, entries: Vec<Entry>) -> Result<(), StoreError> {
+        let mut all = std::mem::take(&mut self.backlog);
+        if !self.has_begun {
+            let version = env!("CARGO_PKG_VERSION").to_owned();
+            all.insert(0, Entry::Begin { version });
+        }
+        if self.lost > 0 {
+            all.push(Entry::Lost { events: self.lost });
+        }
+        all.extend(entries);
+        match self.store.append(all.clone()) {
+            Ok(_) => {
+                (self.lost, self.has_begun) = (0, true);
+                Ok(())
+            }
+            Err(error) => {
+                self.keep(all);
+                match self.on_failure {
+                    OnFailure::GoOn => Ok(()),
+                    OnFailure::Stop => {
+                        let again = error.again();
+                        self.error.get_or_insert(error);
+                        Err(again)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keeps what is needed to go on: every message, and the last state of the rules.
+    fn keep(&mut self, entries: Vec<Entry>) {
+        let latest = entries
+            .iter()
+            .rposition(|entry| matches!(entry, Entry::Snapshot { .. }));
+        for (place, entry) in entries.into_iter().enumerate() {
+            match entry {
+                Entry::Event { .. } => {
+                    self.lost += 1;
+                    self.lost_in_all += 1;
+                }
+                Entry::Snapshot { .. } if Some(place) != latest => {}
+                Entry::Begin { .. } | Entry::Lost { .. } => {}
+                entry => self.backlog.push(entry),
+            }
+        }
+    }
+
+    /// What of a step belongs to the conversation.
+    fn entries(&self, step: &Step) -> Vec<Entry> {
+        let added = |message: &Message| Entry::Message {
+            message: message.clone(),
+        };
+        match step {
+            Step::Send { messages, .. } => {
+                let sent = [Entry::Sent].into_iter();
+                sent.chain(messages.iter().map(added)).collect()
+            }
+            // Of a rule that read what the user wrote: it is in the request already.
+            Step::Inject { message, .. } if self.is_sending => vec![added(message)],
+            Step::Inject { message, .. } => vec![Entry::Waiting {
+                message: message.clone(),
+            }],
+            Step::ToolResult {
+                call,
+                output,
+                is_error,
+                ..
+            } => vec![Entry::Message {
+                message: Message {
+                    role: Role::Tool,
+                    content: vec![Content::ToolResult {
+                        call: call.clone(),
+                        output: output.clone(),
+                        is_error: *is_error,
+                    }],
+                },
+            }],
+            Step::Finish(outcome) if !matches!(outcome.end, End::Aborted { .. }) => {
+                let message = Message::reply(&outcome.reply);
+                let is_said = !message.content.is_empty();
+                is_said
+                    .then_some(Entry::Message { message })
+                    .into_iter()
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn snapshot(session: &Session) -> Entry {
+    Entry::Snapshot {
+        snapshot: Box::new(session.snapshot()),
+    }
+}

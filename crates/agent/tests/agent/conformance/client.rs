@@ -1,0 +1,279 @@
+//! Rows E8: the client of a running server, against an imitation of one over real sockets.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ttsr::harness::{Cancel, Failure};
+use ttsr_agent::handoff::{Handoff, ReadSession};
+use ttsr_agent::opencode::{
+    Api, AskError, Asking, Backoff, Prompt, Seen, Server, Watch, Watching, ask, watch,
+};
+
+use super::foreground::foreground;
+use super::{Case, Given, Shown, pack};
+use ttsr_testing::opencode::{Asked, Imitation, Play};
+
+/// The steps of a case whose settings name an interface of a server.
+pub(super) fn run(case: &Case, rules: &str) -> Vec<Shown> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let run = async {
+        let inputs: Vec<Given> = case.r#in.iter().map(|it| Given::new(case, it)).collect();
+        let imitation = Imitation::start(plays(&inputs)).await;
+        for input in inputs.iter().filter(|input| input.has("answers-json")) {
+            let request = input.words("answers-json").leak();
+            imitation.answer_json(request, &input.words("json"));
+        }
+        for input in inputs.iter().filter(|input| input.has("refuses")) {
+            let answer = refusal(input.number("status").expect("a refusal has a status"));
+            imitation.answer(input.words("refuses").leak(), answer);
+        }
+        let mut client = Client {
+            server: server(case, &imitation.url),
+            seen: Vec::new(),
+            imitation,
+        };
+        for input in &inputs {
+            client.take(case, rules, input).await;
+        }
+        client.steps(&case.also)
+    };
+    runtime.unwrap().block_on(run)
+}
+
+fn api(case: &Case) -> Api {
+    match case.settings.api.as_deref() {
+        Some("classic") => Api::Classic,
+        Some("next") => Api::Next,
+        other => panic!("{}: no interface {other:?}", case.name),
+    }
+}
+
+fn server(case: &Case, url: &str) -> Server {
+    let server = Server::new(url, api(case)).unwrap();
+    match &case.settings.password {
+        Some(password) => server.with_password("opencode", password),
+        None => server,
+    }
+}
+
+fn refusal(status: u64) -> String {
+    format!("{status} No\r\ncontent-length: 2\r\n\r\nno")
+}
+
+/// What the server does on each connection to its events.
+fn plays(inputs: &[Given<'_>]) -> Vec<Vec<Play>> {
+    let mut connections = vec![Vec::new()];
+    for input in inputs {
+        let plays = connections.last_mut().expect("there is always one");
+        if let Some(event) = input.text("event") {
+            plays.push(Play::Send(event));
+        } else if let Some(request) = input.text("until") {
+            plays.push(Play::Await(request.leak()));
+        } else if input.has("breaks") {
+            plays.push(Play::Break);
+            connections.push(Vec::new());
+        }
+    }
+    // Whoever hears the last of them comes to an end.
+    if let Some(plays) = connections.last_mut() {
+        plays.push(Play::Break);
+    }
+    connections
+}
+
+struct Client {
+    server: Server,
+    imitation: Imitation,
+    /// What the client told, each with the number of requests before it.
+    seen: Vec<(usize, Shown)>,
+}
+
+impl Client {
+    async fn take(&mut self, case: &Case, rules: &str, input: &Given<'_>) {
+        let session = input.text("session").unwrap_or_else(|| "ses_1".to_owned());
+        let server = self.server.clone();
+        let done = if input.has("create") {
+            let made = server.create_session().await;
+            made.map(|session| self.tell(vec![("session", json!(session))]))
+        } else if let Some(said) = input.text("prompt") {
+            server.prompt(&session, &prompt(input, said)).await
+        } else if input.has("stop") {
+            server.abort(&session).await
+        } else if let Some(message) = input.text("delete") {
+            server.delete_message(&session, &message).await
+        } else if let Some(question) = input.text("reply") {
+            server.answer(&question, &answers(input)).await
+        } else if let Some(question) = input.text("reject") {
+            server.reject(&question).await
+        } else if let Some(said) = input.text("ask") {
+            let prompt = prompt(input, said);
+            let reply = ask(&server, &session, &prompt, asking(input)).await;
+            self.imitation.unheard().await;
+            return self.tell(match reply {
+                Ok(text) => vec![("reply-text", json!(text))],
+                Err(AskError::Failed(failure)) => vec![("failed", json!(failure.to_string()))],
+                Err(why) => vec![("failed", json!(why.to_string()))],
+            });
+        } else if let Some(text) = input.text("handoff") {
+            let handoff = Handoff::new(session, text).files(input.list("files"));
+            server
+                .hand_over(&handoff, input.text("directory").as_deref())
+                .await
+        } else if let Some(read) = input.text("read-session") {
+            let read = ReadSession::new(read, input.number("limit"));
+            let transcript = server.read_session(&read).await;
+            return self.tell(vec![("transcript", json!(transcript))]);
+        } else if input.has("watch") {
+            let mut watching = Watch::new(pack(case, rules), api(case));
+            if !case.settings.chains.is_empty() {
+                watching = watching.fallback(foreground(case, rules));
+            }
+            self.watch(case, input, watching).await
+        } else {
+            // The server's own inputs are played by it.
+            let own = ["event", "until", "breaks", "refuses", "answers-json"];
+            assert!(own.iter().any(|key| input.has(key)), "{:?}", input.table);
+            Ok(())
+        };
+        if let Err(failure) = done {
+            self.tell(vec![("failed", json!(failure.kind()))]);
+        }
+    }
+
+    /// Rules act on what the server says, until it has said everything.
+    async fn watch(
+        &mut self,
+        case: &Case,
+        input: &Given<'_>,
+        watching: Watch,
+    ) -> Result<(), Failure> {
+        let mut watching = match input.text("only") {
+            Some(session) => watching.only(session),
+            None => watching,
+        };
+        if input.has("dry") {
+            watching = watching.dry_run();
+        }
+        let breaks = case.r#in.iter().filter(|it| it.contains_key("breaks"));
+        let mut connections = breaks.count() + 1;
+        let cancel = Cancel::default();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let report = |seen: &Seen| {
+            let before = self.shown_requests().len();
+            if let Seen::Disconnected { .. } = seen {
+                connections -= 1;
+                if connections == 0 {
+                    cancel.cancel();
+                }
+            }
+            if let Some(shown) = shown(seen) {
+                told.lock().unwrap().push((before, shown));
+            }
+        };
+        let backoff = Backoff {
+            first: Duration::from_millis(1),
+            ..Backoff::default()
+        };
+        let options = Watching {
+            backoff,
+            grace: Duration::ZERO,
+            journal: None,
+        };
+        let ended = watch(&self.server, &mut watching, options, cancel.clone(), report);
+        let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
+        self.seen.append(&mut told.lock().unwrap());
+        ended.expect("everything is said in time")
+    }
+
+    /// The requests that are steps: not those by which a watcher finds out about sessions and other watchers.
+    fn shown_requests(&self) -> Vec<Asked> {
+        let mut asked = self.imitation.all_asked();
+        let is_lookup = |asked: &Asked| {
+            let session = asked.what.strip_prefix("GET /session/");
+            session.is_some_and(|session| !session.contains('/'))
+        };
+        asked.retain(|asked| !asked.is_announcement() && !is_lookup(asked));
+        asked
+    }
+
+    fn tell(&mut self, shown: Shown) {
+        let before = self.shown_requests().len();
+        self.seen.push((before, shown));
+    }
+
+    /// Requests and what was told, in their order.
+    fn steps(self, also: &[String]) -> Vec<Shown> {
+        let mut steps = Vec::new();
+        let asked = self.shown_requests();
+        let mut seen = self.seen.into_iter().peekable();
+        for at in 0..=asked.len() {
+            while let Some((_, shown)) = seen.next_if(|(before, _)| *before == at) {
+                let is_extra = shown[0].0 == "verdict";
+                if !is_extra || also.iter().any(|also| also == shown[0].0) {
+                    steps.push(shown);
+                }
+            }
+            steps.extend(asked.get(at).map(request));
+        }
+        for step in &mut steps {
+            step.retain(|(_, value)| !value.is_null());
+        }
+        steps
+    }
+}
+
+fn prompt(input: &Given<'_>, said: String) -> Prompt {
+    let model = input.text("model");
+    let model = model.as_deref().and_then(|model| model.split_once('/'));
+    Prompt {
+        agent: input.text("agent"),
+        model: model.map(|(provider, model)| (provider.to_owned(), model.to_owned())),
+        is_aside: input.has("aside"),
+        ..Prompt::new(said)
+    }
+}
+
+fn asking(input: &Given<'_>) -> Asking {
+    let asking = Asking::default();
+    if input.has("cancel") {
+        asking.cancel.cancel();
+    }
+    Asking {
+        timeout_ms: input.number("timeout-ms").unwrap_or(asking.timeout_ms),
+        ..asking
+    }
+}
+
+fn answers(input: &Given<'_>) -> Vec<Vec<String>> {
+    let answers = input.table["answers"].clone();
+    answers
+        .try_into()
+        .expect("a list of answers for each question")
+}
+
+fn request(asked: &Asked) -> Shown {
+    let body = serde_json::from_str(&asked.body).unwrap_or(Value::Null);
+    vec![
+        ("http", json!(asked.what)),
+        ("body", body),
+        ("authorization", json!(asked.authorization)),
+    ]
+}
+
+fn shown(seen: &Seen) -> Option<Shown> {
+    match seen {
+        Seen::Judged(judged) => Some(vec![
+            ("verdict", json!(judged.rule)),
+            ("action", json!(judged.action.name())),
+            ("tool", json!(judged.tool)),
+            ("late", json!(judged.is_late)),
+            ("beyond", json!(judged.is_beyond)),
+            ("suppressed", json!(judged.suppressed)),
+        ]),
+        Seen::Failed { .. } => Some(vec![("undone", json!(true))]),
+        _ => None,
+    }
+}

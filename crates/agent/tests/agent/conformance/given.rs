@@ -1,0 +1,292 @@
+//! What comes in: a table of `in`, in the words of the format.
+
+use ttsr::harness::{Failure, Input, Message, ToolCall};
+use ttsr::{Channel, Event, PartId};
+use ttsr_agent::handoff::{ReadSession, Said, SaidPart, Speaker};
+use ttsr_agent::progress::{AgentEvent, AgentPart, ToolStatus};
+use ttsr_agent::question::{Choice, Question, QuestionRequest};
+
+use super::Case;
+
+/// One input in the words of the format.
+pub(super) struct Given<'a> {
+    pub(super) table: &'a toml::Table,
+    pub(super) case: &'a str,
+}
+
+impl<'a> Given<'a> {
+    pub(super) fn new(case: &'a Case, table: &'a toml::Table) -> Given<'a> {
+        Given {
+            table,
+            case: &case.name,
+        }
+    }
+}
+
+impl Given<'_> {
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    pub(super) fn text(&self, key: &str) -> Option<String> {
+        let value = self.table.get(key)?.as_str();
+        Some(
+            value
+                .unwrap_or_else(|| panic!("{}: `{key}` is no text", self.case))
+                .to_owned(),
+        )
+    }
+
+    pub(super) fn words(&self, key: &str) -> String {
+        self.text(key).unwrap_or_default()
+    }
+
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
+        self.table
+            .get(key)?
+            .as_integer()
+            .map(|number| number as u64)
+    }
+
+    pub(super) fn part(&self, key: &str) -> PartId {
+        PartId(self.number(key).unwrap() as u32)
+    }
+
+    pub(super) fn call(&self, key: &str) -> ToolCall {
+        ToolCall {
+            session: String::new(),
+            tool: self.words(key),
+            call: self.words("call"),
+            input: self.words("input"),
+        }
+    }
+
+    /// The provider's event that it is, or several.
+    pub(super) fn events(&self, size: usize) -> Option<Vec<Event>> {
+        let event = if self.has("delta") {
+            let text = self.words("text").into_bytes();
+            let pieces = text.chunks(size.min(text.len().max(1)));
+            let part = self.part("delta");
+            return Some(
+                pieces
+                    .map(|bytes| Event::Delta {
+                        part,
+                        bytes: bytes.to_vec(),
+                    })
+                    .collect(),
+            );
+        } else if self.has("open") {
+            let channel = self.words("channel");
+            Event::PartStart {
+                part: self.part("open"),
+                name: self.words("name"),
+                channel: Channel::from_name(&channel)
+                    .unwrap_or_else(|| panic!("{}: {channel}", self.case)),
+                tool: self.text("tool"),
+                call: self.text("call"),
+            }
+        } else if self.has("named") {
+            let (part, tool, call) = (self.part("named"), self.words("tool"), self.text("call"));
+            Event::Tool { part, tool, call }
+        } else if self.has("close") {
+            Event::PartEnd {
+                part: self.part("close"),
+            }
+        } else if self.has("snapshot") {
+            Event::Snapshot {
+                part: self.part("snapshot"),
+                bytes: self.words("text").into(),
+            }
+        } else if self.has("finish") {
+            Event::Finish {
+                reason: self.words("finish"),
+            }
+        } else if self.has("restart") {
+            Event::Restart
+        } else if self.has("error") {
+            Event::Error {
+                kind: self.words("error"),
+                message: self.words("message"),
+            }
+        } else {
+            return None;
+        };
+        Some(vec![event])
+    }
+
+    pub(super) fn list(&self, key: &str) -> Vec<String> {
+        let items = self.table.get(key).and_then(toml::Value::as_array);
+        let items = items.into_iter().flatten();
+        items
+            .map(|item| item.as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// What the tool gives back, where the session holds what the input says.
+    pub(super) fn transcript(&self, read: &ReadSession) -> String {
+        let said: Vec<Said> = match self.number("messages") {
+            Some(count) => (1..=count).map(|at| says(&at.to_string())).collect(),
+            None => self.said(),
+        };
+        read.transcript(|_, at_most| match self.text("failed") {
+            Some(failed) => Err(failed),
+            None => Ok(said[said.len().saturating_sub(at_most)..].to_vec()),
+        })
+    }
+
+    /// The messages of an earlier session.
+    pub(super) fn said(&self) -> Vec<Said> {
+        let said = self.table.get("said").and_then(toml::Value::as_array);
+        let said = said.into_iter().flatten().map(|said| {
+            let by = match said["by"].as_str().unwrap() {
+                "user" => Speaker::User,
+                "assistant" => Speaker::Assistant,
+                other => panic!("{}: {other}", self.case),
+            };
+            let parts = said["parts"].as_array().unwrap().iter().map(said_part);
+            Said {
+                by,
+                parts: parts.collect(),
+            }
+        });
+        said.collect()
+    }
+
+    /// What the server of a chat's agent says; of its own session, where no other is named.
+    pub(super) fn agent_event(&self, own: &str) -> Option<AgentEvent> {
+        let session = self.text("session").unwrap_or_else(|| own.to_owned());
+        let message = self.text("of").unwrap_or_else(|| "m".to_owned());
+        let part = |part: String, content| AgentEvent::Part {
+            session: session.clone(),
+            message: message.clone(),
+            part,
+            content,
+        };
+        Some(if let Some(message) = self.text("message") {
+            AgentEvent::Message {
+                session: session.clone(),
+                message,
+                is_user: self.words("role") == "user",
+            }
+        } else if let Some(id) = self.text("part") {
+            match &*self.words("type") {
+                "text" => part(id, AgentPart::Text(self.words("text"))),
+                "reasoning" => part(id, AgentPart::Reasoning),
+                other => panic!("{}: {other}", self.case),
+            }
+        } else if let Some(delta) = self.text("grows") {
+            AgentEvent::Delta {
+                session: session.clone(),
+                message,
+                part: delta,
+                field: "text".to_owned(),
+                delta: self.words("text"),
+            }
+        } else if let Some(call) = self.text("tool-part") {
+            let status = match &*self.words("status") {
+                "pending" => ToolStatus::Pending,
+                "running" => ToolStatus::Running,
+                "completed" => ToolStatus::Completed,
+                _ => ToolStatus::Error,
+            };
+            let content = AgentPart::Tool {
+                tool: self.words("tool"),
+                call: call.clone(),
+                status,
+                title: self.text("title"),
+            };
+            part(call, content)
+        } else if let Some(id) = self.text("question") {
+            let questions = self.table["questions"].as_array().unwrap().iter();
+            AgentEvent::Question {
+                session: session.clone(),
+                request: QuestionRequest {
+                    id,
+                    questions: questions.map(question).collect(),
+                },
+            }
+        } else if let Some(request) = self.text("question-closed") {
+            AgentEvent::QuestionClosed {
+                session: session.clone(),
+                request,
+            }
+        } else if let Some(reason) = self.text("stopped") {
+            AgentEvent::Stopped {
+                session: session.clone(),
+                message,
+                reason,
+            }
+        } else if self.has("idle") {
+            AgentEvent::Idle {
+                session: session.clone(),
+            }
+        } else if let Some(message) = self.text("session-error") {
+            AgentEvent::Failed {
+                session: session.clone(),
+                is_abort: message == "MessageAbortedError",
+                message,
+            }
+        } else {
+            return None;
+        })
+    }
+
+    pub(super) fn input(&self) -> Input {
+        match () {
+            () if self.has("sent") => Input::Sent,
+            () if self.has("end") => Input::End,
+            () if self.has("cancel") => Input::Cancel,
+            () if self.has("tick") => Input::Tick,
+            () if self.has("failed") => {
+                Input::Failed(Failure::new(self.words("failed"), self.words("message")))
+            }
+            () => panic!("{}: no such input: {:?}", self.case, self.table),
+        }
+    }
+
+    pub(super) fn messages(&self) -> Vec<Message> {
+        let messages = self.table["prepare"].as_array().unwrap().iter();
+        messages
+            .map(|text| Message::user(text.as_str().unwrap()))
+            .collect()
+    }
+}
+
+fn said_part(part: &toml::Value) -> SaidPart {
+    let word = |key: &str| Some(part.get(key)?.as_str().unwrap().to_owned());
+    match (word("text"), word("attached"), word("tool")) {
+        (Some(text), None, None) => SaidPart::Text(text),
+        (None, Some(name), None) => SaidPart::Attached(name),
+        (None, None, Some(name)) => SaidPart::Tool {
+            name,
+            title: word("title").unwrap_or_default(),
+        },
+        _ => panic!("no part: {part:?}"),
+    }
+}
+
+/// A message of the user.
+fn says(text: &str) -> Said {
+    Said {
+        by: Speaker::User,
+        parts: vec![SaidPart::Text(text.to_owned())],
+    }
+}
+
+fn question(given: &toml::Value) -> Question {
+    let words = |of: &toml::Value, key: &str| {
+        let text = of.get(key).and_then(toml::Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let choices = given.get("options").and_then(toml::Value::as_array);
+    let choices = choices.into_iter().flatten().map(|choice| Choice {
+        label: words(choice, "label"),
+        description: words(choice, "description"),
+    });
+    Question {
+        header: words(given, "header"),
+        text: words(given, "question"),
+        choices: choices.collect(),
+        multiple: given.get("multiple").is_some(),
+    }
+}

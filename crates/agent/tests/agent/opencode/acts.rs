@@ -1,0 +1,1106 @@
+//! What a watcher does on a server: late verdicts, the user's own aborts, sub-agents, injections, restarts, other
+//! watchers, other models, and handoffs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use ttsr::Pack;
+use ttsr::harness::Cancel;
+use ttsr::harness::fallback::{Chains, Foreground};
+use ttsr_agent::opencode::{Act, Api, Journal, Seen, Watch, Watching, watch};
+
+use super::watch::{acts, at_once, see};
+use super::{block_on, pack, server};
+use ttsr_testing::Folder;
+use ttsr_testing::opencode::{Imitation, Play, event};
+
+/// The same as `/global/event` sends it for a session of another directory.
+fn elsewhere(kind: &str, properties: Value) -> Play {
+    let payload = json!({ "type": kind, "properties": properties });
+    let wrapped = json!({ "directory": "/elsewhere", "project": "global", "payload": payload });
+    Play::Send(wrapped.to_string())
+}
+
+fn user(session: &str, message: &str) -> Play {
+    let info = json!({ "id": message, "role": "user", "sessionID": session, "agent": "build",
+        "model": { "providerID": "oak", "modelID": "owl-1" } });
+    event(
+        "message.updated",
+        json!({ "sessionID": session, "info": info }),
+    )
+}
+
+/// A part that is complete.
+fn part(session: &str, message: &str, id: &str, kind: &str, text: &str) -> Play {
+    let part = json!({ "id": id, "messageID": message, "sessionID": session, "type": kind, "text": text,
+        "time": { "start": 1, "end": 2 } });
+    event(
+        "message.part.updated",
+        json!({ "sessionID": session, "part": part }),
+    )
+}
+
+/// A call of `write` whose input breaks a rule.
+fn tool(status: &str) -> Play {
+    let input = match status {
+        "pending" => json!({}),
+        _ => json!({ "content": "x.unwrap()" }),
+    };
+    let part = json!({ "id": "prt_t", "messageID": "msg_a1", "sessionID": "ses_1", "type": "tool",
+        "tool": "write", "callID": "call_1", "state": { "status": status, "input": input } });
+    event(
+        "message.part.updated",
+        json!({ "sessionID": "ses_1", "part": part }),
+    )
+}
+
+fn aborted(session: &str) -> Play {
+    let error = json!({ "name": "MessageAbortedError", "data": { "message": "Aborted" } });
+    event(
+        "session.error",
+        json!({ "sessionID": session, "error": error }),
+    )
+}
+
+fn idle(session: &str) -> Play {
+    event("session.idle", json!({ "sessionID": session }))
+}
+
+fn finish(session: &str, message: &str, reason: &str) -> Play {
+    let info = json!({ "id": message, "role": "assistant", "finish": reason });
+    event(
+        "message.updated",
+        json!({ "sessionID": session, "info": info }),
+    )
+}
+
+const BAD: &str = "x.unwrap()";
+const HINT: &str = "an owl";
+
+fn is_over(seen: &[Seen]) -> bool {
+    let is_end = |seen: &Seen| {
+        matches!(
+            seen,
+            Seen::Done(_) | Seen::Failed { .. } | Seen::Yielded { .. }
+        )
+    };
+    seen.iter().any(is_end)
+}
+
+async fn watched(imitation: &Imitation) -> Vec<Seen> {
+    let server = server(&imitation.url, Api::Classic);
+    see(&server, Watch::new(pack(), Api::Classic), is_over).await
+}
+
+fn whats(imitation: &Imitation) -> Vec<String> {
+    imitation.whats()
+}
+
+/// The text of the last prompt that was sent.
+fn said(imitation: &Imitation) -> String {
+    let asked = imitation.asked();
+    let prompt = asked
+        .iter()
+        .rfind(|asked| asked.what.ends_with("/prompt_async"));
+    let body: Value = serde_json::from_str(&prompt.expect("a prompt was sent").body).unwrap();
+    body["parts"][0]["text"].as_str().unwrap().to_owned()
+}
+
+const STOP: &str = "POST /session/ses_1/abort";
+const DELETE: &str = "DELETE /session/ses_1/message/msg_a1";
+const PROMPT: &str = "POST /session/ses_1/prompt_async";
+
+#[test]
+fn e8_a_session_of_another_directory_is_watched() {
+    block_on(async {
+        let text = json!({ "id": "p", "messageID": "msg_a1", "sessionID": "ses_1", "type": "text", "text": BAD });
+        let plays = vec![
+            Play::Send(r#"{"payload":{"type":"server.connected","properties":{}}}"#.into()),
+            elsewhere(
+                "message.part.updated",
+                json!({ "sessionID": "ses_1", "part": text }),
+            ),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        watched(&imitation).await;
+        assert_eq!(whats(&imitation), [STOP, DELETE, PROMPT]);
+        assert_eq!(imitation.all_asked()[0].what, "GET /global/event");
+    });
+}
+
+#[test]
+fn e8_what_global_events_repeat_is_read_once() {
+    block_on(async {
+        let text = json!({ "id": "p", "messageID": "msg_a1", "sessionID": "ses_1", "type": "text", "text": HINT });
+        let data = json!({ "sessionID": "ses_1", "part": text });
+        let sync = json!({ "type": "sync", "syncEvent": { "type": "message.part.updated.1", "data": data } });
+        let plays = vec![
+            elsewhere("message.part.updated", data.clone()),
+            Play::Send(json!({ "directory": "/elsewhere", "payload": sync }).to_string()),
+            finish("ses_1", "msg_a1", "stop"),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let is_finish = |seen: &[Seen]| matches!(seen.last(), Some(Seen::Finish { .. }));
+        let seen = see(&server, Watch::new(pack(), Api::Classic), is_finish).await;
+        let Some(Seen::Finish { unscanned, .. }) = seen.last() else {
+            panic!("{seen:?}")
+        };
+        assert_eq!(*unscanned, 0);
+    });
+}
+
+#[test]
+fn e8_a_server_without_global_events_is_heard_through_its_own() {
+    block_on(async {
+        let imitation =
+            Imitation::start(vec![vec![part("ses_1", "msg_a1", "p", "text", BAD)]]).await;
+        imitation.answer(
+            "/global/event",
+            "404 Not Found\r\ncontent-length: 0\r\n\r\n",
+        );
+        watched(&imitation).await;
+        assert_eq!(imitation.all_asked()[1].what, "GET /event");
+        assert_eq!(whats(&imitation), [STOP, DELETE, PROMPT]);
+    });
+}
+
+/// The record that a command ran is never deleted, and the model is told what became of it.
+#[test]
+fn e8_a_late_verdict_keeps_the_message_and_says_what_happened() {
+    let call = |state: Value| {
+        let part = json!({ "type": "tool", "tool": "write", "callID": "call_1", "state": state });
+        json!({ "info": { "id": "msg_a1", "role": "assistant" }, "parts": [part] }).to_string()
+    };
+    let input = json!({ "content": BAD });
+    for (state, fate) in [
+        (
+            json!({ "status": "completed", "input": input, "output": "Wrote 10 bytes" }),
+            "- `write` {\"content\":\"x.unwrap()\"} ran to its end; its output is in the conversation.",
+        ),
+        (
+            json!({ "status": "completed", "input": input, "output": "half\n\n<shell_metadata>\nUser aborted the command\n</shell_metadata>" }),
+            "was interrupted while it ran; it may have done a part of its work.",
+        ),
+        (
+            json!({ "status": "error", "input": input, "error": "Tool execution aborted" }),
+            "was interrupted; it may have done a part of its work.",
+        ),
+        (
+            json!({ "status": "error", "input": input, "error": "no such folder" }),
+            "failed: no such folder.",
+        ),
+    ] {
+        block_on(async {
+            let plays = vec![tool("pending"), tool("running"), tool("completed")];
+            let imitation = Imitation::start(vec![plays]).await;
+            imitation.answer_json("/message/msg_a1", &call(state));
+            let seen = watched(&imitation).await;
+            assert_eq!(whats(&imitation), [STOP, PROMPT], "nothing is deleted");
+            let said = said(&imitation);
+            assert!(
+                said.starts_with(
+                    "t/no-unwrap: Use `?`.\n\nThe reply was stopped after a tool call had begun."
+                ),
+                "{said}"
+            );
+            assert!(said.ends_with(fate), "{said}");
+            let is_late = |seen: &Seen| matches!(seen, Seen::Judged(judged) if judged.is_late);
+            assert!(seen.iter().any(is_late));
+        });
+    }
+}
+
+#[test]
+fn e8_a_tool_that_still_runs_is_waited_for_before_it_is_told_of() {
+    block_on(async {
+        let call = |status: &str| {
+            let part = json!({ "type": "tool", "tool": "write", "state": { "status": status } });
+            json!({ "info": { "id": "msg_a1" }, "parts": [part] }).to_string()
+        };
+        let imitation = Imitation::start(vec![vec![tool("pending"), tool("running")]]).await;
+        imitation.answer_json("/message/msg_a1", &call("running"));
+        imitation.answer_json("/message/msg_a1", &call("completed"));
+        watched(&imitation).await;
+        assert!(said(&imitation).contains("`write` ran to its end"));
+    });
+}
+
+/// Text that breaks a rule beside a tool that ran: the message is the record of the tool.
+#[test]
+fn e8_a_message_with_a_tool_that_ran_is_kept_whatever_broke_the_rule() {
+    block_on(async {
+        let input = json!({ "command": "ls" });
+        let ran = json!({ "id": "prt_t", "messageID": "msg_a1", "type": "tool", "tool": "bash", "callID": "call_1",
+            "state": { "status": "completed", "input": input } });
+        let plays = vec![
+            event(
+                "message.part.updated",
+                json!({ "sessionID": "ses_1", "part": ran }),
+            ),
+            part("ses_1", "msg_a1", "p", "text", BAD),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        watched(&imitation).await;
+        assert_eq!(whats(&imitation), [STOP, PROMPT]);
+        assert!(said(&imitation).contains("the conversation contains what is known of it"));
+    });
+}
+
+#[test]
+fn e8_a_call_that_waits_for_a_permission_is_stopped_in_time() {
+    block_on(async {
+        let asked = json!({ "id": "per_1", "sessionID": "ses_1", "permission": "edit",
+            "tool": { "messageID": "msg_a1", "callID": "call_1" } });
+        let plays = vec![
+            tool("pending"),
+            event("permission.asked", asked),
+            tool("running"),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let seen = watched(&imitation).await;
+        let judged = seen.iter().find_map(|seen| match seen {
+            Seen::Judged(judged) => Some(judged),
+            _ => None,
+        });
+        assert!(!judged.unwrap().is_late, "nothing ran");
+        let reject = "POST /permission/per_1/reply";
+        assert_eq!(
+            whats(&imitation),
+            [STOP, reject, DELETE, PROMPT],
+            "no dialog stays open"
+        );
+        assert_eq!(imitation.asked()[1].body, r#"{"reply":"reject"}"#);
+    });
+}
+
+#[test]
+fn e8_a_call_whose_permission_was_given_is_late() {
+    block_on(async {
+        let asked = json!({ "id": "per_1", "sessionID": "ses_1", "tool": { "callID": "call_1" } });
+        let given = json!({ "sessionID": "ses_1", "requestID": "per_1", "reply": "once" });
+        let plays = vec![
+            tool("pending"),
+            event("permission.asked", asked),
+            event("permission.replied", given),
+            tool("running"),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        watched(&imitation).await;
+        assert_eq!(whats(&imitation), [STOP, PROMPT]);
+    });
+}
+
+#[test]
+fn e8_a_users_own_abort_before_the_stop_wins() {
+    block_on(async {
+        let plays = vec![
+            part("ses_1", "msg_a1", "p", "text", BAD),
+            aborted("ses_1"),
+            idle("ses_1"),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let mut watching = Watch::new(pack(), Api::Classic);
+        let cancel = Cancel::default();
+        let mut seen = Vec::new();
+        let report = |one: &Seen| {
+            seen.push(one.clone());
+            if is_over(&seen) {
+                cancel.cancel();
+            }
+        };
+        // The events arrive within the grace.
+        let options = Watching {
+            grace: Duration::from_millis(100),
+            ..at_once()
+        };
+        watch(&server, &mut watching, options, cancel.clone(), report)
+            .await
+            .unwrap();
+        assert!(
+            matches!(seen.last(), Some(Seen::Yielded { .. })),
+            "{seen:?}"
+        );
+        assert_eq!(whats(&imitation), [] as [&str; 0]);
+    });
+}
+
+/// After one abort a session reports twice that it is idle; a third report is of another abort.
+#[test]
+fn e8_a_users_own_abort_after_the_stop_wins() {
+    for (idles, expected) in [(2, vec![STOP, DELETE, PROMPT]), (3, vec![STOP, DELETE])] {
+        block_on(async {
+            let mut plays = vec![
+                part("ses_1", "msg_a1", "p", "text", BAD),
+                Play::Await("/abort"),
+            ];
+            plays.push(aborted("ses_1"));
+            plays.extend((0..idles).map(|_| idle("ses_1")));
+            let imitation = Imitation::start(vec![plays]).await;
+            watched(&imitation).await;
+            let asked = whats(&imitation);
+            // The third report may come before the deletion, which is left out then too.
+            let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+            assert!(
+                asked == expected || (idles == 3 && asked == [STOP]),
+                "{asked:?}"
+            );
+        });
+    }
+}
+
+fn created(session: &str, parent: &str) -> Play {
+    let info = json!({ "id": session, "parentID": parent, "directory": "/elsewhere" });
+    event(
+        "session.created",
+        json!({ "sessionID": session, "info": info }),
+    )
+}
+
+#[test]
+fn e8_a_stopped_sub_agent_is_not_prompted_but_its_parent_is() {
+    block_on(async {
+        let plays = vec![
+            user("ses_1", "msg_u1"),
+            created("ses_2", "ses_1"),
+            part("ses_2", "msg_c1", "p", "text", BAD),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        watched(&imitation).await;
+        assert_eq!(
+            whats(&imitation),
+            [
+                PROMPT,
+                "POST /session/ses_2/abort",
+                "DELETE /session/ses_2/message/msg_c1"
+            ],
+            "the parent is told before its next request"
+        );
+        let said = said(&imitation);
+        assert!(
+            said.ends_with("in the session ses_2 was stopped: t/no-unwrap: Use `?`."),
+            "{said}"
+        );
+        let body: Value = serde_json::from_str(&imitation.asked()[0].body).unwrap();
+        assert_eq!(body["model"]["modelID"], "owl-1", "the parent's own");
+    });
+}
+
+#[test]
+fn e8_the_parent_of_a_session_that_is_older_than_the_connection_is_asked_for() {
+    block_on(async {
+        let begins = json!({ "id": "p", "messageID": "msg_c1", "type": "text", "text": "" });
+        let plays = vec![
+            event(
+                "message.part.updated",
+                json!({ "sessionID": "ses_2", "part": begins }),
+            ),
+            Play::Await("/tui/execute-command"),
+            part("ses_2", "msg_c1", "p", "text", BAD),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        imitation.answer_json("GET /session/ses_2", r#"{"id":"ses_2","parentID":"ses_1"}"#);
+        let server = server(&imitation.url, Api::Classic);
+        let other = server.clone();
+        let asks_later = async {
+            let is_asked = || {
+                let mut asked = imitation.all_asked().into_iter();
+                asked.any(|asked| asked.what == "GET /session/ses_2")
+            };
+            while !is_asked() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            // The answer arrives meanwhile.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            other.tui_command("none", None).await.unwrap();
+        };
+        let watching = Watch::new(pack(), Api::Classic);
+        tokio::join!(see(&server, watching, is_over), asks_later);
+        assert!(
+            whats(&imitation).contains(&PROMPT.to_owned()),
+            "{:?}",
+            whats(&imitation)
+        );
+        assert!(
+            !whats(&imitation)
+                .iter()
+                .any(|what| what.ends_with("ses_2/prompt_async"))
+        );
+    });
+}
+
+/// A message that arrives during the last reply of a turn makes the server ask the model again.
+#[test]
+fn e8_an_injection_waits_for_the_end_of_the_turn() {
+    block_on(async {
+        let plays = vec![
+            part("ses_1", "msg_a1", "p", "reasoning", HINT),
+            finish("ses_1", "msg_a1", "stop"),
+            idle("ses_1"),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let seen = watched(&imitation).await;
+        let place = |is: fn(&Seen) -> bool| seen.iter().position(is).unwrap();
+        let finished = place(|seen| matches!(seen, Seen::Finish { .. }));
+        assert!(finished < place(|seen| matches!(seen, Seen::Act(_))));
+        assert_eq!(whats(&imitation), [PROMPT]);
+        assert!(imitation.asked()[0].body.contains(r#""noReply":true"#));
+    });
+}
+
+#[test]
+fn e8_an_injection_is_said_at_once_where_a_tool_call_makes_another_request_certain() {
+    block_on(async {
+        let call = json!({ "id": "prt_t", "messageID": "msg_a1", "type": "tool", "tool": "bash", "callID": "c",
+            "state": { "status": "pending", "input": {} } });
+        let call = event(
+            "message.part.updated",
+            json!({ "sessionID": "ses_1", "part": call }),
+        );
+        let hint = part("ses_1", "msg_a1", "p", "reasoning", HINT);
+        for plays in [vec![hint.clone(), call.clone()], vec![call, hint]] {
+            let imitation = Imitation::start(vec![plays]).await;
+            let seen = watched(&imitation).await;
+            assert!(!seen.iter().any(|seen| matches!(seen, Seen::Finish { .. })));
+            assert_eq!(whats(&imitation), [PROMPT]);
+        }
+    });
+}
+
+#[test]
+fn e8_an_injection_of_the_second_interface_does_not_wake_an_idle_session() {
+    block_on(async {
+        let data = |kind: &str, data: Value| {
+            Play::Send(json!({ "type": format!("session.next.{kind}"), "data": data }).to_string())
+        };
+        let base = json!({ "sessionID": "ses_1", "assistantMessageID": "msg_a1" });
+        let with = |more: Value| {
+            let mut all = base.clone();
+            let more = more.as_object().unwrap().clone();
+            all.as_object_mut().unwrap().extend(more);
+            all
+        };
+        let plays = vec![
+            data("reasoning.started", with(json!({ "reasoningID": "r" }))),
+            data(
+                "reasoning.delta",
+                with(json!({ "reasoningID": "r", "delta": HINT })),
+            ),
+            data("step.ended", with(json!({ "finish": "stop" }))),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let server = server(&imitation.url, Api::Next);
+        see(&server, Watch::new(pack(), Api::Next), is_over).await;
+        let body: Value = serde_json::from_str(&imitation.asked()[0].body).unwrap();
+        assert_eq!(
+            (&body["delivery"], &body["resume"]),
+            (&json!("steer"), &json!(false))
+        );
+    });
+}
+
+#[test]
+fn e8_offsets_of_a_part_that_was_joined_midway_are_marked() {
+    let delta = |text: &str| {
+        event(
+            "message.part.delta",
+            json!({ "sessionID": "ses_1", "messageID": "msg_a1", "partID": "p",
+            "field": "text", "delta": text }),
+        )
+    };
+    let opened = json!({ "id": "p", "messageID": "msg_a1", "type": "text", "text": "" });
+    let opened = event(
+        "message.part.updated",
+        json!({ "sessionID": "ses_1", "part": opened }),
+    );
+    let next = |kind: &str, more: Value| {
+        let mut data =
+            json!({ "sessionID": "ses_1", "assistantMessageID": "msg_a1", "textID": "t" });
+        data.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        Play::Send(json!({ "type": format!("session.next.{kind}"), "data": data }).to_string())
+    };
+    for (api, plays, is_midway) in [
+        (Api::Classic, vec![delta(BAD)], true),
+        (Api::Classic, vec![opened, delta(BAD)], false),
+        (
+            Api::Next,
+            vec![next("text.delta", json!({ "delta": BAD }))],
+            true,
+        ),
+        (
+            Api::Next,
+            vec![
+                next("text.started", json!({})),
+                next("text.delta", json!({ "delta": BAD })),
+            ],
+            false,
+        ),
+    ] {
+        block_on(async {
+            let imitation = Imitation::start(vec![plays]).await;
+            let server = server(&imitation.url, api);
+            let seen = see(&server, Watch::new(pack(), api), is_over).await;
+            let judged = seen.iter().find_map(|seen| match seen {
+                Seen::Judged(judged) => Some(judged),
+                _ => None,
+            });
+            let judged = judged.unwrap();
+            assert_eq!((judged.is_midway, judged.end), (is_midway, Some(10)));
+        });
+    }
+}
+
+/// Watches until `is_enough`, with that journal, as a process that ends there: what is under way is given up.
+async fn run_until(
+    imitation: &Imitation,
+    journal: &Path,
+    grace: Duration,
+    is_enough: impl Fn(&Seen) -> bool,
+) -> Vec<Seen> {
+    let server = server(&imitation.url, Api::Classic);
+    let cancel = Cancel::default();
+    let mut seen = Vec::new();
+    let report = |one: &Seen| {
+        seen.push(one.clone());
+        if is_enough(one) {
+            cancel.cancel();
+        }
+    };
+    let options = Watching {
+        grace,
+        journal: Some(Journal::open(journal).unwrap()),
+        ..at_once()
+    };
+    let mut watching = Watch::new(pack(), Api::Classic);
+    let watched = watch(&server, &mut watching, options, cancel.clone(), report);
+    let ended = tokio::time::timeout(Duration::from_secs(30), watched).await;
+    ended.expect("it is seen in time").unwrap();
+    seen
+}
+
+fn is_end(seen: &Seen) -> bool {
+    is_over(std::slice::from_ref(seen))
+}
+
+/// The session as a restarted watcher finds it.
+fn found(messages: Value) -> String {
+    messages.to_string()
+}
+
+const STEER: &str = "t/no-unwrap: Use `?`.";
+
+#[test]
+fn e8_an_act_is_taken_up_again_after_a_restart() {
+    let answer = |error: Value| json!({ "info": { "id": "msg_a1", "role": "assistant", "error": error }, "parts": [] });
+    let asked = |id: &str, text: &str| json!({ "info": { "id": id, "role": "user" }, "parts": [{ "type": "text", "text": text }] });
+    let stopped = json!({ "name": "MessageAbortedError" });
+    let all = vec![STOP, DELETE, PROMPT];
+    for (is_stopping, messages, expected) in [
+        // It ended before anything was sent.
+        (
+            false,
+            json!([asked("msg_u1", "Go."), answer(Value::Null)]),
+            all.clone(),
+        ),
+        (
+            false,
+            json!([asked("msg_u1", "Go."), answer(stopped.clone())]),
+            vec![],
+        ),
+        (false, json!([asked("msg_u1", "Go.")]), vec![]),
+        (
+            false,
+            json!([answer(Value::Null), asked("msg_u2", "No, otherwise.")]),
+            vec![],
+        ),
+        // It ended after the stop was sent.
+        (
+            true,
+            json!([asked("msg_u1", "Go."), answer(stopped)]),
+            all.clone(),
+        ),
+        (true, json!([asked("msg_u1", "Go.")]), all),
+        (true, json!([asked("msg_u2", STEER)]), vec![]),
+    ] {
+        block_on(async {
+            let folder = Folder::outside();
+            let journal = folder.0.join("state/acts.json");
+            let mut plays = vec![part("ses_1", "msg_a1", "p", "text", BAD)];
+            if is_stopping {
+                plays.extend([
+                    Play::Await("/abort"),
+                    part("ses_9", "msg_9", "q", "text", "hm"),
+                ]);
+            }
+            let first = Imitation::start(vec![plays]).await;
+            for _ in 0..8 {
+                first.answer(
+                    "/message/msg_a1",
+                    "409 Conflict\r\ncontent-length: 4\r\n\r\nbusy",
+                );
+            }
+            let grace = Duration::from_secs(if is_stopping { 0 } else { 30 });
+            run_until(&first, &journal, grace, |seen| match seen {
+                Seen::Act(_) => !is_stopping,
+                Seen::Message { session, .. } => session == "ses_9",
+                _ => false,
+            })
+            .await;
+            assert_eq!(first.whats().contains(&STOP.to_owned()), is_stopping);
+
+            let second = Imitation::start(vec![]).await;
+            second.answer_json("/session/ses_1/message?limit=20", &found(messages));
+            let seen = run_until(&second, &journal, Duration::ZERO, is_end).await;
+            assert!(
+                seen.iter().any(|seen| matches!(seen, Seen::Resumed(_))),
+                "{seen:?}"
+            );
+            assert_eq!(second.whats(), expected);
+
+            let third = Imitation::start(vec![vec![idle("ses_1"), Play::Break]]).await;
+            let is_heard = |seen: &Seen| matches!(seen, Seen::Disconnected { .. });
+            let seen = run_until(&third, &journal, Duration::ZERO, is_heard).await;
+            assert!(
+                !seen.iter().any(|seen| matches!(seen, Seen::Resumed(_))),
+                "once"
+            );
+        });
+    }
+}
+
+#[test]
+fn e8_a_journal_that_cannot_be_read_is_replaced_and_an_old_act_is_dropped() {
+    block_on(async {
+        let folder = Folder::outside();
+        let journal = folder.0.join("acts.json");
+        let entry = |at: u64| {
+            json!({ "version": 1, "acts": [{ "id": 7, "at": at, "session": "ses_1", "message": "msg_a1",
+                "delete": true, "to": "ses_1", "steer": { "text": STEER, "agent": null, "model": null },
+                "has_run": false, "permission": null, "stage": "begun" }] })
+            .to_string()
+        };
+        let huge = " ".repeat(Journal::MAX_BYTES as usize + 1);
+        for (written, is_resumed) in [("{", false), (huge.as_str(), false), (&entry(0), true)] {
+            std::fs::write(&journal, written).unwrap();
+            let imitation =
+                Imitation::start(vec![vec![part("ses_1", "msg_b", "p", "text", BAD)]]).await;
+            let is_done = |seen: &Seen| matches!(seen, Seen::Done(_));
+            let seen = run_until(&imitation, &journal, Duration::ZERO, is_done).await;
+            let resumed = seen.iter().filter(|seen| matches!(seen, Seen::Resumed(_)));
+            assert_eq!(resumed.count() > 0, is_resumed);
+            let yielded = seen.iter().any(
+                |seen| matches!(seen, Seen::Yielded { why, .. } if why == "it is older than an hour"),
+            );
+            assert_eq!(yielded, is_resumed);
+            let left = std::fs::read_to_string(&journal).unwrap();
+            assert_eq!(left, r#"{"version":1,"acts":[]}"#);
+        }
+    });
+}
+
+#[test]
+fn e8_a_journal_is_bounded() {
+    block_on(async {
+        let folder = Folder::outside();
+        let journal = folder.0.join("acts.json");
+        let most = Journal::MAX_ACTS;
+        let plays =
+            (0..most + 9).map(|number| part(&format!("ses_{number}"), "msg_a1", "p", "text", BAD));
+        let imitation = Imitation::start(vec![plays.collect()]).await;
+        let last = format!("ses_{}", most + 8);
+        let is_last = |seen: &Seen| matches!(seen, Seen::Act(act) if act.session() == last);
+        run_until(&imitation, &journal, Duration::from_secs(30), is_last).await;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(&journal).unwrap().permissions().mode();
+            assert_eq!(
+                mode & 0o777,
+                0o600,
+                "messages may quote what the model wrote"
+            );
+        }
+        let written: Value = serde_json::from_slice(&std::fs::read(&journal).unwrap()).unwrap();
+        let acts = written["acts"].as_array().unwrap();
+        let sessions: Vec<&str> = acts
+            .iter()
+            .map(|act| act["session"].as_str().unwrap())
+            .collect();
+        assert_eq!(sessions.len(), most);
+        assert_eq!(sessions[0], "ses_9", "the oldest are dropped");
+        assert_eq!(sessions[most - 1], last, "recorded before it is reported");
+    });
+}
+
+/// The name of the watcher, as it announced itself.
+fn name(imitation: &Imitation) -> Option<String> {
+    let asked = imitation
+        .all_asked()
+        .into_iter()
+        .find(|asked| asked.is_announcement())?;
+    let body: Value = serde_json::from_str(&asked.body).unwrap();
+    assert_eq!(body["type"], "tui.command.execute");
+    let command = body["properties"]["command"].as_str()?;
+    Some(command.strip_prefix("ttsr.watch.hello.")?.to_owned())
+}
+
+fn command(command: &str) -> Play {
+    event("tui.command.execute", json!({ "command": command }))
+}
+
+#[test]
+fn e8_a_watcher_answers_another_one() {
+    block_on(async {
+        let plays = vec![
+            Play::Await("/tui/publish"),
+            command("ttsr.watch.hello.zz"),
+            Play::Await("/tui/publish"),
+            part("ses_1", "msg_a1", "p", "text", BAD),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        watched(&imitation).await;
+        let announced = imitation
+            .all_asked()
+            .into_iter()
+            .filter(|asked| asked.is_announcement());
+        let bodies: Vec<String> = announced.map(|asked| asked.body).collect();
+        let here = format!("ttsr.watch.here.{}.zz", name(&imitation).unwrap());
+        assert!(bodies[1].contains(&here), "{bodies:?}");
+        assert_eq!(whats(&imitation), [STOP, DELETE, PROMPT], "it goes on");
+    });
+}
+
+#[test]
+fn e8_a_second_watcher_on_the_same_server_refuses_to_act() {
+    block_on(async {
+        // What the first one answers depends on the name of the second one: the imitation reads it.
+        let imitation = Imitation::start(vec![vec![
+            Play::Await("/tui/publish"),
+            Play::Answer(|asked| {
+                let body: Value = serde_json::from_str(&asked.body).unwrap();
+                let command = body["properties"]["command"].as_str().unwrap();
+                let name = command.strip_prefix("ttsr.watch.hello.").unwrap();
+                json!({ "type": "tui.command.execute",
+                    "properties": { "command": format!("ttsr.watch.here.first.{name}") } })
+                .to_string()
+            }),
+            part("ses_1", "msg_a1", "p", "text", BAD),
+        ]])
+        .await;
+        let server = server(&imitation.url, Api::Classic);
+        let mut watching = Watch::new(pack(), Api::Classic);
+        let options = Watching {
+            grace: Duration::from_secs(30),
+            ..at_once()
+        };
+        let watched = watch(&server, &mut watching, options, Cancel::default(), |_| {});
+        let failure = tokio::time::timeout(Duration::from_secs(30), watched)
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(failure.kind(), "taken");
+        assert!(failure.message().contains("--dry-run"));
+        assert_eq!(whats(&imitation), [] as [&str; 0]);
+    });
+}
+
+#[test]
+fn e8_a_dry_run_neither_announces_itself_nor_minds_another_watcher() {
+    block_on(async {
+        let plays = vec![
+            command("ttsr.watch.here.a.b"),
+            part("ses_1", "msg_a1", "p", "text", BAD),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let is_judged = |seen: &[Seen]| matches!(seen.last(), Some(Seen::Judged(_)));
+        see(
+            &server,
+            Watch::new(pack(), Api::Classic).dry_run(),
+            is_judged,
+        )
+        .await;
+        assert_eq!(name(&imitation), None);
+    });
+}
+
+fn foreground() -> Foreground {
+    let rules = Pack::builtin("opencode/foreground-fallback")
+        .unwrap()
+        .session();
+    let chains = Chains::default()
+        .chain("build", ["oak/owl-1", "elm/owl-2"])
+        .chain("explore", ["ash/owl-3"]);
+    Foreground::new(rules, chains)
+}
+
+/// Each of the four events aborts, takes the next model of the agent's chain, and repeats the prompt.
+#[test]
+fn c6_a_refusal_on_a_server_is_followed_by_the_same_prompt_to_the_next_model() {
+    let error = json!({ "name": "APIError", "data": { "message": "busy", "statusCode": 529 } });
+    let answering = |error: Value| {
+        let info = json!({ "id": "msg_a1", "role": "assistant", "agent": "build", "providerID": "oak",
+            "modelID": "owl-1", "error": error });
+        event(
+            "message.updated",
+            json!({ "sessionID": "ses_1", "info": info }),
+        )
+    };
+    let retry = json!({ "type": "retry", "attempt": 1, "message": "Overloaded", "next": 1 });
+    let created = json!({ "sessionID": "ses_1", "info": { "id": "ses_1", "agent": "explore" } });
+    let failed = |error: &Value| {
+        event(
+            "session.error",
+            json!({ "sessionID": "ses_1", "error": error }),
+        )
+    };
+    for (plays, model) in [
+        (
+            vec![answering(Value::Null), answering(error.clone())],
+            "owl-2",
+        ),
+        (vec![answering(Value::Null), failed(&error)], "owl-2"),
+        (
+            vec![
+                answering(Value::Null),
+                event(
+                    "session.status",
+                    json!({ "sessionID": "ses_1", "status": retry }),
+                ),
+            ],
+            "owl-2",
+        ),
+        (
+            vec![
+                event("subagent.session.created", created.clone()),
+                failed(&error),
+            ],
+            "owl-3",
+        ),
+        (
+            vec![event("session.created", created), failed(&error)],
+            "owl-3",
+        ),
+    ] {
+        block_on(async {
+            let imitation = Imitation::start(vec![plays]).await;
+            let asked = json!([
+                { "info": { "id": "msg_u1", "role": "user", "agent": "build" }, "parts": [
+                    { "id": "prt_1", "messageID": "msg_u1", "sessionID": "ses_1", "type": "text", "text": "Go." },
+                    { "id": "prt_2", "type": "file", "url": "data:,x", "mime": "text/plain" },
+                ] },
+                { "info": { "id": "msg_a1", "role": "assistant" }, "parts": [] },
+            ]);
+            imitation.answer_json("/session/ses_1/message?limit=20", &asked.to_string());
+            let server = server(&imitation.url, Api::Classic);
+            let watching = Watch::new(pack(), Api::Classic).fallback(foreground());
+            see(&server, watching, is_over).await;
+            assert_eq!(whats(&imitation), [STOP, PROMPT]);
+            let body: Value = serde_json::from_str(&imitation.asked()[1].body).unwrap();
+            assert_eq!(body["model"]["modelID"], model);
+            assert_eq!(body["agent"], "build");
+            assert_eq!(
+                body["parts"],
+                json!([
+                    { "type": "text", "text": "Go." },
+                    { "type": "file", "url": "data:,x", "mime": "text/plain" },
+                ])
+            );
+        });
+    }
+}
+
+#[test]
+fn c6_a_dry_run_only_reports_the_next_model() {
+    block_on(async {
+        let error = json!({ "name": "APIError", "data": { "message": "429" } });
+        let failed = event(
+            "session.error",
+            json!({ "sessionID": "ses_1", "error": error }),
+        );
+        let imitation = Imitation::start(vec![vec![failed]]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let watching = Watch::new(pack(), Api::Classic).fallback(foreground());
+        let is_refused = |seen: &[Seen]| matches!(seen.last(), Some(Seen::Refused { .. }));
+        // The agent is unknown, and there is no chain for all.
+        let chains = Chains::default().any(["oak/owl-1"]);
+        let rules = Pack::builtin("opencode/foreground-fallback")
+            .unwrap()
+            .session();
+        let watching = watching.fallback(Foreground::new(rules, chains));
+        let seen = see(&server, watching.dry_run(), is_refused).await;
+        assert!(acts(&seen).is_empty());
+        assert_eq!(whats(&imitation), [] as [&str; 0]);
+    });
+}
+
+#[test]
+fn c6_refusals_within_five_seconds_switch_once_and_a_deleted_session_is_forgotten() {
+    block_on(async {
+        let error = json!({ "name": "APIError", "data": { "message": "429" } });
+        let failed = || {
+            event(
+                "session.error",
+                json!({ "sessionID": "ses_1", "error": error }),
+            )
+        };
+        let deleted = event("session.deleted", json!({ "info": { "id": "ses_1" } }));
+        let plays = vec![
+            failed(),
+            failed(),
+            deleted,
+            failed(),
+            idle("ses_2"),
+            part("ses_9", "m", "p", "text", "x"),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let chains = Chains::default().any(["a/b", "c/d"]);
+        let rules = Pack::builtin("opencode/foreground-fallback")
+            .unwrap()
+            .session();
+        let watching = Watch::new(pack(), Api::Classic).fallback(Foreground::new(rules, chains));
+        let seen = see(&server, watching, |seen| {
+            matches!(seen.last(), Some(Seen::Message { .. }))
+        })
+        .await;
+        let models: Vec<&str> = acts(&seen)
+            .into_iter()
+            .filter_map(|act| match act {
+                Act::Switch { model, .. } => Some(&*model.1),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            models,
+            ["b", "b"],
+            "the second one is of a session that begins anew"
+        );
+    });
+}
+
+const HANDS_OVER: &str = r#"
+schema = 1
+[pack]
+name = "t"
+grants = ["handoff"]
+[rule.next]
+description = "Go on in a new session."
+action = "handoff"
+message = "Finish the parser."
+match.any = [{ literal = "context is full" }]
+examples.match = ["the context is full"]
+"#;
+
+#[test]
+fn b1_a_rule_hands_over_through_the_terminal_interface_when_the_turn_is_over() {
+    block_on(async {
+        let plays = vec![
+            created("ses_1", "ses_0"),
+            part("ses_1", "msg_a1", "p", "text", "the context is full"),
+            finish("ses_1", "msg_a1", "stop"),
+            idle("ses_1"),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let pack = Pack::from_toml(HANDS_OVER).unwrap();
+        see(&server, Watch::new(pack, Api::Classic), is_over).await;
+        let asked = imitation.asked();
+        let query = "?directory=/elsewhere";
+        let expected = [
+            ("execute-command", json!({ "command": "session_new" })),
+            (
+                "append-prompt",
+                json!({ "text": "Continuing work from session ses_1. When you lack specific information you can use read_session to get it.\n\nFinish the parser." }),
+            ),
+            (
+                "show-toast",
+                json!({ "message": "Handoff Ready — Review and edit the draft, then send", "variant": "success", "duration": 4000 }),
+            ),
+        ];
+        assert_eq!(asked.len(), expected.len(), "{asked:?}");
+        for (asked, (what, body)) in asked.iter().zip(expected) {
+            assert_eq!(asked.what, format!("POST /tui/{what}{query}"));
+            assert_eq!(serde_json::from_str::<Value>(&asked.body).unwrap(), body);
+        }
+    });
+}
+
+#[test]
+fn b5_the_files_of_a_continuation_are_added_once_as_two_synthetic_parts() {
+    block_on(async {
+        let folder = Folder::outside();
+        std::fs::write(folder.0.join("a.txt"), "one\ntwo\n").unwrap();
+        let text = "Continuing work from session ses_0. When you lack specific information you can use read_session to get it.\n\n@a.txt\n\nGo on.";
+        let said = |id: &str, synthetic: bool| {
+            let part = json!({ "id": id, "messageID": "msg_u1", "type": "text", "text": text, "synthetic": synthetic });
+            event(
+                "message.part.updated",
+                json!({ "sessionID": "ses_1", "part": part }),
+            )
+        };
+        let directory = folder.0.to_str().unwrap();
+        let info = json!({ "id": "ses_1", "directory": directory });
+        let deleted = event("session.deleted", json!({ "info": { "id": "ses_1" } }));
+        let begins = || {
+            event(
+                "session.created",
+                json!({ "sessionID": "ses_1", "info": info }),
+            )
+        };
+        let plays = vec![
+            begins(),
+            user("ses_1", "msg_u1"),
+            said("prt_0", true),
+            said("prt_1", false),
+            Play::Await("/session/ses_1/prompt_async"),
+            said("prt_1", false),
+            deleted,
+            begins(),
+            user("ses_1", "msg_u1"),
+            said("prt_1", false),
+        ];
+        let imitation = Imitation::start(vec![plays]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let is_second = |seen: &[Seen]| {
+            seen.iter()
+                .filter(|seen| matches!(seen, Seen::Done(_)))
+                .count()
+                == 2
+        };
+        see(&server, Watch::new(pack(), Api::Classic), is_second).await;
+        assert_eq!(
+            whats(&imitation),
+            [PROMPT, PROMPT],
+            "once, and once more for the session made anew"
+        );
+        let body: Value = serde_json::from_str(&imitation.asked()[0].body).unwrap();
+        let path = std::fs::canonicalize(folder.0.join("a.txt")).unwrap();
+        let header = format!(
+            "Called the Read tool with the following input: {{\"filePath\": {}}}",
+            json!(path)
+        );
+        let parts = body["parts"].as_array().unwrap();
+        assert_eq!(parts.len(), 2);
+        assert_eq!(
+            parts[0],
+            json!({ "type": "text", "text": header, "synthetic": true })
+        );
+        assert!(
+            parts[1]["text"]
+                .as_str()
+                .unwrap()
+                .starts_with("<file>\n00001| one")
+        );
+        assert_eq!(body["noReply"], true);
+        assert_eq!(body["agent"], "build");
+        assert_eq!(
+            body["model"],
+            json!({ "providerID": "oak", "modelID": "owl-1" })
+        );
+    });
+}

@@ -1,0 +1,323 @@
+//! A real server, where `TTSR_E2E=1` asks for one; else the test says so and passes.
+//!
+//! It is fetched from npm (`opencode-ai`, nothing but the registry is needed) unless `TTSR_E2E_BIN` says where
+//! its program is, has a home of its own, and its model is a thread of this test that speaks Chat Completions.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use ttsr::harness::Cancel;
+use ttsr_agent::opencode::{Act, Api, Backoff, Prompt, Seen, Server, Watch, watch};
+use ttsr_agent::progress::{Console, Inbound, Router, RouterSettings, respond};
+
+use super::{block_on, pack};
+use ttsr_testing::Folder;
+use ttsr_testing::skip;
+
+const VERSION: &str = "1.18.33";
+
+/// What the model writes: each reply once, the last one for ever.
+const REPLIES: [&str; 3] = [
+    "let s = std::fs::read_to_string(p).unwrap(); // and so on, and so on, and so on, and so on, and so on, and so on, and so on, and so on",
+    "let s = std::fs::read_to_string(p)?;",
+    "It is the second line.",
+];
+
+/// What the model was asked and how far each answer came.
+#[derive(Default)]
+struct Model {
+    requests: Vec<String>,
+    /// Characters sent of each reply, and whether the server closed the connection before the end.
+    sent: Vec<(usize, bool)>,
+}
+
+fn model() -> (String, Arc<Mutex<Model>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}/v1", listener.local_addr().unwrap());
+    let model = Arc::new(Mutex::new(Model::default()));
+    let shared = Arc::clone(&model);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || answer(stream.unwrap(), &shared));
+        }
+    });
+    (base, model)
+}
+
+fn answer(mut stream: TcpStream, model: &Mutex<Model>) {
+    let Some(request) = request(&mut stream) else {
+        return;
+    };
+    // Titles are asked for without tools.
+    let is_title = !request.contains("\"tools\":[");
+    let number = {
+        let mut model = model.lock().unwrap();
+        if !is_title {
+            model.requests.push(request);
+            model.sent.push((0, false));
+        }
+        model.requests.len().wrapping_sub(1)
+    };
+    let text = match is_title {
+        true => "A title",
+        false => REPLIES[number.min(REPLIES.len() - 1)],
+    };
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).ok();
+    let mut sent = 0;
+    let chars: Vec<char> = text.chars().collect();
+    for piece in chars.chunks(4) {
+        let delta = serde_json::json!({ "content": piece.iter().collect::<String>() });
+        if chunk(&mut stream, &delta, None).is_err() {
+            break;
+        }
+        sent += piece.len();
+        thread::sleep(Duration::from_millis(40));
+    }
+    let is_whole = sent == chars.len()
+        && chunk(&mut stream, &serde_json::json!({}), Some("stop")).is_ok()
+        && stream.write_all(b"data: [DONE]\n\n").is_ok();
+    if !is_title {
+        model.lock().unwrap().sent[number] = (sent, !is_whole);
+    }
+}
+
+fn chunk(
+    stream: &mut TcpStream,
+    delta: &serde_json::Value,
+    reason: Option<&str>,
+) -> std::io::Result<()> {
+    let chunk = serde_json::json!({
+        "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "fake-model",
+        "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }],
+    });
+    stream.write_all(format!("data: {chunk}\n\n").as_bytes())?;
+    stream.flush()
+}
+
+fn request(stream: &mut TcpStream) -> Option<String> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim_end().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(String::from_utf8_lossy(&body).into_owned())
+}
+
+/// The program, fetched if nobody says where it is.
+fn program(folder: &Path) -> PathBuf {
+    if let Some(path) = std::env::var_os("TTSR_E2E_BIN") {
+        return path.into();
+    }
+    let package = format!("opencode-ai@{VERSION}");
+    let npm = Command::new("npm")
+        .args(["install", "--no-audit", "--no-fund", &package])
+        .current_dir(folder)
+        .status();
+    assert!(npm.expect("npm is there").success(), "{package} is fetched");
+    let modules = std::fs::read_dir(folder.join("node_modules")).unwrap();
+    let programs = modules.map(|module| module.unwrap().path().join("bin/opencode"));
+    let mut programs: Vec<PathBuf> = programs.filter(|program| program.is_file()).collect();
+    // The plain one before those for old processors.
+    programs.sort();
+    programs.into_iter().next().expect("it brings a program")
+}
+
+/// Ends the server with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn serve(folder: &Path, base: &str) -> (Running, String) {
+    let program = program(folder);
+    let (home, project) = (folder.join("home"), folder.join("project"));
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::create_dir_all(&project).unwrap();
+    let config = serde_json::json!({
+        "provider": { "fake": {
+            "npm": "@ai-sdk/openai-compatible", "name": "fake",
+            "options": { "baseURL": base, "apiKey": "none" },
+            "models": { "fake-model": {
+                "name": "fake", "tool_call": true, "limit": { "context": 100_000, "output": 8000 },
+            } },
+        } },
+    });
+    std::fs::write(project.join("opencode.json"), config.to_string()).unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let mut command = Command::new(program);
+    command
+        .args(["serve", "--hostname", "127.0.0.1", "--port"])
+        .arg(port.to_string())
+        .current_dir(&project)
+        .env("HOME", &home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    for name in ["CONFIG", "DATA", "STATE", "CACHE"] {
+        command.env(format!("XDG_{name}_HOME"), home.join(name));
+    }
+    for name in [
+        "MODELS_FETCH",
+        "AUTOUPDATE",
+        "LSP_DOWNLOAD",
+        "DEFAULT_PLUGINS",
+        "SHARE",
+    ] {
+        command.env(format!("OPENCODE_DISABLE_{name}"), "1");
+    }
+    let mut child = command.spawn().expect("the program runs");
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let running = Running(child);
+    let mut said = out.lines().map_while(Result::ok);
+    let listening = said.find(|line| line.contains("listening"));
+    eprintln!("{}", listening.expect("the server listens"));
+    // Whoever does not read what it says may keep it from going on.
+    thread::spawn(move || said.for_each(drop));
+    (running, format!("http://127.0.0.1:{port}"))
+}
+
+#[test]
+fn e8_a_real_server_is_heard_asked_stopped_and_steered() {
+    if std::env::var("TTSR_E2E").as_deref() != Ok("1") {
+        return skip::test("TTSR_E2E=1 starts a real server");
+    }
+    let folder = Folder::outside();
+    let (base, model) = model();
+    let (running, url) = serve(&folder.0, &base);
+    block_on(async {
+        let mut server = Server::new(&url, Api::Classic).unwrap();
+        let session = server.create_session().await.unwrap();
+        let seen = watched(&server, &session).await;
+        let is_stopped = |seen: &Seen| {
+            matches!(
+                seen,
+                Seen::Done(Act::Stop {
+                    delete: true,
+                    steer: Some(_),
+                    ..
+                })
+            )
+        };
+        assert!(seen.iter().any(is_stopped), "{seen:?}");
+        chatted(&mut server, &session).await;
+    });
+    let model = model.lock().unwrap();
+    eprintln!(
+        "characters sent, and closed before the end: {:?}",
+        model.sent
+    );
+    let whole = REPLIES[0].chars().count();
+    assert!(model.sent[0].0 < whole && model.sent[0].1, "it was closed");
+    assert!(
+        !model.requests[1].contains(".unwrap()"),
+        "what was cut is not seen again"
+    );
+    assert!(
+        model.requests[1].contains("Use `?`."),
+        "the model is steered"
+    );
+    drop(running);
+}
+
+/// Rules watch the session, which is asked something; until the reply after the steering is complete.
+async fn watched(server: &Server, session: &str) -> Vec<Seen> {
+    let mut watching = Watch::new(pack(), Api::Classic).only(session);
+    let cancel = Cancel::default();
+    let (connected, is_connected) = tokio::sync::oneshot::channel();
+    let mut connected = Some(connected);
+    let mut seen = Vec::new();
+    let report = |one: &Seen| {
+        eprintln!("{one:?}");
+        if *one == Seen::Connected {
+            connected.take().map(|connected| connected.send(()));
+        }
+        let is_steered = seen.iter().any(|seen| matches!(seen, Seen::Done(_)));
+        let is_over = is_steered && matches!(one, Seen::Finish { reason, .. } if reason == "stop");
+        seen.push(one.clone());
+        if is_over {
+            cancel.cancel();
+        }
+    };
+    let backoff = Backoff::default();
+    let watching = watch(server, &mut watching, backoff, cancel.clone(), report);
+    let asking = async {
+        is_connected.await.unwrap();
+        let prompt = Prompt {
+            model: Some(("fake".into(), "fake-model".into())),
+            ..Prompt::new("Show me a line of Rust.")
+        };
+        server.prompt(session, &prompt).await
+    };
+    let both = async { tokio::join!(watching, asking) };
+    let (watched, asked) = tokio::time::timeout(Duration::from_secs(180), both)
+        .await
+        .expect("the server does it in time");
+    watched.unwrap();
+    asked.unwrap();
+    seen
+}
+
+/// A chat asks the same session.
+async fn chatted(server: &mut Server, session: &str) {
+    let out = Written::default();
+    let mut console = Console::new(&b""[..], out.clone());
+    let (_inbox, mut arrived) = mpsc::unbounded_channel();
+    let router = Router {
+        agent: server,
+        channel: &mut console,
+        peer: "console",
+        inbox: &mut arrived,
+    };
+    let message = Inbound {
+        channel: "console".into(),
+        peer: "console".into(),
+        text: "Which line is it?".into(),
+        id: None,
+    };
+    let responding = respond(router, session, &message, RouterSettings::default());
+    let responded = tokio::time::timeout(Duration::from_secs(120), responding).await;
+    responded.expect("it is answered in time").0.unwrap();
+    let shown = String::from_utf8(out.0.lock().unwrap().clone()).unwrap();
+    eprintln!("the chat: {shown:?}");
+    assert_eq!(shown, format!("{}\n", REPLIES[2]));
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

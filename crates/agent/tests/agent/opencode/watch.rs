@@ -1,0 +1,360 @@
+//! What rules do to the sessions of a server.
+
+use std::time::Duration;
+
+use ttsr::harness::Cancel;
+use ttsr_agent::opencode::{Act, Api, Backoff, Seen, Server, Watch, Watching, watch};
+
+use super::{block_on, capture, pack, server};
+use ttsr_testing::opencode::{Asked, Imitation, Play, plays};
+
+/// How tests watch: without waits.
+pub(crate) fn at_once() -> Watching {
+    Watching {
+        backoff: Backoff {
+            first: Duration::from_millis(1),
+            ..Backoff::default()
+        },
+        grace: Duration::ZERO,
+        journal: None,
+    }
+}
+
+/// Watches until `until` has seen enough; everything that was seen.
+pub(crate) async fn see(
+    server: &Server,
+    mut watching: Watch,
+    mut until: impl FnMut(&[Seen]) -> bool,
+) -> Vec<Seen> {
+    let cancel = Cancel::default();
+    let mut seen = Vec::new();
+    let report = |one: &Seen| {
+        seen.push(one.clone());
+        if until(&seen) {
+            cancel.cancel();
+        }
+    };
+    let watched = watch(server, &mut watching, at_once(), cancel.clone(), report);
+    let ended = tokio::time::timeout(Duration::from_secs(30), watched).await;
+    ended.expect("it is seen in time").unwrap();
+    seen
+}
+
+pub(crate) fn finishes(seen: &[Seen]) -> usize {
+    let is_finish = |seen: &&Seen| matches!(seen, Seen::Finish { .. });
+    seen.iter().filter(is_finish).count()
+}
+
+pub(crate) fn acts(seen: &[Seen]) -> Vec<&Act> {
+    let acts = seen.iter().filter_map(|seen| match seen {
+        Seen::Act(act) => Some(act),
+        _ => None,
+    });
+    acts.collect()
+}
+
+fn classic() -> Vec<Play> {
+    let capture = capture("classic.events.jsonl");
+    plays(
+        &capture,
+        "DELETE /session/ses_1/message/msg_a1",
+        "/session/ses_1/prompt_async",
+    )
+}
+
+/// Without what the rule on reasoning does.
+fn about_the_stop(asked: Vec<Asked>) -> Vec<Asked> {
+    let is_aside = |asked: &Asked| asked.body.contains("noReply");
+    asked.into_iter().filter(|asked| !is_aside(asked)).collect()
+}
+
+#[test]
+fn e8_a_classic_session_is_stopped_its_partial_deleted_and_the_model_steered() {
+    block_on(async {
+        let imitation = Imitation::start(vec![classic()]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let seen = see(&server, Watch::new(pack(), Api::Classic), |seen| {
+            finishes(seen) == 2
+        })
+        .await;
+        let asked = about_the_stop(imitation.asked());
+        let whats: Vec<&str> = asked.iter().map(|asked| asked.what.as_str()).collect();
+        assert_eq!(
+            whats,
+            [
+                "POST /session/ses_1/abort",
+                "DELETE /session/ses_1/message/msg_a1",
+                "POST /session/ses_1/prompt_async",
+            ],
+            "one abort, though two idles and more deltas follow it"
+        );
+        let prompt: serde_json::Value = serde_json::from_str(&asked[2].body).unwrap();
+        assert_eq!(prompt["parts"][0]["text"], "t/no-unwrap: Use `?`.");
+        assert_eq!(
+            prompt["model"]["modelID"], "owl-1",
+            "whom the user spoke to"
+        );
+        assert_eq!(prompt["agent"], "build");
+        let turns = seen.iter().filter_map(|seen| match seen {
+            Seen::Judged(judged) => Some(judged.turn),
+            _ => None,
+        });
+        let turns: Vec<u32> = turns.collect();
+        assert!(
+            turns.iter().all(|turn| *turn == turns[0]),
+            "our prompt begins no turn"
+        );
+        imitation.unheard().await;
+    });
+}
+
+#[test]
+fn e8_the_second_interface_stops_a_tool_before_it_runs() {
+    block_on(async {
+        let capture = capture("next.events.jsonl");
+        let plays = plays(&capture, "/interrupt", "/api/session/ses_1/prompt");
+        let imitation = Imitation::start(vec![plays]).await;
+        let server = server(&imitation.url, Api::Next);
+        let seen = see(&server, Watch::new(pack(), Api::Next), |seen| {
+            finishes(seen) == 2
+        })
+        .await;
+        assert_eq!(
+            imitation.whats(),
+            [
+                "POST /api/session/ses_1/interrupt",
+                "POST /api/session/ses_1/prompt"
+            ]
+        );
+        let judged = seen.iter().find_map(|seen| match seen {
+            Seen::Judged(judged) => Some(judged),
+            _ => None,
+        });
+        let judged = judged.unwrap();
+        assert_eq!(
+            (judged.tool.as_deref(), judged.is_late),
+            (Some("write"), false)
+        );
+    });
+}
+
+#[test]
+fn e8_a_dry_run_only_tells() {
+    block_on(async {
+        let capture = capture("classic.events.jsonl");
+        // Nothing to wait for: nobody acts.
+        let plays = plays(&capture, "", "")
+            .into_iter()
+            .filter(|play| matches!(play, Play::Send(_)));
+        let imitation = Imitation::start(vec![plays.collect()]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let watching = Watch::new(pack(), Api::Classic).dry_run();
+        let seen = see(&server, watching, |seen| finishes(seen) == 2).await;
+        let suppressed: Vec<_> = seen
+            .iter()
+            .filter_map(|seen| match seen {
+                Seen::Judged(judged) => judged.suppressed,
+                _ => None,
+            })
+            .collect();
+        assert_eq!(suppressed, ["shadow", "shadow"]);
+        assert_eq!(imitation.asked(), []);
+        assert!(acts(&seen).is_empty());
+    });
+}
+
+#[test]
+fn e8_other_sessions_are_left_alone_where_one_is_named() {
+    block_on(async {
+        let mut plays = classic();
+        plays.retain(|play| matches!(play, Play::Send(_)));
+        let other = r#"{"type":"message.part.updated","properties":{"sessionID":"ses_2","part":{"id":"p","messageID":"m","type":"text","text":"hello","time":{"start":1,"end":2}}}}"#;
+        plays.push(Play::Send(other.to_owned()));
+        let imitation = Imitation::start(vec![plays]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let watching = Watch::new(pack(), Api::Classic).only("ses_2");
+        let seen = see(&server, watching, |seen| {
+            seen.iter().any(|seen| matches!(seen, Seen::Message { .. }))
+        })
+        .await;
+        assert!(acts(&seen).is_empty());
+        assert_eq!(imitation.asked(), []);
+    });
+}
+
+#[test]
+fn e8_a_broken_stream_is_opened_again_and_rules_go_on() {
+    block_on(async {
+        let mut begun = classic();
+        // Up to the delta before the one that begins the match.
+        let mut rest = begun.split_off(7);
+        begun.push(Play::Break);
+        rest.truncate(3);
+        let imitation = Imitation::start(vec![vec![Play::Break], begun, rest]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let seen = see(&server, Watch::new(pack(), Api::Classic), |seen| {
+            seen.iter()
+                .any(|seen| matches!(seen, Seen::Done(Act::Stop { .. })))
+        })
+        .await;
+        assert_eq!(imitation.connections(), 3);
+        let breaks = seen
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Disconnected { .. }));
+        assert_eq!(breaks.count(), 2);
+        assert_eq!(acts(&seen).len(), 1, "the hint waits for the end of a turn");
+    });
+}
+
+#[test]
+fn e8_a_match_that_a_broken_connection_cut_in_two_is_found_when_the_part_is_repeated() {
+    block_on(async {
+        let mut begun = classic();
+        let mut rest = begun.split_off(8);
+        begun.push(Play::Break);
+        rest.truncate(1);
+        let whole = r#"{"type":"message.part.updated","properties":{"sessionID":"ses_1","part":{"id":"prt_2","messageID":"msg_a1","type":"text","text":"let s = read(p).unwrap()","time":{"start":1,"end":2}}}}"#;
+        rest.push(Play::Send(whole.to_owned()));
+        let imitation = Imitation::start(vec![begun, rest]).await;
+        let server = server(&imitation.url, Api::Classic);
+        let seen = see(&server, Watch::new(pack(), Api::Classic), |seen| {
+            seen.iter()
+                .any(|seen| matches!(seen, Seen::Done(Act::Stop { .. })))
+        })
+        .await;
+        assert!(
+            seen.iter()
+                .any(|seen| matches!(seen, Seen::Disconnected { .. }))
+        );
+    });
+}
+
+#[test]
+fn e8_a_message_that_is_still_held_is_deleted_a_little_later() {
+    block_on(async {
+        let imitation = Imitation::start(vec![classic()]).await;
+        let busy = "409 Conflict\r\ncontent-length: 4\r\n\r\nbusy";
+        imitation.answer("/message/msg_a1", busy);
+        let server = server(&imitation.url, Api::Classic);
+        see(&server, Watch::new(pack(), Api::Classic), |seen| {
+            seen.iter()
+                .any(|seen| matches!(seen, Seen::Done(Act::Stop { .. })))
+        })
+        .await;
+        let deletes = imitation
+            .whats()
+            .into_iter()
+            .filter(|what| what.starts_with("DELETE"));
+        assert_eq!(deletes.count(), 2);
+    });
+}
+
+#[test]
+fn e8_an_act_that_fails_is_told_and_the_rule_may_act_again() {
+    block_on(async {
+        let mut plays = classic();
+        plays.retain(|play| matches!(play, Play::Send(event) if !event.contains("Aborted")));
+        let imitation = Imitation::start(vec![plays]).await;
+        imitation.answer("/abort", "500 Oops\r\ncontent-length: 2\r\n\r\nno");
+        let server = server(&imitation.url, Api::Classic);
+        let seen = see(&server, Watch::new(pack(), Api::Classic), |seen| {
+            seen.iter().any(|seen| matches!(seen, Seen::Failed { .. }))
+        })
+        .await;
+        let Some(Seen::Failed { why, .. }) = seen.last() else {
+            panic!("it was waited for");
+        };
+        assert_eq!(why, "500: POST /session/ses_1/abort: no");
+    });
+}
+
+#[test]
+fn e8_a_server_that_refuses_is_not_asked_again_and_a_password_is_never_shown() {
+    block_on(async {
+        let imitation = Imitation::start(vec![]).await;
+        imitation.answer(
+            "/event",
+            "401 Unauthorized\r\ncontent-length: 4\r\n\r\nwho?",
+        );
+        let server = server(&imitation.url, Api::Classic).with_password("opencode", "canary-7");
+        let mut watching = Watch::new(pack(), Api::Classic);
+        let mut told = String::new();
+        let report = |seen: &Seen| told.push_str(&format!("{seen:?}"));
+        let watched = watch(
+            &server,
+            &mut watching,
+            Backoff::default(),
+            Cancel::default(),
+            report,
+        );
+        let failure = watched.await.unwrap_err();
+        assert_eq!(failure.kind(), "401");
+        let asked = imitation.all_asked();
+        assert_eq!(asked.len(), 1);
+        assert_eq!(
+            asked[0].authorization.as_deref(),
+            Some("Basic b3BlbmNvZGU6Y2FuYXJ5LTc=")
+        );
+        let shown = format!("{server:?}{failure}{failure:?}{told}");
+        assert!(!shown.contains("canary-7") && !shown.contains("b3BlbmNvZGU"));
+    });
+}
+
+#[test]
+fn e8_questions_are_answered_and_rejected_by_their_id() {
+    block_on(async {
+        let imitation = Imitation::start(vec![]).await;
+        let server = server(&imitation.url, Api::Classic);
+        server
+            .answer("que_1", &[vec!["oak".into()], vec!["owl".into()]])
+            .await
+            .unwrap();
+        server.reject("que_2").await.unwrap();
+        let asked = imitation.asked();
+        assert_eq!(asked[0].what, "POST /question/que_1/reply");
+        assert_eq!(asked[0].body, r#"{"answers":[["oak"],["owl"]]}"#);
+        assert_eq!(asked[1].what, "POST /question/que_2/reject");
+        let bad = server.reject("../session").await.unwrap_err();
+        assert_eq!(bad.kind(), "request", "an id is no path");
+    });
+}
+
+#[test]
+fn e8_addresses_that_cannot_be_spoken_to_are_refused() {
+    for url in [
+        "",
+        "localhost:1",
+        "https://a",
+        "ftp://a",
+        "http://",
+        "http://me:pw@a",
+        "http://a/?b",
+    ] {
+        assert_eq!(
+            Server::new(url, Api::Classic).unwrap_err().kind(),
+            "url",
+            "{url}"
+        );
+    }
+}
+
+#[test]
+fn an_event_that_cannot_be_read_is_told_whichever_session_is_watched() {
+    use ttsr_wire::opencode::Feed;
+    for only in [None, Some("s")] {
+        let watching = Watch::new(pack(), Api::Classic);
+        let mut watching = match only {
+            Some(only) => watching.only(only),
+            None => watching,
+        };
+        let (mut feed, mut seen) = (Feed::default(), Vec::new());
+        let body = b"data: {\"type\":\"message.part.updated\",\"properties\":\n\ndata: {\"type\":\"server.heartbeat\"}\n\n";
+        for byte in body.chunks(1) {
+            feed.push(byte, &mut |session, notice| {
+                watching.notice(session, notice, &mut seen)
+            });
+        }
+        assert_eq!(seen, [Seen::Malformed { bytes: 44 }]);
+        assert_eq!(feed.malformed_events(), 1);
+    }
+}

@@ -1,0 +1,285 @@
+//! What is sent: a conversation as each API wants it.
+
+use serde_json::{Value, json};
+use ttsr::harness::{Content, Message, Request, Role, Tool};
+use ttsr_agent::providers::Api;
+
+use super::server::{Framing, Heard, Plan, Server};
+use super::{ask, endpoint, runtime, small};
+
+fn conversation() -> Request {
+    let call = |id: &str, input: &str| Content::ToolCall {
+        call: id.into(),
+        tool: "read".into(),
+        input: input.into(),
+    };
+    let result = |id: &str, output: &str, is_error| Content::ToolResult {
+        call: id.into(),
+        output: output.into(),
+        is_error,
+    };
+    let text = |text: &str| Content::Text {
+        text: text.into(),
+        synthetic: false,
+    };
+    let messages = vec![
+        Message::new(Role::System, "Be brief."),
+        Message::user("Read both."),
+        Message {
+            role: Role::Assistant,
+            content: vec![
+                Content::Reasoning {
+                    text: "Two files.".into(),
+                },
+                text("Reading."),
+                call("c1", r#"{"path":"a"}"#),
+                call("c2", ""),
+            ],
+        },
+        Message {
+            role: Role::Tool,
+            content: vec![result("c1", "alpha", false)],
+        },
+        Message {
+            role: Role::Tool,
+            content: vec![result("c2", "no path", true)],
+        },
+        Message::steering("Mind the gap."),
+    ];
+    let mut request = Request::new("a-model", messages);
+    request.temperature = Some(250);
+    request.max_tokens = Some(1_000);
+    request.tools = vec![Tool {
+        name: "read".into(),
+        description: "Reads a file.".into(),
+        input: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+    }];
+    request
+}
+
+fn sent(api: Api, request: &Request) -> Heard {
+    runtime().block_on(async {
+        let server = Server::start([Plan::sse(small(api), Framing::Length)]).await;
+        let mut endpoint = endpoint(api, &server)
+            .key("k-12345678")
+            .unwrap()
+            .member("seed", json!(7));
+        assert!(ask(&mut endpoint, request).await.is_finished());
+        server.requests().remove(0)
+    })
+}
+
+fn schema() -> Value {
+    json!({"type": "object", "properties": {"path": {"type": "string"}}})
+}
+
+#[test]
+fn a_request_to_openai_chat() {
+    let heard = sent(Api::OpenAiChat, &conversation());
+    assert!(
+        heard.head.starts_with("POST /v1/chat/completions HTTP/1.1"),
+        "{}",
+        heard.head
+    );
+    assert_eq!(heard.header("authorization"), Some("Bearer k-12345678"));
+    assert_eq!(heard.header("content-type"), Some("application/json"));
+    let call = |id: &str, input: &str| json!({"id": id, "type": "function", "function": {"name": "read", "arguments": input}});
+    let expected = json!({
+        "model": "a-model", "stream": true, "stream_options": {"include_usage": true},
+        "temperature": 0.25, "max_tokens": 1000, "seed": 7,
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Read both."},
+            {"role": "assistant", "content": "Reading.",
+             "tool_calls": [call("c1", r#"{"path":"a"}"#), call("c2", "{}")]},
+            {"role": "tool", "tool_call_id": "c1", "content": "alpha"},
+            {"role": "tool", "tool_call_id": "c2", "content": "no path"},
+            {"role": "user", "content": "Mind the gap."},
+        ],
+        "tools": [{"type": "function", "function": {
+            "name": "read", "description": "Reads a file.", "parameters": schema(),
+        }}],
+    });
+    assert_eq!(heard.json(), expected);
+}
+
+#[test]
+fn a_request_to_openai_responses() {
+    let heard = sent(Api::OpenAiResponses, &conversation());
+    assert!(
+        heard.head.starts_with("POST /v1/responses HTTP/1.1"),
+        "{}",
+        heard.head
+    );
+    assert_eq!(heard.header("authorization"), Some("Bearer k-12345678"));
+    let call = |id: &str, input: &str| json!({"type": "function_call", "call_id": id, "name": "read", "arguments": input});
+    let output = |id: &str, output: &str| json!({"type": "function_call_output", "call_id": id, "output": output});
+    let expected = json!({
+        "model": "a-model", "stream": true, "store": false, "temperature": 0.25,
+        "max_output_tokens": 1000, "seed": 7, "instructions": "Be brief.",
+        "input": [
+            {"role": "user", "content": "Read both."},
+            {"role": "assistant", "content": "Reading."},
+            call("c1", r#"{"path":"a"}"#), call("c2", "{}"),
+            output("c1", "alpha"), output("c2", "no path"),
+            {"role": "user", "content": "Mind the gap."},
+        ],
+        "tools": [{
+            "type": "function", "name": "read", "description": "Reads a file.",
+            "parameters": schema(), "strict": false,
+        }],
+    });
+    assert_eq!(heard.json(), expected);
+}
+
+#[test]
+fn a_request_to_anthropic_messages() {
+    let heard = sent(Api::AnthropicMessages, &conversation());
+    assert!(
+        heard.head.starts_with("POST /v1/messages HTTP/1.1"),
+        "{}",
+        heard.head
+    );
+    assert_eq!(heard.header("x-api-key"), Some("k-12345678"));
+    assert_eq!(heard.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(heard.header("authorization"), None);
+    let expected = json!({
+        "model": "a-model", "stream": true, "temperature": 0.25, "max_tokens": 1000, "seed": 7,
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Read both."}]},
+            {"role": "assistant", "content": [
+                {"type": "text", "text": "Reading."},
+                {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}},
+                {"type": "tool_use", "id": "c2", "name": "read", "input": {}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "alpha", "is_error": false},
+                {"type": "tool_result", "tool_use_id": "c2", "content": "no path", "is_error": true},
+                {"type": "text", "text": "Mind the gap."},
+            ]},
+        ],
+        "tools": [{"name": "read", "description": "Reads a file.", "input_schema": schema()}],
+    });
+    assert_eq!(heard.json(), expected);
+}
+
+/// An empty list of tools is refused by some, a missing bound by others.
+#[test]
+fn a_request_says_no_more_than_it_must() {
+    let request = super::request();
+    for api in Api::ALL {
+        let body = sent(api, &request).json();
+        assert!(
+            body.get("tools").is_none() && body.get("temperature").is_none(),
+            "{body}"
+        );
+        assert_eq!(
+            body.get("max_tokens").is_some(),
+            api == Api::AnthropicMessages,
+            "{body}"
+        );
+    }
+}
+
+const THINKING: &str = r#"event: message_start
+data: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}
+
+data: {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Read it "}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"first."}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2lnbmVk"}}
+
+data: {"type":"content_block_stop","index":0}
+
+data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+
+data: {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Reading."}}
+
+data: {"type":"content_block_stop","index":1}
+
+data: {"type":"content_block_start","index":2,"content_block":{"type":"redacted_thinking","data":"c2VhbGVk"}}
+
+data: {"type":"content_block_stop","index":2}
+
+data: {"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"toolu_1","name":"read","input":{}}}
+
+data: {"type":"content_block_delta","index":3,"delta":{"type":"input_json_delta","partial_json":"{\"path\":\"a\"}"}}
+
+data: {"type":"content_block_stop","index":3}
+
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}
+
+data: {"type":"message_stop"}
+
+"#;
+
+/// The blocks of the assistant's turn in a request that follows a reply with signed reasoning, by the
+/// model that the second request is for.
+fn sent_back(plan: Plan, model: &str) -> Vec<Value> {
+    runtime().block_on(async {
+        let api = Api::AnthropicMessages;
+        let server = Server::start([plan, Plan::sse(small(api), Framing::Length)]).await;
+        let mut endpoint = endpoint(api, &server);
+        ask(&mut endpoint, &super::request()).await;
+        let mut request = super::request();
+        request.model = model.into();
+        request.messages.push(Message {
+            role: Role::Assistant,
+            content: vec![
+                Content::Reasoning {
+                    text: "Read it first.".into(),
+                },
+                Content::Text {
+                    text: "Reading.".into(),
+                    synthetic: false,
+                },
+                Content::ToolCall {
+                    call: "toolu_1".into(),
+                    tool: "read".into(),
+                    input: r#"{"path":"a"}"#.into(),
+                },
+            ],
+        });
+        // A clone is the same endpoint.
+        assert!(ask(&mut endpoint.clone(), &request).await.is_finished());
+        let body = server.requests()[1].json();
+        body["messages"][1]["content"].as_array().unwrap().clone()
+    })
+}
+
+#[test]
+fn signed_reasoning_goes_back_as_it_came_with_the_calls_it_led_to() {
+    let blocks = sent_back(
+        Plan::sse(THINKING.as_bytes(), Framing::Chunked).bytewise(),
+        "a-model",
+    );
+    let expected = json!([
+        {"type": "thinking", "thinking": "Read it first.", "signature": "c2lnbmVk"},
+        {"type": "text", "text": "Reading."},
+        {"type": "redacted_thinking", "data": "c2VhbGVk"},
+        {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}},
+    ]);
+    assert_eq!(Value::Array(blocks), expected);
+}
+
+/// Complaint C23: signed reasoning of a reply that was cut would be refused by the provider.
+#[test]
+fn signed_reasoning_goes_to_no_other_model_and_not_from_a_reply_that_broke_off() {
+    let plan = Plan::sse(THINKING.as_bytes(), Framing::Length);
+    let length = plan.len();
+    for (plan, model) in [
+        (plan.clone(), "another"),
+        (plan.first(length - 40), "a-model"),
+    ] {
+        let blocks = sent_back(plan, model);
+        let kinds: Vec<&str> = blocks
+            .iter()
+            .filter_map(|block| block["type"].as_str())
+            .collect();
+        assert_eq!(kinds, ["text", "tool_use"]);
+    }
+}

@@ -1,0 +1,280 @@
+//! A conversation that is written down while it is had.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ttsr::Pack;
+use ttsr::harness::log::LogEvent;
+use ttsr::harness::{
+    Cancel, End, Hooks, Message, Outcome, Processor, Request, Run, Script, Scripted, Settings, Step,
+};
+use ttsr_agent::store::{
+    Entry, OnFailure, Options, Piece, Reader, Recorder, Store, StoreErrorKind,
+};
+
+use super::disk::{Fault, FaultyDisk, Plan};
+use super::texts;
+
+const RULES: &str = r#"
+schema = 1
+[pack]
+name = "t"
+grants = ["retry", "abort", "inject"]
+[rule.any]
+description = "Say what the type is."
+severity = "error"
+match.any = [{ literal = ": any" }]
+examples.match = ["x: any"]
+[rule.hint]
+description = "There is a shorter way."
+severity = "warning"
+match.any = [{ literal = "for i in" }]
+examples.match = ["for i in 0..3"]
+[rule.stop]
+description = "Never that."
+severity = "critical"
+match.any = [{ literal = "rm -rf" }]
+examples.match = ["rm -rf /"]
+"#;
+
+fn file() -> PathBuf {
+    PathBuf::from("/a/talk.ttsr")
+}
+
+fn store(disk: &FaultyDisk) -> (Store, ttsr_agent::store::Kept) {
+    let options = Options {
+        disk: Box::new(disk.clone()),
+        clock: || 0,
+        ..Options::default()
+    };
+    Store::open_with(file(), options).unwrap()
+}
+
+/// A reply with everything written down, a millisecond a step; what came of it and the recorder.
+fn converse(
+    recorder: &mut Recorder,
+    processor: &mut Processor,
+    prompt: &str,
+    scripts: Vec<Script>,
+    mut before: impl FnMut(usize),
+) -> Outcome {
+    let prompt = Message::user(prompt);
+    recorder.message(&prompt, processor.session()).unwrap();
+    let mut provider = Scripted::new(scripts);
+    let cancel = Cancel::default();
+    let request = Request::new("m", vec![prompt]);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut run = Run::begin(processor, &mut provider, request, "msg", cancel.clone());
+        for number in 0.. {
+            before(number);
+            let step = run.next().await.expect("it ends with a finish");
+            let now = Duration::from_millis(number as u64);
+            if recorder.step(now, &step, run.session()).is_err() {
+                cancel.cancel();
+            }
+            if let Step::Finish(outcome) = step {
+                return *outcome;
+            }
+        }
+        unreachable!("it ends with a finish")
+    })
+}
+
+fn pack() -> Pack {
+    Pack::from_toml(RULES).unwrap()
+}
+
+fn processor(session: ttsr::Session) -> Processor {
+    Processor::new(session, Hooks::default(), Settings::default())
+}
+
+fn text(text: &str) -> Script {
+    Script::default().text(text).finish("stop").cut(4)
+}
+
+fn events(disk: &FaultyDisk) -> Vec<LogEvent> {
+    let bytes = disk.bytes(&file());
+    let entries = Reader::new(&*bytes)
+        .unwrap()
+        .flat_map(|piece| match piece.unwrap() {
+            Piece::Record(record) => record.entries,
+            other => panic!("{other:?}"),
+        });
+    let events = entries.filter_map(|entry| match entry {
+        Entry::Event { event } => Some(event),
+        _ => None,
+    });
+    events.collect()
+}
+
+#[test]
+fn a_conversation_is_taken_up_with_its_messages_and_what_the_rules_know() {
+    let disk = FaultyDisk::default();
+    let (first, found) = store(&disk);
+    let mut recorder = Recorder::new(first, OnFailure::Stop);
+    let mut one = processor(found.session(&pack()).0);
+    let scripts = vec![text("let x: any = 1;"), text("for i in 0..3 {}")];
+    let outcome = converse(&mut recorder, &mut one, "Go.", scripts, |_| {});
+    assert_eq!(outcome.attempts, 2);
+    drop(recorder);
+
+    let (second, found) = store(&disk);
+    assert_eq!(
+        texts(&found),
+        ["Go.", "t/any: Say what the type is.", "for i in 0..3 {}"]
+    );
+    // What was to be said with the next request, and the request never came.
+    let waiting: Vec<String> = found.waiting().iter().map(Message::text).collect();
+    assert_eq!(waiting, ["t/hint: There is a shorter way."]);
+    let (session, lost) = found.session(&pack());
+    assert_eq!((session.turn(), lost.len()), (1, 0));
+    let mut recorder = Recorder::new(second, OnFailure::Stop);
+    let mut two = processor(session);
+    let outcome = converse(
+        &mut recorder,
+        &mut two,
+        "Again.",
+        vec![text("for i in 1..2")],
+        |_| {},
+    );
+    assert!(outcome.added.is_empty(), "the hint is given once a session");
+    assert_eq!(two.session().turn(), 2);
+}
+
+#[test]
+fn what_happened_is_there_in_order_with_rule_action_and_place() {
+    let disk = FaultyDisk::default();
+    let mut recorder = Recorder::new(store(&disk).0, OnFailure::Stop);
+    let mut processor = processor(pack().session());
+    let scripts = vec![text("let x: any = 1;"), text("let x: u8 = 1;")];
+    converse(&mut recorder, &mut processor, "Go.", scripts, |_| {});
+    let events = events(&disk);
+    let names: Vec<&str> = events
+        .iter()
+        .map(|event| match event {
+            LogEvent::Send { .. } => "send",
+            LogEvent::FirstToken { .. } => "first",
+            LogEvent::Decision(_) => "decision",
+            LogEvent::Aborted { .. } => "aborted",
+            LogEvent::Finish(_) => "finish",
+            _ => "other",
+        })
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "send", "first", "decision", "aborted", "send", "first", "finish"
+        ]
+    );
+    let LogEvent::Decision(judged) = &events[2] else {
+        unreachable!("it was looked at")
+    };
+    assert_eq!(judged.rule.as_deref(), Some("t/any"));
+    assert_eq!((judged.end, judged.decided), (Some(10), 10));
+    let LogEvent::Finish(finished) = &events[6] else {
+        unreachable!("it was looked at")
+    };
+    // The first attempt was cut after 8 of what would have been 14 bytes, had it been as long.
+    assert_eq!(
+        (finished.bytes, finished.saved, finished.attempts),
+        (14, 6, 2)
+    );
+    let written = String::from_utf8(disk.bytes(&file())).unwrap();
+    assert!(
+        !written.contains(": any"),
+        "no text of a reply that was cut"
+    );
+}
+
+#[test]
+fn g98_a_full_disk_changes_no_verdict_and_messages_are_written_later() {
+    let disk = FaultyDisk::default();
+    let mut recorder = Recorder::new(store(&disk).0, OnFailure::GoOn);
+    let mut one = processor(pack().session());
+    let breaks = |number| {
+        if number == 1 {
+            disk.plan(Plan::From(disk.calls() + 1, Fault::Full));
+        }
+    };
+    let scripts = vec![text("let x: any = 1;"), text("let x: u8 = 1;")];
+    let outcome = converse(&mut recorder, &mut one, "Go.", scripts, breaks);
+    assert!(matches!(outcome.end, End::Complete { .. }));
+    assert_eq!((outcome.attempts, recorder.is_degraded()), (2, true));
+    let lost = recorder.lost_events();
+    assert!(lost > 0);
+    disk.plan(Plan::Never);
+    converse(&mut recorder, &mut one, "More.", vec![text("ok")], |_| {});
+    assert!(!recorder.is_degraded());
+    drop(recorder);
+    let (_store, found) = store(&disk);
+    assert_eq!(
+        texts(&found),
+        [
+            "Go.",
+            "t/any: Say what the type is.",
+            "let x: u8 = 1;",
+            "More.",
+            "ok"
+        ]
+    );
+    let bytes = disk.bytes(&file());
+    let told: u64 = Reader::new(&*bytes)
+        .unwrap()
+        .flat_map(|piece| match piece.unwrap() {
+            Piece::Record(record) => record.entries,
+            other => panic!("{other:?}"),
+        })
+        .map(|entry| match entry {
+            Entry::Lost { events } => events,
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(told, lost, "the log says what is not in it");
+}
+
+#[test]
+fn g98_a_log_that_is_required_ends_the_reply_when_it_fails() {
+    let disk = FaultyDisk::default();
+    let mut recorder = Recorder::new(store(&disk).0, OnFailure::Stop);
+    let mut one = processor(pack().session());
+    let breaks = |number| {
+        if number == 1 {
+            disk.plan(Plan::From(disk.calls() + 1, Fault::Device));
+        }
+    };
+    let long = text(&"word ".repeat(1000));
+    let outcome = converse(&mut recorder, &mut one, "Go.", vec![long], breaks);
+    assert!(matches!(outcome.end, End::Aborted { .. }));
+    let error = recorder
+        .message(&Message::user("More."), one.session())
+        .unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Disk);
+}
+
+#[test]
+fn g98_every_write_fails_in_turn_and_the_verdicts_stay_the_same() {
+    let run = |plan: Plan, on_failure| {
+        let disk = FaultyDisk::default();
+        let mut recorder = Recorder::new(store(&disk).0, on_failure);
+        disk.plan(plan);
+        let mut one = processor(pack().session());
+        let scripts = vec![text("for i in: any"), text("for i in rm -rf")];
+        let outcome = converse(&mut recorder, &mut one, "Go.", scripts, |_| {});
+        (outcome, disk.calls())
+    };
+    let (sound, calls) = run(Plan::Never, OnFailure::GoOn);
+    let mut faults = 0;
+    for at in 1..=calls {
+        for fault in super::disk::FAULTS {
+            for plan in [Plan::Once(at, fault), Plan::From(at, fault)] {
+                assert_eq!(run(plan, OnFailure::GoOn).0, sound, "{plan:?}");
+                faults += 1;
+            }
+        }
+    }
+    println!("{faults} runs with a failing disk: the same verdicts");
+}

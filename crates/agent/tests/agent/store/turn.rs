@@ -1,0 +1,137 @@
+//! Whole turns that are written down.
+
+use ttsr::harness::{
+    After, Cancel, End, Hooks, Message, Processor, Reason, Request, Script, Scripted, Settings,
+    Tool, ToolCall, ToolFuture, Tools, Turn, TurnOutcome,
+};
+use ttsr::{Pack, Session};
+use ttsr_agent::store::{OnFailure, Options, Recorder, Store, StoreErrorKind};
+
+use super::StoreFile as _;
+use ttsr_testing::Folder;
+
+/// What reads the prompt guides this request, what reads the reply the next one; a call is asked about first.
+const RULES: &str = r#"
+schema = 1
+[pack]
+name = "t"
+grants = ["inject", "retry", "consult"]
+[rule.prompt]
+description = "Owls are asked about"
+severity = "warning"
+on = ["user-input"]
+action = "inject"
+match.any = [{ literal = "owl" }]
+message = "Owls sleep by day."
+examples.match = ["an owl"]
+[rule.later]
+description = "Finish it"
+severity = "warning"
+action = "inject"
+match.any = [{ literal = "TODO" }]
+message = "Finish it."
+examples.match = ["TODO"]
+[rule.any]
+description = "Say what the type is"
+severity = "error"
+match.any = [{ literal = ": any" }]
+message = "No any."
+examples.match = ["x: any"]
+[rule.commit]
+description = "A commit is looked at first"
+severity = "warning"
+on = ["tool-input"]
+tools = ["bash"]
+action = "consult"
+consult = { prompt = "Is it fine?" }
+match.any = [{ literal = "git commit" }]
+examples.match = ["git commit -m x"]
+"#;
+
+struct Bash;
+
+impl Tools for Bash {
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    fn call<'a>(&'a mut self, call: &'a ToolCall) -> ToolFuture<'a> {
+        Box::pin(async { After::output(format!("ran {}", call.input)) })
+    }
+}
+
+fn take(session: Session, recorder: &mut Recorder, messages: Vec<Message>) -> TurnOutcome {
+    let commit = r#"{"command":"git commit"}"#;
+    let script = Script::default;
+    let mut provider = Scripted::new([
+        script().text("let x: any").finish("stop"),
+        script()
+            .text("A TODO.")
+            .tool("bash", "c1", commit)
+            .finish("tool_use"),
+        // The sub-agent.
+        script().text("It is fine.").finish("stop"),
+        script().tool("bash", "c2", commit).finish("tool_use"),
+        script().text("Done.").finish("stop"),
+    ]);
+    let mut processor = Processor::new(session, Hooks::default(), Settings::default());
+    let mut tools = Bash;
+    let turn = Turn::new(&mut processor, &mut provider, &mut tools, Cancel::default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let request = Request::new("m", messages);
+    runtime.block_on(turn.record(recorder).run(request, "t", &mut |_| {}))
+}
+
+/// Every message that the turn added to the conversation is in the file, and no other.
+#[test]
+fn a_turn_leaves_its_conversation_in_the_file() {
+    let folder = Folder::new();
+    let pack = Pack::from_toml(RULES).unwrap();
+    let (store, found) = Store::open(folder.file()).unwrap();
+    let (session, _) = found.session(&pack);
+    let mut recorder = Recorder::new(store, OnFailure::Stop);
+    let prompt = Message::user("Ask the owl.");
+    recorder.prompt(&prompt, &[], &session).unwrap();
+    let outcome = take(session, &mut recorder, vec![prompt.clone()]);
+    assert!(matches!(outcome.end, End::Complete { .. }), "{outcome:?}");
+    drop(recorder);
+
+    let (_store, found) = Store::open(folder.file()).unwrap();
+    let all: Vec<Message> = [prompt].into_iter().chain(outcome.added).collect();
+    let texts = |messages: &[Message]| messages.iter().map(Message::text).collect::<Vec<_>>();
+    assert!(
+        texts(&all).iter().any(|text| text.contains("Owls sleep")),
+        "{all:?}"
+    );
+    assert!(
+        texts(&all).iter().any(|text| text.contains("It is fine.")),
+        "{all:?}"
+    );
+    assert_eq!(found.messages(), all);
+    assert_eq!(found.waiting(), []);
+}
+
+/// Where what is shown must be in the file, a disk that is full ends the turn.
+#[test]
+fn a_disk_that_fails_ends_a_turn_that_must_be_written() {
+    let folder = Folder::new();
+    let pack = Pack::from_toml(RULES).unwrap();
+    // Every record is too large: the disk need not be full.
+    let options = Options {
+        record_bytes: 10,
+        ..Options::default()
+    };
+    let (store, _) = Store::open_with(folder.file(), options).unwrap();
+    let mut recorder = Recorder::new(store, OnFailure::Stop);
+    let messages = vec![Message::user("Hi.")];
+    let outcome = take(pack.session(), &mut recorder, messages);
+    let End::Aborted { reason, .. } = outcome.end else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(reason, Reason::User);
+    let error = recorder.error().expect("it says why");
+    assert_eq!(error.kind(), StoreErrorKind::TooLarge);
+}

@@ -1,0 +1,464 @@
+//! `ttsr log`: what happened in a session that was written to disk.
+
+use std::fmt::{self, Display};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use globset::{GlobBuilder, GlobMatcher};
+use serde::Serialize;
+use ttsr::Action;
+use ttsr::harness::log::{Finished, Judged, LogEvent};
+use ttsr::harness::{Content, Message};
+use ttsr_agent::store::{Entry, Piece, Reader, Record as Written};
+
+use crate::args::FormatArg;
+use crate::output::{Escaped, Out, Record, STRONG};
+use crate::tally::Count;
+use crate::{Outcome, Stop};
+
+/// Read the log of a session: what was decided, sent and said, and when
+///
+/// The file is neither locked nor changed, so that of a running session can be read. With `--rule`, `--action`
+/// or `--turn` only what they name is shown. A line whose checksum is wrong is told and passed over, and so is
+/// the torn end of a file whose writer was killed. Exit code 2 if lines were damaged or are missing.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Only what rules with such an id decided; `*` stands for anything
+    #[arg(long, value_name = "RULE")]
+    rule: Option<String>,
+    /// Only decisions with that action
+    #[arg(long, value_name = "ACTION", value_parser = action)]
+    action: Option<Action>,
+    /// Only what happened in that turn, from 1
+    #[arg(long, value_name = "N")]
+    turn: Option<u64>,
+    #[command(flatten)]
+    format: FormatArg,
+    /// The file of a session
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+fn action(name: &str) -> Result<Action, String> {
+    Action::from_name(name).ok_or_else(|| format!("`{name}` is no action"))
+}
+
+pub(crate) fn run(options: &Options) -> Result<Outcome, Stop> {
+    let because = |why: &dyn Display| Stop::Because(format!("{}: {why}", options.file.display()));
+    let file = File::open(&options.file).map_err(|error| because(&error))?;
+    let reader = Reader::new(file).map_err(|error| because(&error))?;
+    let mut log = Log {
+        filter: Filter::new(options)?,
+        turn: 0,
+        tally: Tally::default(),
+        latest: 0,
+    };
+    let mut out = Out::new(options.format.format);
+    for piece in reader {
+        let piece = piece.map_err(|error| because(&error))?;
+        log.piece(piece, &mut out)?;
+    }
+    out.end(&log.tally)?;
+    Ok(match log.tally.is_whole() {
+        true => Outcome::Clean,
+        false => Outcome::Incomplete,
+    })
+}
+
+struct Filter {
+    rule: Option<GlobMatcher>,
+    action: Option<Action>,
+    turn: Option<u64>,
+}
+
+impl Filter {
+    fn new(options: &Options) -> Result<Filter, Stop> {
+        let rule = options.rule.as_deref().map(|rule| {
+            let glob = GlobBuilder::new(rule).build();
+            glob.map_err(|error| Stop::Because(format!("--rule: {error}")))
+        });
+        Ok(Filter {
+            rule: rule.transpose()?.map(|glob| glob.compile_matcher()),
+            action: options.action,
+            turn: options.turn,
+        })
+    }
+
+    fn wants(&self, entry: &Entry, turn: u64) -> bool {
+        let event = match entry {
+            Entry::Event { event } => Some(event),
+            _ => None,
+        };
+        let (rule, action) = match event {
+            Some(LogEvent::Decision(judged)) => (judged.rule.as_deref(), Some(judged.action)),
+            Some(LogEvent::Aborted { by, source, .. }) if source == "rule" => (by.as_deref(), None),
+            _ => (None, None),
+        };
+        let is_rule = |glob: &GlobMatcher| rule.is_some_and(|rule| glob.is_match(rule));
+        self.turn.is_none_or(|wanted| wanted == turn)
+            && self.rule.as_ref().is_none_or(is_rule)
+            && self.action.is_none_or(|wanted| action == Some(wanted))
+    }
+}
+
+struct Log {
+    filter: Filter,
+    /// The turn that the last state of the rules was of.
+    turn: u64,
+    tally: Tally,
+    /// The number of the last record.
+    latest: u64,
+}
+
+impl Log {
+    fn piece(&mut self, piece: Piece, out: &mut Out) -> Result<(), Stop> {
+        match piece {
+            Piece::Record(record) => return self.record(&record, out),
+            Piece::Torn { at, bytes } => {
+                self.tally.torn_bytes = bytes;
+                out.write(&Flaw::new(
+                    "torn",
+                    at,
+                    "the last record was never completed",
+                ))?;
+            }
+            Piece::Damaged { at, .. } => {
+                self.tally.damaged += 1;
+                out.write(&Flaw::new("damaged", at, "a line whose checksum is wrong"))?;
+            }
+            Piece::Strange { at, why } => {
+                self.tally.damaged += 1;
+                out.write(&Flaw::new("strange", at, &why))?;
+            }
+            Piece::Repeated { seq } => {
+                self.tally.damaged += 1;
+                out.write(&Flaw::new(
+                    "repeated",
+                    seq,
+                    "a record that was there already",
+                ))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Written, out: &mut Out) -> Result<(), Stop> {
+        self.tally.records += 1;
+        self.tally.missing += record.seq - self.latest - 1;
+        self.latest = record.seq;
+        let mut turns = record.entries.iter().filter_map(turn_of);
+        self.turn = turns.next_back().unwrap_or(self.turn);
+        for entry in &record.entries {
+            match entry {
+                Entry::Compacted => self.tally.missing = 0,
+                Entry::Lost { events } => self.tally.lost_events += events,
+                // What the rules know, and what waits no more, is for the next process and not for readers.
+                Entry::Snapshot { .. } | Entry::Sent => continue,
+                _ => {}
+            }
+            if self.filter.wants(entry, self.turn) {
+                out.write(&Line {
+                    seq: record.seq,
+                    at: record.at,
+                    turn: self.turn,
+                    entry,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The turn that the state of the rules is of.
+fn turn_of(entry: &Entry) -> Option<u64> {
+    match entry {
+        Entry::Snapshot { snapshot } => Some(u64::from(snapshot.turn())),
+        Entry::Event {
+            event: LogEvent::Decision(judged),
+        } => Some(u64::from(judged.turn)),
+        _ => None,
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    seq: u64,
+    at: u64,
+    turn: u64,
+    #[serde(flatten)]
+    entry: &'a Entry,
+}
+
+const CUT: Style = AnsiColor::Red.on_default();
+const SOFT: Style = AnsiColor::Yellow.on_default();
+const FAINT: Style = Style::new().dimmed();
+/// Characters of a message that are shown.
+const EXCERPT: usize = 96;
+
+impl Record for Line<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        write!(out, "{FAINT}{:>5}  {}{FAINT:#}  ", self.seq, Time(self.at))?;
+        match self.entry {
+            Entry::Begin { version } => writeln!(out, "begin      ttsr {}", Escaped(version)),
+            Entry::Message { message } => show_message(message, out),
+            Entry::Waiting { message } => {
+                writeln!(out, "waits      {}", Escaped(&excerpt(&message.text())))
+            }
+            Entry::Event { event } => show_event(event, out),
+            Entry::Lost { events } => writeln!(
+                out,
+                "{CUT}lost{CUT:#}       {} could not be written when they happened",
+                Count(*events, "event")
+            ),
+            Entry::Compacted => writeln!(out, "compacted  what happened before is not kept"),
+            other => writeln!(out, "{FAINT}{}{FAINT:#}", Escaped(&format!("{other:?}"))),
+        }
+    }
+}
+
+fn show_message(message: &Message, out: &mut dyn Write) -> io::Result<()> {
+    let role = format!("{:?}", message.role).to_lowercase();
+    for content in &message.content {
+        let (what, text) = match content {
+            Content::Text { text, synthetic } => {
+                (if *synthetic { "steering" } else { &*role }, text)
+            }
+            Content::Reasoning { text, .. } => ("reasoning", text),
+            Content::ToolCall { tool, input, .. } => (tool.as_str(), input),
+            Content::ToolResult { output, .. } => ("result", output),
+        };
+        writeln!(
+            out,
+            "{STRONG}{:<9}{STRONG:#}  {}",
+            // Padding is for strings: what escapes itself ignores it.
+            Escaped(what).to_string(),
+            Escaped(&excerpt(text))
+        )?;
+    }
+    Ok(())
+}
+
+fn show_event(event: &LogEvent, out: &mut dyn Write) -> io::Result<()> {
+    match event {
+        LogEvent::Send {
+            attempt, messages, ..
+        } => {
+            let added = Count(*messages as u64, "message");
+            writeln!(out, "request    attempt {attempt}, {added} added")
+        }
+        LogEvent::FirstToken { after } => writeln!(out, "begins     after {after} ms"),
+        LogEvent::Decision(judged) => show_decision(judged, out),
+        LogEvent::Aborted {
+            reason,
+            source,
+            by,
+            bytes,
+            retry,
+            ..
+        } => {
+            let by = by.as_deref().unwrap_or(source);
+            let then = if *retry { ", taken again" } else { "" };
+            writeln!(
+                out,
+                "{CUT}cut{CUT:#}        by {} ({}) after {}{then}",
+                Escaped(by),
+                Escaped(reason),
+                Count(*bytes, "byte")
+            )
+        }
+        LogEvent::ToolCall { tool, .. } => {
+            let tool = tool.as_deref().unwrap_or_default();
+            writeln!(out, "tool call  {}", Escaped(tool))
+        }
+        LogEvent::DoomLoop { tool, times } => {
+            let tool = tool.as_deref().unwrap_or_default();
+            writeln!(
+                out,
+                "{CUT}loop{CUT:#}       {} {times} times in a row",
+                Escaped(tool)
+            )
+        }
+        LogEvent::Usage { input, output } => {
+            writeln!(out, "usage      {input} tokens in, {output} out")
+        }
+        LogEvent::SubAgent { session, by, .. } => {
+            writeln!(
+                out,
+                "sub-agent  {} asked by {}",
+                Escaped(session),
+                Escaped(by)
+            )
+        }
+        LogEvent::Unscanned { bytes, of } => {
+            let bytes = Count(*bytes, "byte");
+            writeln!(out, "{SOFT}unscanned{SOFT:#}  {bytes} of `{}`", Escaped(of))
+        }
+        LogEvent::Finish(finished) => show_finish(finished, out),
+        LogEvent::Note { what, by } => {
+            let by = by.as_deref().unwrap_or_default();
+            writeln!(out, "note       {} {}", Escaped(what), Escaped(by))
+        }
+        other => writeln!(out, "{FAINT}{}{FAINT:#}", Escaped(&format!("{other:?}"))),
+    }
+}
+
+fn show_finish(finished: &Finished, out: &mut dyn Write) -> io::Result<()> {
+    let how = if finished.complete {
+        "done"
+    } else {
+        "no answer"
+    };
+    write!(
+        out,
+        "{STRONG}{how:<9}{STRONG:#}  {} after {} in {} ms, {}",
+        Escaped(&finished.reason),
+        Count(u64::from(finished.attempts), "attempt"),
+        finished.millis,
+        Count(finished.bytes, "byte")
+    )?;
+    if let Some(rate) = finished.token_rate {
+        write!(
+            out,
+            ", {}.{} tokens a second",
+            rate / 1000,
+            rate % 1000 / 100
+        )?;
+    }
+    if finished.saved > 0 {
+        write!(out, ", about {} saved", Count(finished.saved, "byte"))?;
+    }
+    writeln!(out)
+}
+
+fn show_decision(judged: &Judged, out: &mut dyn Write) -> io::Result<()> {
+    let style = match (&judged.suppressed, judged.action.cuts()) {
+        (Some(_), _) => FAINT,
+        (None, true) => CUT,
+        (None, false) => SOFT,
+    };
+    let because = judged.rule.as_deref().or(judged.limit.as_deref());
+    let channel = judged.channel.map_or("", ttsr::Channel::name);
+    write!(
+        out,
+        "{style}{:<9}{style:#}  {STRONG}{}{STRONG:#} in {channel}",
+        judged.action.name(),
+        Escaped(because.unwrap_or_default())
+    )?;
+    if let Some(tool) = &judged.tool {
+        write!(out, " of {}", Escaped(tool))?;
+    }
+    let place = judged.end.unwrap_or(judged.decided);
+    write!(
+        out,
+        ", byte {place}, attempt {} of turn {}",
+        judged.attempt, judged.turn
+    )?;
+    if let Some(why) = &judged.suppressed {
+        write!(out, " ({})", Escaped(why))?;
+    }
+    writeln!(out)
+}
+
+fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A place that is no record.
+#[derive(Serialize)]
+struct Flaw<'a> {
+    event: &'a str,
+    at: u64,
+    why: &'a str,
+}
+
+impl<'a> Flaw<'a> {
+    fn new(event: &'a str, at: u64, why: &'a str) -> Flaw<'a> {
+        Flaw { event, at, why }
+    }
+}
+
+impl Record for Flaw<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (event, at) = (self.event, self.at);
+        writeln!(out, "{CUT}{event}{CUT:#} at {at}: {}", Escaped(self.why))
+    }
+}
+
+#[derive(Default, Serialize)]
+#[serde(tag = "event", rename = "summary")]
+struct Tally {
+    records: u64,
+    damaged: u64,
+    missing: u64,
+    torn_bytes: u64,
+    lost_events: u64,
+}
+
+impl Tally {
+    fn is_whole(&self) -> bool {
+        self.damaged == 0 && self.missing == 0
+    }
+}
+
+impl Record for Tally {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{self}")
+    }
+}
+
+impl Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Count(self.records, "record"))?;
+        for (number, what) in [
+            (self.damaged, "damaged"),
+            (self.missing, "missing"),
+            (self.lost_events, "lost when they happened"),
+        ] {
+            if number > 0 {
+                write!(f, ", {number} {what}")?;
+            }
+        }
+        match self.torn_bytes {
+            0 => Ok(()),
+            bytes => write!(f, ", a torn end of {}", Count(bytes, "byte")),
+        }
+    }
+}
+
+/// Milliseconds since 1970, as a time of day in UTC with its date.
+struct Time(u64);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, millis) = (self.0 / 86_400_000, self.0 % 86_400_000);
+        let (year, month, day) = date(days);
+        let seconds = millis / 1000;
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}.{:03}",
+            seconds / 3600,
+            seconds / 60 % 60,
+            seconds % 60,
+            millis % 1000
+        )
+    }
+}
+
+/// The date so many days after 1970-01-01. Years are counted from March, so that the odd day comes last.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days.saturating_add(719_468);
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}

@@ -1,0 +1,442 @@
+//! What a turn looks like while it runs: lines for a person, or objects, which are made in `run/line.rs`.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anstyle::{AnsiColor, Style};
+use ttsr::harness::{AbortStage, Aborted, End, Message, Observation, Source, Step, TurnOutcome};
+use ttsr::{Action, Channel, Decision, Pack, PartId};
+use ttsr_agent::handoff::{Said, SaidPart};
+use ttsr_agent::providers::Notice;
+use ttsr_wire::MALFORMED;
+
+use super::Shown;
+use super::line::{Line, source};
+use crate::args::Format;
+use crate::output::{Escaped, style};
+use crate::tally::Count;
+
+const STRONG: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+const TOOL: Style = AnsiColor::Cyan.on_default();
+const STEER: Style = AnsiColor::Yellow.on_default();
+const CUT: Style = AnsiColor::Red.on_default().bold();
+const GOOD: Style = AnsiColor::Green.on_default().bold();
+
+/// Most characters of a tool's result that are shown to a person.
+const RESULT: usize = 600;
+
+/// Shows a turn.
+pub(super) struct Screen {
+    pack: Pack,
+    format: Format,
+    out: Box<dyn Write>,
+    parts: HashMap<PartId, Part>,
+    /// The part whose text is on the last line.
+    current: Option<PartId>,
+    requests: u64,
+    /// Decisions that were not suppressed.
+    verdicts: u64,
+    /// Events of a reply that could not be read.
+    malformed: u64,
+}
+
+/// A part of the current attempt.
+struct Part {
+    label: String,
+    style: Style,
+    forwarded: usize,
+    /// The beginning of a character whose rest has not come.
+    pending: Vec<u8>,
+}
+
+impl Screen {
+    pub(super) fn new(pack: Pack, format: Format) -> Screen {
+        let out: Box<dyn Write> = match format {
+            Format::Human => Box::new(anstream::stdout().lock()),
+            Format::Json => Box::new(io::stdout().lock()),
+        };
+        Screen {
+            pack,
+            format,
+            out,
+            parts: HashMap::new(),
+            current: None,
+            requests: 0,
+            verdicts: 0,
+            malformed: 0,
+        }
+    }
+
+    /// How many events of replies could not be read.
+    pub(super) fn malformed(&self) -> u64 {
+        self.malformed
+    }
+
+    /// Whether a rule did anything.
+    pub(super) fn has_acted(&self) -> bool {
+        self.verdicts > 0
+    }
+
+    /// Of a conversation with so many messages before the prompt.
+    pub(super) fn begin(&mut self, prompt: &str, before: usize) -> io::Result<()> {
+        if self.format == Format::Human {
+            let rules = Count(self.pack.rules().len() as u64, "rule");
+            let before = match before {
+                0 => String::new(),
+                before => format!(" It follows {}.", Count(before as u64, "message")),
+            };
+            writeln!(
+                self.out,
+                "{FAINT}The turn is read with {rules}.{before}{FAINT:#}\n"
+            )?;
+            let prompt = prompt.trim_end();
+            self.row(STRONG, "user", prompt)?;
+        }
+        self.out.flush()
+    }
+
+    pub(super) fn show(&mut self, what: &Shown) -> io::Result<()> {
+        match what {
+            Shown::Step(Step::Send { .. }) => self.requests += 1,
+            Shown::Step(Step::Observe(Observation::Decision(decision))) => {
+                self.verdicts += u64::from(!decision.is_suppressed());
+            }
+            Shown::Step(Step::Observe(Observation::Unscanned { kind, .. })) => {
+                self.malformed += u64::from(MALFORMED.contains(&kind.as_str()));
+            }
+            _ => {}
+        }
+        match (self.format, what) {
+            (Format::Json, shown) => {
+                let line = match shown {
+                    Shown::Step(step) => Line::of_step(step, &self.pack),
+                    Shown::Notice(notice) => Line::of_notice(notice),
+                    Shown::Attached(files) => Some(Line::Attached {
+                        files: names(files),
+                    }),
+                    Shown::SessionOpened { session, file } => Some(Line::SessionOpened {
+                        session,
+                        file: file.as_deref(),
+                    }),
+                    Shown::Draft { text, file } => Some(Line::Draft {
+                        text,
+                        file: file.as_deref(),
+                    }),
+                    Shown::Toast { text, lasts } => Some(Line::Toast {
+                        message: text,
+                        lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+                    }),
+                };
+                line.map_or(Ok(()), |line| line.write(&mut self.out))?;
+            }
+            (Format::Human, Shown::Step(step)) => self.step(step)?,
+            (Format::Human, Shown::Notice(notice)) => self.notice(notice)?,
+            (Format::Human, Shown::Attached(files)) => {
+                self.row(STEER, "attached", &names(files).join("\n"))?;
+            }
+            (Format::Human, Shown::SessionOpened { session, file }) => {
+                writeln!(self.out)?;
+                let file = file
+                    .as_deref()
+                    .map(|file| format!(" in {}", file.display()));
+                self.row(
+                    STRONG,
+                    "session",
+                    &format!("{session}{}", file.unwrap_or_default()),
+                )?;
+            }
+            (Format::Human, Shown::Draft { text, file }) => self.draft(text, file.as_deref())?,
+            (Format::Human, Shown::Toast { text, .. }) => self.row(STEER, "", text)?,
+        }
+        // Text is shown as it is released, not when a buffer is full.
+        self.out.flush()
+    }
+
+    pub(super) fn end(&mut self, outcome: &TurnOutcome) -> io::Result<()> {
+        match self.format {
+            Format::Json => {
+                Line::of_answer(outcome, self.requests, self.verdicts).write(&mut self.out)?;
+            }
+            Format::Human => self.answer(outcome)?,
+        }
+        self.out.flush()
+    }
+
+    fn rule(&self, decision: &Decision) -> Option<&str> {
+        Some(self.pack.rule(decision.rule()?).id.as_str())
+    }
+
+    fn step(&mut self, step: &Step) -> io::Result<()> {
+        match step {
+            Step::Send {
+                messages, attempt, ..
+            } => self.send(*attempt, messages),
+            Step::Open {
+                part,
+                channel,
+                tool,
+                ..
+            } => {
+                let shown = Part::new(*channel, tool.as_deref());
+                self.parts.insert(*part, shown);
+                Ok(())
+            }
+            Step::Named { part, tool, .. } => {
+                if let Some(shown) = self.parts.get_mut(part) {
+                    shown.label = format!("→ {}", Escaped(tool));
+                }
+                Ok(())
+            }
+            Step::Forward { part, bytes } => self.forward(*part, bytes),
+            Step::Inject { decision, message } => {
+                self.remark(decision, "waits for the next request", &message.text())
+            }
+            Step::Notify { decision, text } => self.remark(decision, "for the user", text),
+            Step::Observe(Observation::Decision(decision))
+                if decision.action == Action::Observe =>
+            {
+                self.remark(decision, "noted", "")
+            }
+            Step::Observe(Observation::DoomLoop { times, .. }) => {
+                self.new_line()?;
+                self.row(
+                    STEER,
+                    "loop",
+                    &format!("the same call {times} times in a row"),
+                )
+            }
+            Step::Observe(Observation::Unscanned { kind, bytes })
+                if MALFORMED.contains(&kind.as_str()) =>
+            {
+                self.new_line()?;
+                let what = format!("an event of {bytes} bytes cannot be read ({kind})");
+                self.row(CUT, "malformed", &what)
+            }
+            // Where no reply was cut the last line says all.
+            Step::Aborted(aborted) if aborted.stage == AbortStage::Reply => self.aborted(aborted),
+            Step::ToolResult {
+                tool,
+                output,
+                is_error,
+                ..
+            } => self.result(tool, output, *is_error),
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&mut self, attempt: u32, messages: &[Message]) -> io::Result<()> {
+        self.new_line()?;
+        self.parts.clear();
+        for message in messages {
+            self.row(STEER, "injected", &message.text())?;
+        }
+        writeln!(self.out, "\n{FAINT}── request {attempt} ──{FAINT:#}")
+    }
+
+    fn forward(&mut self, part: PartId, bytes: &[u8]) -> io::Result<()> {
+        let Some(shown) = self.parts.get_mut(&part) else {
+            return Ok(());
+        };
+        let (text, style) = (shown.take(bytes), shown.style);
+        if self.current != Some(part) {
+            let start = if self.current.is_some() { "\n" } else { "" };
+            write!(self.out, "{start}{:<12}", shown.label)?;
+            self.current = Some(part);
+        }
+        let mut lines = text.split('\n');
+        write!(
+            self.out,
+            "{style}{}{style:#}",
+            Escaped(lines.next().unwrap_or_default())
+        )?;
+        for line in lines {
+            write!(self.out, "\n            {style}{}{style:#}", Escaped(line))?;
+        }
+        Ok(())
+    }
+
+    fn remark(&mut self, decision: &Decision, what: &str, text: &str) -> io::Result<()> {
+        self.new_line()?;
+        let style = style(decision.action);
+        let (name, place) = (decision.action.name(), decision.decided());
+        let rule = self.rule(decision).unwrap_or("a limit").to_owned();
+        writeln!(
+            self.out,
+            "{style}{name:<12}{rule}, at byte {place} of this part: {what}{style:#}"
+        )?;
+        match text {
+            "" => Ok(()),
+            text => self.row(Style::new(), "", text),
+        }
+    }
+
+    fn aborted(&mut self, aborted: &Aborted) -> io::Result<()> {
+        self.new_line()?;
+        let by = source(&aborted.source);
+        let part = aborted.part.and_then(|part| self.parts.get(&part));
+        let place = part.map(|part| {
+            let label = part.label.trim_start_matches("→ ");
+            format!(" after byte {} of `{label}`", part.forwarded)
+        });
+        let place = place.unwrap_or_default();
+        let rest = match aborted.source {
+            Source::Rule { .. } | Source::Hook(_) => ": the rest never left",
+            _ => "",
+        };
+        writeln!(
+            self.out,
+            "{CUT}✂ cut{CUT:#}       {CUT}{by}{CUT:#}{place}{rest}"
+        )?;
+        match aborted.detail.as_str() {
+            "" => Ok(()),
+            detail => self.row(FAINT, "", detail),
+        }
+    }
+
+    fn result(&mut self, tool: &str, output: &str, is_error: bool) -> io::Result<()> {
+        self.new_line()?;
+        let shown: String = output.chars().take(RESULT).collect();
+        let rest = output.chars().count().saturating_sub(RESULT);
+        let more = if rest > 0 {
+            format!(" … and {rest} characters more")
+        } else {
+            String::new()
+        };
+        let style = if is_error { CUT } else { TOOL };
+        let label = format!("← {tool}");
+        self.row(style, &label, &format!("{}{more}", shown.trim_end()))
+    }
+
+    fn notice(&mut self, notice: &Notice) -> io::Result<()> {
+        self.new_line()?;
+        match notice {
+            Notice::Retrying { failure, wait, .. } => {
+                self.row(STEER, "again", &format!("in {wait:?}: {failure}"))
+            }
+            Notice::NotRetried {
+                failure,
+                asked,
+                longest,
+            } => self.row(
+                STEER,
+                "not again",
+                &format!(
+                    "the provider asks to wait {asked:?}, at most {longest:?} are waited: {failure}"
+                ),
+            ),
+            Notice::FallingBack { failure, from, to } => self.row(
+                STEER,
+                "fallback",
+                &format!("from {from} to {to}: {failure}"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn answer(&mut self, outcome: &TurnOutcome) -> io::Result<()> {
+        self.new_line()?;
+        writeln!(self.out)?;
+        let (requests, verdicts) = (
+            Count(self.requests, "request"),
+            Count(self.verdicts, "verdict"),
+        );
+        match &outcome.end {
+            End::Complete { .. } => writeln!(
+                self.out,
+                "{GOOD}✓ answered{GOOD:#}  {requests} to the model, {verdicts}"
+            ),
+            End::Truncated { reason } => writeln!(
+                self.out,
+                "{CUT}✗ cut off{CUT:#} by the limit of the model ({}); {requests} to the model, {verdicts}",
+                Escaped(reason)
+            ),
+            End::Aborted { source: by, .. } => {
+                writeln!(
+                    self.out,
+                    "{CUT}✗ no answer{CUT:#} {}; {requests} to the model, {verdicts}",
+                    source(by)
+                )
+            }
+            other => writeln!(self.out, "{other:?}"),
+        }
+    }
+
+    fn draft(&mut self, text: &str, file: Option<&Path>) -> io::Result<()> {
+        self.row(STRONG, "draft", text)?;
+        match file {
+            Some(file) => {
+                let session = file.with_extension("");
+                let hint = format!(
+                    "It is in {}. Without a prompt, `ttsr run --session {}` sends it.",
+                    file.display(),
+                    session.display()
+                );
+                self.row(FAINT, "", &hint)
+            }
+            None => self.row(FAINT, "", "It is not kept: there is no `--session`."),
+        }
+    }
+
+    /// A label and a text, whose further lines are set under its first.
+    fn row(&mut self, style: Style, label: &str, text: &str) -> io::Result<()> {
+        let mut label = label;
+        for line in text.split('\n') {
+            writeln!(
+                self.out,
+                "{style}{:<12}{style:#}{}",
+                Escaped(label).to_string(),
+                Escaped(line)
+            )?;
+            label = "";
+        }
+        Ok(())
+    }
+
+    fn new_line(&mut self) -> io::Result<()> {
+        match self.current.take() {
+            Some(_) => writeln!(self.out),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The names of the files that a message holds.
+fn names(message: &Message) -> Vec<String> {
+    let said = Said::from_message(message);
+    let parts = said.into_iter().flat_map(|said| said.parts);
+    let names = parts.filter_map(|part| match part {
+        SaidPart::Attached(name) => Some(name),
+        _ => None,
+    });
+    names.collect()
+}
+
+impl Part {
+    fn new(channel: Channel, tool: Option<&str>) -> Part {
+        let (label, style) = match (channel, tool) {
+            (Channel::Reasoning, _) => ("reasoning".to_owned(), FAINT),
+            (Channel::ToolInput, tool) => (format!("→ {}", Escaped(tool.unwrap_or("tool"))), TOOL),
+            _ => ("text".to_owned(), Style::new()),
+        };
+        Part {
+            label,
+            style,
+            forwarded: 0,
+            pending: Vec::new(),
+        }
+    }
+
+    /// The next characters: a character that is cut in two is shown when it is whole.
+    fn take(&mut self, bytes: &[u8]) -> String {
+        self.forwarded += bytes.len();
+        self.pending.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.pending) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.pending.len(),
+        };
+        let text: Vec<u8> = self.pending.drain(..whole).collect();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}

@@ -1,0 +1,1736 @@
+//! The `ttsr` command as a script sees it: what it writes, how it exits.
+//!
+//! Each file in `tests/cli/cases` is a case: a command line, then what it gives. `UPDATE_GOLDEN=1` writes the
+//! second half anew.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use ttsr_testing::skip;
+
+#[path = "scopes.rs"]
+mod scopes;
+
+const CHUNKS: [&str; 6] = ["original", "bytes", "whole", "3", "random:7", "random:8"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli")
+}
+
+fn ttsr<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttsr"));
+    command
+        .args(args)
+        .current_dir(folder())
+        .stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the command writes UTF-8")
+}
+
+fn stdout(output: &Output) -> &str {
+    text(&output.stdout)
+}
+
+/// Runs it with that standard input, written by a thread of its own.
+fn feed(mut command: Command, input: Vec<u8>) -> Output {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    output
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Runs a case and gives the file as it should be.
+fn run(case: &str) -> String {
+    let line = case.lines().next().unwrap_or_default();
+    let command = line
+        .strip_prefix("$ ttsr")
+        .expect("a case begins with `$ ttsr`");
+    let (args, input) = match command.split_once(" < ") {
+        Some((args, input)) => (args, Some(File::open(folder().join(input)).unwrap())),
+        None => (command, None),
+    };
+    let mut command = ttsr(args.split_whitespace());
+    if let Some(input) = input {
+        command.stdin(input);
+    }
+    let output = command.output().unwrap();
+    let mut found = format!("{line}\nexit: {}\n", output.status.code().unwrap());
+    for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
+        if !bytes.is_empty() {
+            write!(found, "--- {name}\n{}", text(bytes)).unwrap();
+        }
+    }
+    found
+}
+
+#[test]
+fn cases_give_what_they_gave() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut wrong = String::new();
+    let cases = files(&folder().join("cases"));
+    assert!(cases.len() > 30, "the cases are gone");
+    for path in cases {
+        let case = fs::read_to_string(&path).unwrap();
+        let found = run(&case);
+        if found == case {
+            continue;
+        }
+        if update {
+            fs::write(&path, found).unwrap();
+        } else {
+            write!(
+                wrong,
+                "=== {}\nexpected:\n{case}\nfound:\n{found}\n",
+                path.display()
+            )
+            .unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The lines of one kind of event, each of them JSON.
+fn events(output: &Output, kind: &str) -> Vec<String> {
+    let is_kind = |line: &&str| {
+        let value: serde_json::Value = serde_json::from_str(line).expect("each line is JSON");
+        value["event"] == kind
+    };
+    stdout(output)
+        .lines()
+        .filter(is_kind)
+        .map(str::to_owned)
+        .collect()
+}
+
+fn replay(pack: Option<&str>, chunk: &str, file: &str) -> Output {
+    let pack = pack.map(|pack| ["--pack", pack]);
+    let args = ["replay", "--format", "json", "--chunk", chunk, file];
+    ttsr(args.into_iter().chain(pack.into_iter().flatten()))
+        .output()
+        .unwrap()
+}
+
+/// Shows the first line that differs: there may be thousands.
+fn same(found: &[String], expected: &[String], name: &str) {
+    let line = found.iter().zip(expected).position(|(a, b)| a != b);
+    let line = line.unwrap_or(found.len().min(expected.len()));
+    assert_eq!(found.get(line), expected.get(line), "{name}, line {line}");
+}
+
+/// The same hits under every split; the same verdicts too, unless parts wait for their ends.
+fn check_chunks(pack: Option<&str>, file: &str, unscanned: Option<u64>) -> usize {
+    let original = replay(pack, "original", file);
+    let hits = events(&original, "hit");
+    for chunk in CHUNKS {
+        let found = replay(pack, chunk, file);
+        let summary: serde_json::Value =
+            serde_json::from_str(&events(&found, "summary").concat()).unwrap();
+        same(&events(&found, "hit"), &hits, &format!("{file} {chunk}"));
+        assert_eq!(summary["hits"], hits.len(), "{file} {chunk}");
+        assert_eq!(
+            found.status.code(),
+            original.status.code(),
+            "{file} {chunk}"
+        );
+        if chunk != "whole" {
+            let (verdicts, original) = (events(&found, "verdict"), events(&original, "verdict"));
+            same(&verdicts, &original, &format!("{file} {chunk}"));
+        }
+        if let Some(unscanned) = unscanned {
+            assert_eq!(summary["unscanned_bytes"], unscanned, "{file} {chunk}");
+        }
+    }
+    hits.len()
+}
+
+#[test]
+fn recordings_give_the_same_hits_under_every_split() {
+    let mut hits = 0;
+    for name in [
+        "anthropic.sse",
+        "openai-chat.sse",
+        "reply.ndjson",
+        "two-streams.ndjson",
+    ] {
+        hits += check_chunks(
+            Some("packs/demo.toml"),
+            &format!("recordings/{name}"),
+            Some(0),
+        );
+    }
+    assert_eq!(hits, 12);
+}
+
+#[test]
+fn the_corpus_gives_the_same_hits_under_every_split() {
+    let Some(corpus) = skip::corpus() else {
+        return;
+    };
+    let mut hits = 0;
+    for path in files(&corpus.join("streams")) {
+        let path = path.to_str().unwrap();
+        check_chunks(None, path, Some(0));
+        hits += check_chunks(Some("packs/busy.toml"), path, Some(0));
+    }
+    assert!(hits > 1_000, "only {hits} hits: the test shows little");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_command_quietly() {
+    let line = fs::read_to_string(folder().join("recordings/reply.ndjson")).unwrap();
+    let many: String = (0..20_000)
+        .map(|n| line.replace("{\"t\"", &format!("{{\"stream\":\"{n}\",\"t\"")))
+        .collect();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("many.ndjson");
+    fs::write(&path, many).unwrap();
+    for format in ["json", "human"] {
+        let args = [
+            "replay",
+            "--pack",
+            "packs/demo.toml",
+            "--format",
+            format,
+            path.to_str().unwrap(),
+        ];
+        let mut child = ttsr(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut first)
+            .unwrap();
+        assert!(!first.is_empty());
+        let status = child.wait().unwrap();
+        let mut stderr = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut stderr)
+            .unwrap();
+        assert_eq!(
+            (status.code(), stderr.as_str()),
+            (Some(141), ""),
+            "{format}"
+        );
+    }
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_match_over_the_edge_of_a_block_has_its_place() {
+    for before in [65_530, 65_534, 65_536, 131_070] {
+        let mut input = b"a line\n".to_vec();
+        input.resize(before, b' ');
+        input.extend(b"TODO\nrest");
+        let output = feed(ttsr(["scan", "--pack", "packs/demo.toml", "-"]), input);
+        let place = format!("-:2:{}: demo/unfinished", before - 6);
+        assert!(
+            stdout(&output).starts_with(&place),
+            "{before}: {}",
+            stdout(&output)
+        );
+    }
+}
+
+/// A pack for scans: one rule of two patterns, one that redacts, one for some files.
+const SCANNED: &str = r##"schema = 1
+pack.name = "s"
+[rule.mark]
+description = "Marks"
+why = "They stay."
+instead = "Write an issue."
+docs = "https://example.org/marks"
+tags = ["style", "notes"]
+severity = "warning"
+match.any = [{ word = "TODO" }, { regex = 'FIX(?:ME)+' }]
+examples.match = ["TODO"]
+[rule.token]
+description = "A token"
+severity = "critical"
+action = "redact"
+replacement = "<token>"
+match.any = [{ regex = 'tok-[a-z0-9]{8,}' }]
+examples.match = ["tok-abcdefgh1"]
+[rule.rust]
+description = "Rust only"
+paths = ["*.rs"]
+match.any = [{ word = "unsafe" }]
+examples.match = ["unsafe"]
+"##;
+
+/// A folder of its own with that pack and these files.
+fn scanned(name: &str, files: &[(&str, &[u8])]) -> PathBuf {
+    let root = scratch(name);
+    fs::write(root.join("pack.toml"), SCANNED).unwrap();
+    fs::create_dir_all(root.join("tree/sub")).unwrap();
+    for (path, content) in files {
+        fs::write(root.join("tree").join(path), content).unwrap();
+    }
+    root
+}
+
+fn scan_in(root: &Path, args: &[&str]) -> Output {
+    let args = ["scan", "--pack", "pack.toml"]
+        .into_iter()
+        .chain(args.iter().copied());
+    ttsr(args).current_dir(root).output().unwrap()
+}
+
+fn parsed(lines: &[String]) -> Vec<serde_json::Value> {
+    lines
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn every_match_is_reported_in_every_format_and_the_first_of_each_rule_on_demand() {
+    let text = "TODO a\nb TODO\nFIXMEME TODO\n".as_bytes();
+    let root = scanned(
+        "every",
+        &[
+            ("a.txt", text),
+            ("sub/b.txt", b"TODO TODO"),
+            ("clean.txt", b"fine"),
+        ],
+    );
+    let json = scan_in(&root, &["--format", "json", "tree"]);
+    assert_eq!(json.status.code(), Some(1));
+    let places: Vec<(String, u64, u64, u64, u64)> = parsed(&events(&json, "hit"))
+        .iter()
+        .map(|hit| {
+            let number = |key: &str| hit[key].as_u64().unwrap();
+            let file = hit["stream"].as_str().unwrap().to_owned();
+            (
+                file,
+                number("start"),
+                number("end"),
+                number("line"),
+                number("column"),
+            )
+        })
+        .collect();
+    let expected = [
+        ("tree/a.txt", 0, 4, 1, 1),
+        ("tree/a.txt", 9, 13, 2, 3),
+        ("tree/a.txt", 14, 21, 3, 1),
+        ("tree/a.txt", 22, 26, 3, 9),
+        ("tree/sub/b.txt", 0, 4, 1, 1),
+        ("tree/sub/b.txt", 5, 9, 1, 6),
+    ];
+    assert_eq!(
+        places,
+        expected.map(|(file, a, b, c, d)| (file.to_owned(), a, b, c, d))
+    );
+    let summary = parsed(&events(&json, "summary"));
+    assert_eq!(summary[0]["hits"], 6);
+    for (format, mark, all, first) in [
+        ("human", ": s/mark: ", 6, 2),
+        ("github", "::warning ", 6, 2),
+        ("junit", "<testcase ", 6, 2),
+        ("sarif", "\"ruleId\"", 6, 2),
+        ("json", "\"event\":\"hit\"", 6, 2),
+    ] {
+        let found = scan_in(&root, &["--format", format, "tree"]);
+        assert_eq!(stdout(&found).matches(mark).count(), all, "{format}");
+        let found = scan_in(&root, &["--format", format, "--first", "tree"]);
+        assert_eq!(
+            stdout(&found).matches(mark).count(),
+            first,
+            "{format} --first"
+        );
+    }
+}
+
+#[test]
+fn hits_carry_what_reports_ask_for() {
+    let text = "é😀 TODO\r\nsecond FIXME\n".as_bytes();
+    let root = scanned("carried", &[("a.txt", text)]);
+    let hits = parsed(&events(
+        &scan_in(&root, &["--format", "json", "tree"]),
+        "hit",
+    ));
+    let expected = serde_json::json!({
+        "event": "hit", "rule": "s/mark", "stream": "tree/a.txt", "part": "0", "channel": "text", "tool": null,
+        "arg": null, "start": 7, "end": 11, "decided": 12, "line": 1, "column": 4, "end_line": 1, "end_column": 8,
+        "action": "inject", "severity": "warning", "description": "Marks", "tags": ["style", "notes"],
+        "fingerprint": hits[0]["fingerprint"], "excerpt": hits[0]["excerpt"],
+    });
+    assert_eq!(hits[0], expected);
+    assert_eq!(
+        (&hits[1]["line"], &hits[1]["column"]),
+        (&2.into(), &8.into())
+    );
+}
+
+#[test]
+fn a_fingerprint_stays_when_lines_move_and_tells_occurrences_apart() {
+    let prints = |text: &str| -> Vec<String> {
+        let root = scanned("prints", &[("a.txt", text.as_bytes())]);
+        let hits = parsed(&events(
+            &scan_in(&root, &["--format", "json", "tree"]),
+            "hit",
+        ));
+        hits.iter()
+            .map(|hit| hit["fingerprint"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let before = prints("TODO a\nFIXME TODO tok-abcdefgh1 tok-abcdefgh2\n");
+    let after = prints("new\n\n  TODO a moved\nFIXME, TODO\ntok-abcdefgh3\n tok-abcdefgh4");
+    assert_eq!(before, after, "also of secrets, whose text is not told");
+    let mut distinct = before.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!(distinct.len(), 5);
+}
+
+#[test]
+fn each_file_of_a_folder_is_the_file_that_paths_look_at() {
+    let files: &[(&str, &[u8])] = &[
+        ("a.rs", b"unsafe unsafe"),
+        ("a.md", b"unsafe"),
+        ("sub/b.rs", b"unsafe"),
+    ];
+    let root = scanned("paths", files);
+    let streams = |args: &[&str]| -> Vec<String> {
+        let mut all = vec!["--format", "json"];
+        all.extend(args);
+        let hits = parsed(&events(&scan_in(&root, &all), "hit"));
+        hits.iter()
+            .map(|hit| hit["stream"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        streams(&["tree"]),
+        ["tree/a.rs", "tree/a.rs", "tree/sub/b.rs"]
+    );
+    assert_eq!(
+        streams(&["--channel", "tool-input", "tree"]),
+        ["tree/a.rs", "tree/a.rs", "tree/sub/b.rs"]
+    );
+    assert_eq!(streams(&["--path", "x.rs", "tree/a.md"]), ["tree/a.md"]);
+    assert_eq!(streams(&["--path", "x.md", "tree"]), [""; 0]);
+    // A call says itself what it is about.
+    let call = br#"{"path": "src/x.rs", "content": "unsafe"}"#;
+    fs::write(root.join("tree/call.json"), call).unwrap();
+    assert_eq!(
+        streams(&["--channel", "tool-input", "tree/call.json"]),
+        ["tree/call.json"]
+    );
+    fs::write(
+        root.join("tree/call.rs"),
+        call.map(|byte| if byte == b'x' { b'y' } else { byte }),
+    )
+    .unwrap();
+    assert_eq!(streams(&["--channel", "text", "tree/call.json"]), [""; 0]);
+}
+
+#[test]
+fn secrets_are_masked_in_every_output() {
+    let text = "key tok-abcdefgh1 TODO tok-zzzzzzzz9\nFIXME far away from any of the tokens: "
+        .to_owned()
+        + &"x".repeat(2000)
+        + "\nTODO and nothing else\n";
+    let root = scanned("masked", &[("a.txt", text.as_bytes())]);
+    for format in ["human", "json", "sarif", "github", "junit"] {
+        for first in [
+            &["--format", format, "tree"][..],
+            &["--format", format, "--first", "tree"],
+        ] {
+            let output = scan_in(&root, first);
+            let all = [text_of(&output.stdout), text_of(&output.stderr)].concat();
+            assert!(
+                !all.contains("abcdefgh1") && !all.contains("zzzzzzzz9"),
+                "{format}: {all}"
+            );
+            assert!(!all.contains("tok-"), "{format}: {all}");
+        }
+    }
+    let json = scan_in(&root, &["--format", "json", "tree"]);
+    assert!(stdout(&json).contains("<token>"));
+    assert!(
+        stdout(&json).contains(r"x\nTODO"),
+        "what is far from a secret is shown"
+    );
+    let all = scan_in(&root, &["--redact", "tree"]);
+    let excerpts = stdout(&all).lines().filter(|line| line.starts_with("    "));
+    assert!(excerpts.clone().count() > 3);
+    excerpts.for_each(|line| assert!(!line.contains("TODO") && !line.contains("FIXME"), "{line}"));
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    text(bytes).to_owned()
+}
+
+#[test]
+fn secrets_of_a_recording_are_masked() {
+    let delta = |text: &str| {
+        let text = serde_json::to_string(text).unwrap();
+        format!("{{\"t\":1,\"ch\":\"text\",\"part\":\"0\",\"tool\":null,\"d\":{text}}}\n")
+    };
+    let recording = delta("TODO: tok-abc") + &delta("defgh1 and tok-zzzzzzzz9 later") + &delta("!");
+    let root = scanned("recorded", &[("a.ndjson", recording.as_bytes())]);
+    for format in ["human", "json"] {
+        for more in [&[][..], &["--redact"]] {
+            let args = [
+                "replay",
+                "--pack",
+                "pack.toml",
+                "--format",
+                format,
+                "tree/a.ndjson",
+            ];
+            let args = args.into_iter().chain(more.iter().copied());
+            let output = ttsr(args).current_dir(&root).output().unwrap();
+            assert_eq!(output.status.code(), Some(1));
+            let shown = stdout(&output);
+            assert!(
+                !shown.contains("tok-") && shown.contains("<token>"),
+                "{format}: {shown}"
+            );
+            let excerpts = shown
+                .lines()
+                .filter(|line| line.starts_with("    ") || line.contains("\"excerpt\""));
+            let shows = excerpts.filter(|line| line.contains("TODO")).count();
+            assert_eq!(shows > 0, more.is_empty(), "{format} {more:?}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn sarif_has_what_the_standard_and_code_scanning_require() {
+    let text = "é😀 TODO\nsecond tok-abcdefgh1\nFIXME\n".as_bytes();
+    let root = scanned("sarif", &[("a b.txt", text), ("bin", b"\0TODO")]);
+    let output = scan_in(&root, &["--format", "sarif", "tree"]);
+    let log: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(
+        (&log["version"], log["runs"].as_array().unwrap().len()),
+        (&"2.1.0".into(), 1)
+    );
+    assert!(log["$schema"].as_str().unwrap().contains("sarif-2.1.0"));
+    let run = &log["runs"][0];
+    assert_eq!(run["columnKind"], "utf16CodeUnits");
+    let driver = &run["tool"]["driver"];
+    assert_eq!(driver["name"], "ttsr");
+    assert_eq!(driver["version"], env!("CARGO_PKG_VERSION"));
+    let rules = driver["rules"].as_array().unwrap();
+    let mut ids: Vec<&str> = rules
+        .iter()
+        .map(|rule| rule["id"].as_str().unwrap())
+        .collect();
+    ids.dedup();
+    assert_eq!(ids, ["s/mark", "s/token"]);
+    for rule in rules {
+        for key in ["shortDescription", "help"] {
+            assert!(!rule[key]["text"].as_str().unwrap().is_empty(), "{key}");
+        }
+        is_level(&rule["defaultConfiguration"]["level"]);
+    }
+    assert_eq!(rules[0]["help"]["text"], "They stay.\n\nWrite an issue.");
+    assert_eq!(rules[0]["helpUri"], "https://example.org/marks");
+    assert_eq!(
+        rules[0]["properties"]["tags"],
+        serde_json::json!(["style", "notes"])
+    );
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3);
+    for result in results {
+        is_level(&result["level"]);
+        assert!(!result["message"]["text"].as_str().unwrap().is_empty());
+        let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+        assert_eq!(
+            result["ruleId"], ids[index],
+            "the index is that of the rule"
+        );
+        let prints = result["partialFingerprints"].as_object().unwrap();
+        assert!(
+            prints
+                .values()
+                .all(|print| print.as_str().is_some_and(|print| print.len() == 16))
+        );
+        let location = &result["locations"][0]["physicalLocation"];
+        assert_eq!(location["artifactLocation"]["uri"], "tree/a%20b.txt");
+        let region = &location["region"];
+        let number = |key: &str| region[key].as_u64().unwrap();
+        assert!(number("startLine") >= 1 && number("startColumn") >= 1);
+        assert!(
+            (number("endLine"), number("endColumn")) > (number("startLine"), number("startColumn"))
+        );
+        assert!(
+            number("byteLength") > 0
+                && number("byteOffset") + number("byteLength") <= text.len() as u64
+        );
+    }
+    let region = &results[0]["locations"][0]["physicalLocation"]["region"];
+    assert_eq!(
+        (&region["startColumn"], &region["endColumn"]),
+        (&5.into(), &9.into()),
+        "in UTF-16 code units"
+    );
+    let invocation = &run["invocations"][0];
+    assert_eq!(invocation["executionSuccessful"], false);
+    let notification = &invocation["toolExecutionNotifications"][0];
+    is_level(&notification["level"]);
+    assert!(
+        notification["message"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("not scanned")
+    );
+}
+
+/// One of the four values that SARIF has.
+fn is_level(level: &serde_json::Value) {
+    assert!(
+        ["none", "note", "warning", "error"].contains(&level.as_str().unwrap()),
+        "{level}"
+    );
+}
+
+#[test]
+fn what_was_not_read_is_named_and_ends_with_2() {
+    let not_a_recording = b"just text, and no recording";
+    let unknown = b"event: surprise\ndata: {\"type\":\"surprise\",\"text\":\"twelve bytes\"}\n\n";
+    let mut stream = fs::read(folder().join("recordings/anthropic.sse")).unwrap();
+    let start = stream
+        .windows(7)
+        .position(|bytes| bytes == b"event: ")
+        .unwrap();
+    let second = start
+        + 7
+        + stream[start + 7..]
+            .windows(7)
+            .position(|bytes| bytes == b"event: ")
+            .unwrap();
+    let rest = stream.split_off(second);
+    stream.extend_from_slice(unknown);
+    stream.extend(rest);
+    let root = scanned(
+        "unread",
+        &[("a.sse", &stream), ("sub/b.txt", not_a_recording)],
+    );
+    for (path, names) in [
+        ("tree/sub", &["tree/sub/b.txt"][..]),
+        ("tree/a.sse", &["tree/a.sse"]),
+        ("tree", &["tree/a.sse", "tree/sub/b.txt"]),
+        ("tree/missing", &["tree/missing"]),
+    ] {
+        let args = ["replay", "--pack", "pack.toml", "--format", "json", path];
+        let output = ttsr(args).current_dir(&root).output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{path}: {}",
+            text(&output.stderr)
+        );
+        let unread = parsed(&events(&output, "unread"));
+        let unread: Vec<&str> = unread
+            .iter()
+            .map(|unread| unread["stream"].as_str().unwrap())
+            .collect();
+        assert_eq!(unread, names, "{path}");
+        assert!(
+            names.iter().all(|name| text(&output.stderr).contains(name)),
+            "{path}"
+        );
+    }
+    for path in ["tree/missing", "missing"] {
+        let output = scan_in(&root, &["--format", "json", path]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(parsed(&events(&output, "unread"))[0]["stream"], path);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_read_ends_with_2() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = scanned("closed", &[("a.txt", b"fine")]);
+    let closed = root.join("tree/sub");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let is_root = fs::read_dir(&closed).is_ok();
+    let output = scan_in(&root, &["tree"]);
+    let replayed = ttsr(["replay", "--pack", "pack.toml", "tree"])
+        .current_dir(&root)
+        .output();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    if is_root {
+        return skip::test("this user may read every folder");
+    }
+    for output in [output, replayed.unwrap()] {
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("sub"));
+    }
+}
+
+#[test]
+fn a_pipe_of_any_length_is_searched_for_every_match() {
+    let mut input = b"TODO\n".to_vec();
+    input.extend(b"some text\n".repeat(300_000));
+    input.extend(b"TODO\n");
+    let output = feed(ttsr(["scan", "--pack", "packs/demo.toml", "-"]), input);
+    let lines: Vec<&str> = stdout(&output)
+        .lines()
+        .filter(|line| line.starts_with('-'))
+        .collect();
+    assert_eq!(lines.len(), 2);
+    assert!(
+        lines[0].starts_with("-:1:1: ") && lines[1].starts_with("-:300002:1: "),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn the_version_names_the_features_that_are_in() {
+    let output = ttsr(["--version"]).output().unwrap();
+    let mut lines = stdout(&output).lines();
+    assert_eq!(
+        lines.next(),
+        Some(concat!("ttsr ", env!("CARGO_PKG_VERSION")))
+    );
+    let features = lines.next().unwrap().strip_prefix("features: ").unwrap();
+    let features: Vec<&str> = features.split(' ').collect();
+    for feature in [
+        "ast",
+        "lookaround",
+        "unicode",
+        "providers",
+        "opencode",
+        "tools",
+    ] {
+        assert!(features.contains(&feature), "the command has {feature}");
+    }
+}
+
+#[test]
+fn explain_shows_what_groups_captured_and_the_message() {
+    let root = scratch("captured");
+    let pack = r#"schema = 1
+pack.name = "s"
+[rule.push]
+description = "No push to main"
+on = ["tool-input"]
+tools = ["bash"]
+args = ["command"]
+match.any = [{ regex = 'git push (?P<remote>\w+) (main|master)( --force)?' }]
+message = "`{{ match.text }}` by {{ tool }}: open a pull request."
+examples.match = ["git push origin main"]
+"#;
+    fs::write(root.join("pack.toml"), pack).unwrap();
+    let explain = |more: &[&str]| {
+        let args = [
+            "explain",
+            "s/push",
+            "--pack",
+            "pack.toml",
+            "--tool",
+            "bash",
+            "--text",
+            "cd a && git push origin main",
+        ];
+        ttsr(args.into_iter().chain(more.iter().copied()))
+            .current_dir(&root)
+            .output()
+            .unwrap()
+    };
+    let human = explain(&[]);
+    for line in [
+        "group remote: \"origin\"",
+        "group 2: \"main\"",
+        "group 3: nothing",
+        "`git push origin main` by bash: open a pull request.",
+    ] {
+        assert!(stdout(&human).contains(line), "{line}: {}", stdout(&human));
+    }
+    let json = parsed(&events(&explain(&["--format", "json"]), "live"));
+    let tried = &json[0]["tried"];
+    assert_eq!(
+        tried["message"],
+        "`git push origin main` by bash: open a pull request."
+    );
+    assert_eq!(tried["captures"][0]["group"], "remote");
+    assert_eq!(tried["captures"][0]["value"], "origin");
+    assert_eq!(tried["captures"][2]["value"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_benchmark_names_what_it_measured_and_prints_no_negative_saving() {
+    let human = bench("human", &[]);
+    let first = stdout(&human).lines().next().unwrap();
+    for name in [
+        concat!("ttsr ", env!("CARGO_PKG_VERSION")),
+        "demo",
+        "recordings/reply.ndjson",
+    ] {
+        assert!(first.contains(name), "{first}");
+    }
+    let signed = [", -", ", +"].map(|sign| stdout(&human).contains(sign));
+    assert_eq!(signed, [false, false], "{}", stdout(&human));
+    let json: serde_json::Value = serde_json::from_str(stdout(&bench("json", &[]))).unwrap();
+    for rule in json["rules"].as_array().unwrap() {
+        let saved = &rule["ns_saved_per_delta"];
+        assert!(saved.is_null() || saved.as_f64().unwrap() > 0.0, "{saved}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_recording_are_counted_and_end_with_2() {
+    for input in [
+        &b"\x00\xff\xfe{"[..],
+        b"{\"deltas\":",
+        b"data: {\n\n",
+        b"[[[[",
+        b"{}",
+    ] {
+        let output = feed(ttsr(["replay", "--format", "json", "-"]), input.to_vec());
+        assert_eq!(output.status.code(), Some(2), "{input:?}");
+        assert_eq!(events(&output, "summary").len(), 1, "{input:?}");
+    }
+}
+
+#[test]
+fn an_empty_recording_is_clean() {
+    let output = ttsr(["replay", "--format", "json", "-"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("\"streams\":0,\"bytes\":0"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_is_walked_in_order_and_its_links_are_not_followed() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::symlink;
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("walk");
+    if root.exists() {
+        fs::remove_dir_all(&root).unwrap();
+    }
+    fs::create_dir_all(root.join("b/deep")).unwrap();
+    let odd = Path::new(OsStr::from_bytes(b"c-\xFF-\x1b[2J")).to_owned();
+    for name in [
+        Path::new("d"),
+        Path::new("a"),
+        Path::new("b/deep/.hidden"),
+        Path::new("b/x"),
+        &odd,
+    ] {
+        fs::write(root.join(name), "TODO").unwrap();
+    }
+    symlink(&root, root.join("b/loop")).unwrap();
+    symlink(root.join("a"), root.join("e")).unwrap();
+    symlink(root.join("nowhere"), root.join("f")).unwrap();
+    let scan = |format: &str, path: &Path| {
+        let args = ["scan", "--pack", "packs/demo.toml", "--format", format];
+        ttsr(args).arg(path).output().unwrap()
+    };
+    let output = scan("human", &root);
+    let root_name = format!("{}/", root.display());
+    let places = stdout(&output)
+        .lines()
+        .filter_map(|line| line.strip_prefix(&root_name));
+    let places: Vec<&str> = places
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(
+        places,
+        ["a", "b/deep/.hidden", "b/x", "c-\u{fffd}-\\u{1b}[2J", "d"]
+    );
+    let linked = scan("json", &root.join("e"));
+    assert_eq!(
+        events(&linked, "hit").len(),
+        1,
+        "a link that is named is followed"
+    );
+    fs::remove_dir_all(&root).unwrap();
+}
+
+/// Replaces every number but counts of what was read: times and states vary.
+fn mask(value: &mut serde_json::Value, key: &str) {
+    const COUNTED: [&str; 9] = [
+        "rules_loaded",
+        "patterns",
+        "replies",
+        "parts",
+        "deltas",
+        "bytes",
+        "hits",
+        "patterns_left_out",
+        "state_bytes",
+    ];
+    match value {
+        serde_json::Value::Number(_) if !COUNTED.contains(&key) => *value = "number".into(),
+        serde_json::Value::Array(values) => values.iter_mut().for_each(|value| mask(value, key)),
+        serde_json::Value::Object(members) => {
+            for (key, value) in members.iter_mut() {
+                mask(value, key);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn bench(format: &str, more: &[&str]) -> Output {
+    let args = [
+        "bench",
+        "--pack",
+        "packs/demo.toml",
+        "--stream",
+        "recordings/reply.ndjson",
+        "--stream",
+        "recordings/two-streams.ndjson",
+        "--format",
+        format,
+    ];
+    let output = ttsr(args.iter().chain(more).copied()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    output
+}
+
+#[test]
+fn a_benchmark_keeps_its_form() {
+    let output = bench("json", &[]);
+    let mut found: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    mask(&mut found, "");
+    // Which of these rules has more states, and how many, is the matcher's business.
+    let rules = found["rules"].as_array_mut().unwrap();
+    rules.sort_by_key(|rule| rule["rule"].as_str().unwrap().to_owned());
+    for rule in rules {
+        rule["why"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|why| why != "states");
+    }
+    let found = serde_json::to_string_pretty(&found).unwrap() + "\n";
+    let path = folder().join("bench.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &found).unwrap();
+    }
+    assert_eq!(found, fs::read_to_string(path).unwrap());
+}
+
+#[test]
+fn a_benchmark_names_every_rule_of_a_small_pack() {
+    let listed = ttsr(["list", "--pack", "packs/demo.toml", "--format", "json"])
+        .output()
+        .unwrap();
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench.html");
+    let quiet = bench("html", &["--out", page.to_str().unwrap()]);
+    assert!(quiet.stdout.is_empty());
+    let page = fs::read_to_string(page).unwrap();
+    let human = bench("human", &[]);
+    let rules = events(&listed, "rule");
+    assert!(!rules.is_empty());
+    for rule in rules {
+        let rule: serde_json::Value = serde_json::from_str(&rule).unwrap();
+        let id = rule["rule"].as_str().unwrap();
+        assert!(stdout(&human).contains(id), "{id}");
+        assert!(page.contains(&format!("<code>{id}</code>")), "{id}");
+    }
+    assert!(page.starts_with("<!doctype html>"));
+    assert!(page.matches("<svg").count() >= 2 && page.contains("prefers-color-scheme: dark"));
+    for outside in ["http", "src=", "href=", "<script", "url(", "@import"] {
+        assert!(!page.contains(outside), "the page asks for {outside}");
+    }
+}
+
+#[test]
+fn no_command_is_wrong_usage() {
+    let output = ttsr([]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("Usage: ttsr <COMMAND>"));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn help_and_version_are_data() {
+    for (args, expected) in [
+        (
+            &["--version"][..],
+            concat!("ttsr ", env!("CARGO_PKG_VERSION"), "\n"),
+        ),
+        (&["--help"], "Usage: ttsr <COMMAND>"),
+        (&["replay", "--help"], "random:SEED"),
+        (&["scan", "--help"], "--channel <CHANNEL>"),
+        (&["check", "--help"], "<PATH>..."),
+        (&["list", "--help"], "--pack <PACK>"),
+        (&["docs", "--help"], "--out <DIR>"),
+        (&["bench", "--help"], "--stream <FILE>"),
+        (&["import", "--help"], "--from <FORMAT>"),
+        (&["new", "--help"], "--from-text <TEXT>"),
+        (&["fmt", "--help"], "--check"),
+        (&["diff", "--help"], "--corpus <PATH>"),
+    ] {
+        let output = ttsr(args.iter().copied()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(
+            stdout(&output).contains(expected),
+            "{args:?}: {}",
+            stdout(&output)
+        );
+        assert!(output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn built_in_packs_are_used_without_being_named() {
+    let all = ttsr(["list", "--format", "json"]).output().unwrap();
+    let one = ttsr(["list", "--format", "json", "--pack", "lang/rust"])
+        .output()
+        .unwrap();
+    let (all, one) = (events(&all, "rule"), events(&one, "rule"));
+    assert!(!one.is_empty() && one.iter().all(|rule| all.contains(rule)));
+}
+
+#[test]
+fn plain_output_has_no_escape_sequences_unless_asked() {
+    let args = [
+        "replay",
+        "--pack",
+        "packs/demo.toml",
+        "recordings/reply.ndjson",
+    ];
+    let escapes =
+        |command: &mut Command| stdout(&command.output().unwrap()).matches('\u{1b}').count();
+    assert_eq!(escapes(&mut ttsr(args)), 0, "not a terminal");
+    let mut forced = ttsr(args);
+    forced.env("CLICOLOR_FORCE", "1").env_remove("NO_COLOR");
+    let colours = escapes(&mut forced);
+    assert!(colours > 0, "colour was asked for");
+    let output = forced.output().unwrap();
+    assert!(
+        !stdout(&output).contains("\u{1b}[2J"),
+        "a model's own sequence came through"
+    );
+    assert_eq!(
+        escapes(ttsr(args).env("NO_COLOR", "1").env("CLICOLOR_FORCE", "1")),
+        0,
+        "NO_COLOR"
+    );
+}
+
+/// A copy of a rule file in a folder of its own.
+fn copy(pack: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(pack);
+    fs::copy(folder().join("packs").join(pack), &path).unwrap();
+    path
+}
+
+/// A folder of its own, empty.
+fn scratch(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if path.exists() {
+        fs::remove_dir_all(&path).unwrap();
+    }
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[test]
+fn what_is_nearly_right_is_mended_in_the_file() {
+    let path = copy("near.toml");
+    let before = fs::read_to_string(&path).unwrap();
+    let output = ttsr(["check", "--fix", path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let after = before
+        .replace("serverity = \"eror\"", "severity = \"error\"")
+        .replace("tool_input", "tool-input")
+        .replace("[\"x\", \"x\"]", "[\"x\"]");
+    assert_eq!(fs::read_to_string(&path).unwrap(), after);
+    assert_eq!(text(&output.stderr).matches("fixed: ").count(), 4);
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn check_says_what_every_rule_of_a_big_pack_keeps_in_few_lines() {
+    let args = ["check", "../../rules/std/secrets"];
+    let output = ttsr(args).output().unwrap();
+    let shown = stdout(&output);
+    assert!(shown.lines().count() < 20, "{shown}");
+    let json = ttsr(args.into_iter().chain(["--format", "json"]));
+    let json = { json }.output().unwrap();
+    let kept = events(&json, "kept");
+    let pack = ttsr::Pack::builtin("std/secrets").unwrap();
+    assert_eq!(kept.len(), pack.rules().len());
+    for line in kept {
+        let kept: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let id = kept["rule"].as_str().unwrap();
+        let rule = pack.rule(pack.find(id).unwrap());
+        let bytes = rule.retained_bytes(pack.limits());
+        assert_eq!(kept["retained_bytes"], bytes, "{id}");
+        let is_row = |line: &&str| {
+            let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
+            words.next() == Some(&bytes.to_string()) && words.any(|word| word == id)
+        };
+        assert_eq!(shown.lines().filter(is_row).count(), 1, "{id}");
+    }
+}
+
+#[test]
+fn the_schema_is_json_and_completions_know_the_commands() {
+    let schema = ttsr(["schema"]).output().unwrap();
+    let schema: serde_json::Value = serde_json::from_str(stdout(&schema)).unwrap();
+    assert!(schema["properties"]["rule"].is_object());
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = ttsr(["completions", shell]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        assert!(stdout(&output).contains("explain"), "{shell}");
+    }
+}
+
+#[test]
+fn the_pages_about_the_packs_are_those_that_the_command_writes() {
+    let mut args = vec!["docs", "--out", "../../../../docs/packs"];
+    if std::env::var_os("UPDATE_GOLDEN").is_none() {
+        args.push("--check");
+    }
+    let output = ttsr(args).output().unwrap();
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let packs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/packs");
+    for name in ttsr::Pack::builtins() {
+        let page = packs.join(name.replace('/', "-") + ".md");
+        assert!(page.exists(), "{name} has no page");
+    }
+}
+
+#[test]
+fn pages_about_a_pack_keep_what_their_author_wrote_and_leave_other_files_alone() {
+    let folder = scratch("docs");
+    let docs = |more: &[&str]| {
+        let args = ["docs", "--pack", "packs/demo.toml", "--out"].into_iter();
+        let mut command = ttsr(args);
+        command.arg(&folder).args(more).output().unwrap()
+    };
+    assert_eq!(
+        docs(&["--check"]).status.code(),
+        Some(1),
+        "nothing is there"
+    );
+    assert_eq!(
+        fs::read_dir(&folder).unwrap().count(),
+        0,
+        "nothing is written"
+    );
+    assert_eq!(docs(&[]).status.code(), Some(0));
+    assert_eq!(docs(&["--check"]).status.code(), Some(0));
+    let page = folder.join("demo.md");
+    let written = fs::read_to_string(&page).unwrap();
+    let own = format!(
+        "# Ours\n\nA word of ours.\n\n{}",
+        &written["# `demo`\n\n".len()..]
+    );
+    fs::write(&page, own.replace("no-rm", "no-rm-at-all")).unwrap();
+    let again = docs(&[]);
+    assert!(text(&again.stderr).ends_with("1 page changed\n"));
+    assert_eq!(fs::read_to_string(&page).unwrap(), own);
+    let index = folder.join("README.md");
+    fs::write(&index, "# My project\n").unwrap();
+    let refused = docs(&[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert_eq!(fs::read_to_string(&index).unwrap(), "# My project\n");
+}
+
+#[test]
+fn gitleaks_is_imported_whole() {
+    let Some(corpus) = skip::corpus() else {
+        return;
+    };
+    let rules = corpus.join("rules/gitleaks.toml");
+    let source: toml::Table = toml::from_str(&fs::read_to_string(&rules).unwrap()).unwrap();
+    let expected = source["rules"].as_array().unwrap().len();
+    assert!(expected >= 220);
+    let out = scratch("gitleaks").join("pack.toml");
+    let output = ttsr(["import", "gitleaks", rules.to_str().unwrap(), "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    // Some allowlists have no like here: they are told.
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let pack = ttsr::Pack::load(&out).unwrap();
+    assert_eq!(pack.rules().len(), expected, "{}", text(&output.stderr));
+    let with_entropy = pack
+        .rules()
+        .iter()
+        .filter(|rule| format!("{:?}", rule.condition).contains("entropy: Some"));
+    assert!(with_entropy.count() >= 100);
+    let secret = format!("ghp_{}", "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6");
+    let mut stream = pack.stream();
+    stream.open(ttsr::PartId(0), ttsr::Channel::Text);
+    let mut hits = stream.push(ttsr::PartId(0), secret.as_bytes()).to_vec();
+    hits.extend_from_slice(&stream.close(ttsr::PartId(0)));
+    let ids: Vec<&str> = hits
+        .iter()
+        .map(|hit| pack.rule(hit.rule).id.as_str())
+        .collect();
+    assert!(ids.contains(&"imported/github-pat"), "{ids:?}");
+}
+
+#[test]
+fn an_import_overwrites_only_with_force_and_only_with_something() {
+    let out = scratch("force").join("pack.toml");
+    fs::write(&out, "mine").unwrap();
+    let import = |args: &[&str]| {
+        let mut import = ttsr(["import", "foreign/settings.json", "--out"]);
+        import.arg(&out).args(args).output().unwrap()
+    };
+    let refused = import(&[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert_eq!(fs::read_to_string(&out).unwrap(), "mine");
+    assert_eq!(import(&["--force"]).status.code(), Some(1));
+    assert_eq!(ttsr::Pack::load(&out).unwrap().rules().len(), 7);
+    let before = fs::read_to_string(&out).unwrap();
+    let mut nothing = ttsr(["import", "foreign/nowhere.json", "--force", "--out"]);
+    assert_eq!(nothing.arg(&out).output().unwrap().status.code(), Some(2));
+    assert_eq!(fs::read_to_string(&out).unwrap(), before);
+}
+
+/// Import, check, scan: each step with the command, on texts in which every rule has something to search for.
+#[test]
+fn the_rules_of_gitleaks_go_round() {
+    let Some(corpus) = skip::corpus() else {
+        return;
+    };
+    let rules = corpus.join("rules/gitleaks.toml");
+    let source: toml::Table = toml::from_str(&fs::read_to_string(&rules).unwrap()).unwrap();
+    let folder = scratch("gitleaks-round");
+    let (pack, texts) = (folder.join("pack.toml"), folder.join("texts"));
+    let output = ttsr(["import", "gitleaks", rules.to_str().unwrap(), "--out"])
+        .arg(&pack)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let checked = ttsr(["check", pack.to_str().unwrap()]).output().unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+    // Behind each keyword something long and random, in all forms that the rules ask for.
+    fs::create_dir_all(&texts).unwrap();
+    let secrets = [
+        "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0dF3hJ6kL9nP2rS5uX8zA1cD4fG7iM0oQ3tV6wY9bE2hJ5lN8p"
+            .to_owned(),
+        "3fa85f6457174562b3fc2c963f66afa6".repeat(3),
+        "3fa85f64-5717-4562-b3fc-2c963f66afa6".to_owned(),
+        "éß".repeat(100),
+    ];
+    let mut written = String::new();
+    let list = source["rules"].as_array().unwrap();
+    let keywords = list
+        .iter()
+        .filter_map(|rule| rule.get("keywords")?.as_array());
+    for keyword in keywords.flatten().filter_map(|keyword| keyword.as_str()) {
+        for secret in &secrets {
+            writeln!(
+                written,
+                "{keyword}_token = \"{secret}\"\n{keyword}{secret};"
+            )
+            .unwrap();
+        }
+    }
+    fs::write(texts.join("secrets.txt"), &written).unwrap();
+    let args = [
+        "scan",
+        "--pack",
+        pack.to_str().unwrap(),
+        texts.to_str().unwrap(),
+    ];
+    let scanned = ttsr(args).output().unwrap();
+    let shown = stdout(&scanned);
+    assert_eq!(scanned.status.code(), Some(1), "{}", text(&scanned.stderr));
+    for rule in ["imported/generic-api-key", "imported/github-pat"] {
+        assert!(shown.contains(rule), "{rule}");
+    }
+    println!(
+        "gitleaks: {} bytes scanned, {} lines told",
+        written.len(),
+        shown.lines().count()
+    );
+}
+
+/// What breaks each of the 22 rules of these shapes that have a condition on text.
+const BREAKS: [(&str, &str); 22] = [
+    ("go-add-cleanup", "runtime.SetFinalizer(a, b)"),
+    ("go-exp-promoted", "import \"golang.org/x/exp/maps\""),
+    ("go-ioutil", "import \"io/ioutil\""),
+    ("go-join-hostport", "fmt.Sprintf(\"%s:%d\", host, port)"),
+    ("go-rand-v2", "import \"math/rand\""),
+    ("rs-box-leak", "Box::leak(a)"),
+    ("rs-future-prelude", "use std::future::Future;"),
+    ("rs-lazylock", "once_cell::sync::Lazy"),
+    ("rs-match-ergonomics", "Some(ref mut a)"),
+    ("rs-parking-lot", "a.write().unwrap()"),
+    (
+        "rs-result-type",
+        "type Result<T> = std::result::Result<T, E>;",
+    ),
+    ("ts-bare-catch", "try {} catch (_) {}"),
+    ("ts-import-type", "let a: import('b').C"),
+    ("ts-no-any", "let a: any"),
+    ("ts-no-deprecated-leftovers", "/** @deprecated */"),
+    ("ts-no-dynamic-import", "await import('b')"),
+    (
+        "ts-no-local-is-record",
+        "function isRecord(a: unknown): a is Record<string, unknown> {",
+    ),
+    ("ts-no-return-type", "type A = ReturnType<typeof b>"),
+    ("ts-no-test-timers", "setTimeout(a, 10)"),
+    ("ts-no-tiny-functions", "function a() { return b; }"),
+    ("ts-promise-with-resolvers", "new Promise((a) => a())"),
+    ("ts-set-map", "new Map()"),
+];
+
+/// What breaks the others: their condition is on the syntax tree of code.
+const BREAKS_SHAPES: [(&str, &str); 5] = [
+    (
+        "go-bench-loop",
+        "func BenchmarkF(b *testing.B) {\n\tfor i := 0; i < b.N; i++ {\n\t\tf()\n\t}\n}\n",
+    ),
+    ("go-new-expr", "func ptr[T any](v T) *T {\n\treturn &v\n}\n"),
+    (
+        "go-range-int",
+        "func f(n int) {\n\tfor i := 0; i < n; i++ {\n\t\tg(i)\n\t}\n}\n",
+    ),
+    (
+        "ts-no-inline-cast-access",
+        "const a = (b as { c: string })[\"c\"];\n",
+    ),
+    (
+        "ts-redundant-clear-guard",
+        "if (this.timer) {\n  clearTimeout(this.timer);\n}\n",
+    ),
+];
+
+/// With the feature `ast` all 27 are carried over; a build without it lists those that need it.
+#[test]
+fn every_shape_of_oh_my_pis_rules_is_imported() {
+    let shapes = files(&folder().join("foreign/oh-my-pi"));
+    assert_eq!(shapes.len(), 27);
+    let out = scratch("oh-my-pi").join("pack.toml");
+    let mut import = ttsr(["import", "--from", "oh-my-pi", "--format", "json", "--out"]);
+    let output = import.arg(&out).args(&shapes).output().unwrap();
+    let left = events(&output, "left-out");
+    let mut breaks = BREAKS.to_vec();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    // One condition counts up to 300 UTF-16 units, which are characters here: that is told.
+    let (counts, left): (Vec<_>, Vec<_>) = left
+        .into_iter()
+        .partition(|line| line.contains("a count is of characters here"));
+    assert!(
+        counts
+            .iter()
+            .all(|line| line.contains("ts-no-local-is-record")),
+        "{counts:?}"
+    );
+    assert!(left.is_empty(), "{left:?}");
+    breaks.extend(BREAKS_SHAPES);
+    let pack = ttsr::Pack::load(&out).unwrap();
+    assert_eq!(pack.rules().len(), breaks.len());
+    for (name, broken) in breaks {
+        let file = match name.split_once('-') {
+            Some(("go", _)) => "a.go",
+            Some(("rs", _)) => "a.rs",
+            _ if name.contains("test") => "a.test.ts",
+            _ => "a.ts",
+        };
+        let hits = |file: &str| {
+            let input = serde_json::json!({ "path": file, "content": broken }).to_string();
+            let mut stream = pack.stream();
+            stream.open(ttsr::PartId(0), ttsr::Channel::ToolInput);
+            let mut hits = stream.tool(ttsr::PartId(0), "write", "call").to_vec();
+            hits.extend_from_slice(&stream.push(ttsr::PartId(0), input.as_bytes()));
+            hits.extend_from_slice(&stream.finish());
+            let id = pack.find(&format!("imported/{name}")).expect(name);
+            hits.iter().any(|hit| hit.rule == id)
+        };
+        assert!(hits(file), "{name} in {file}");
+        assert!(!hits("notes.txt"), "{name} in another file");
+    }
+}
+
+#[test]
+fn a_new_pack_passes_check_and_test_and_is_not_written_over() {
+    let folder = scratch("new");
+    for (name, more) in [
+        ("plain", &[][..]),
+        ("worded", &["--from-text", "Never use `unwrap()`"]),
+        ("said", &["--from-text", "never say sorry"]),
+    ] {
+        let path = folder.join(format!("{name}.toml"));
+        let new = || {
+            let mut command = ttsr(["new", "team/x", "--out"]);
+            command.arg(&path).args(more).output().unwrap()
+        };
+        assert_eq!(new().status.code(), Some(0), "{name}");
+        for command in ["check", "test"] {
+            let output = ttsr([command]).arg(&path).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{name}: {}", stdout(&output));
+            let warnings = stdout(&output).matches("warning").count();
+            assert_eq!(warnings, 0, "{name}: {}", stdout(&output));
+        }
+        let fmt = ttsr(["fmt", "--check"]).arg(&path).output().unwrap();
+        assert_eq!(fmt.status.code(), Some(0), "{name} is not in form");
+        assert_eq!(new().status.code(), Some(2), "{name} was written over");
+    }
+}
+
+#[test]
+fn built_in_packs_keep_their_rules_when_formatted() {
+    let folder = scratch("fmt");
+    let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules")];
+    let mut number = 0;
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            waiting.extend(files(&path));
+        } else if path.extension().is_some_and(|end| end == "toml") {
+            number += 1;
+            check_formatted(&path, &folder.join(format!("{number}.toml")));
+        }
+    }
+    assert!(number >= 6, "{number}");
+}
+
+fn check_formatted(path: &Path, copy: &Path) {
+    fs::copy(path, copy).unwrap();
+    for args in [&["fmt"][..], &["fmt", "--check"]] {
+        let output = ttsr(args.iter().copied()).arg(copy).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", path.display());
+    }
+    let (before, after) = (
+        fs::read_to_string(path).unwrap(),
+        fs::read_to_string(copy).unwrap(),
+    );
+    let parse = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
+    assert_eq!(parse(&after), parse(&before), "{}", path.display());
+    let comments = |text: &str| text.matches("# ").count();
+    assert_eq!(comments(&after), comments(&before), "{}", path.display());
+}
+
+#[test]
+fn a_tree_is_scanned_without_what_is_ignored() {
+    let root = scratch("tree");
+    fs::create_dir_all(root.join("deep/.git")).unwrap();
+    fs::write(root.join(".gitignore"), "*.log\n").unwrap();
+    for number in 0..150 {
+        fs::write(root.join(format!("deep/{number:03}.txt")), "TODO").unwrap();
+    }
+    fs::write(root.join("a.log"), "TODO").unwrap();
+    fs::write(root.join("deep/.git/HEAD"), "TODO").unwrap();
+    fs::write(root.join("b.bin"), "TODO\0").unwrap();
+    let scan = |more: &[&str]| {
+        let args = ["scan", "--pack", "packs/demo.toml", "--format", "json"];
+        let args = args.into_iter().chain(more.iter().copied());
+        ttsr(args).arg(&root).output().unwrap()
+    };
+    let output = scan(&[]);
+    let parse = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+    let streams: Vec<String> = events(&output, "hit")
+        .iter()
+        .map(|hit| parse(hit)["stream"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(streams.len(), 150);
+    assert!(streams.is_sorted(), "the order is that of the paths");
+    let summary = parse(&events(&output, "summary").concat());
+    assert_eq!(summary["counters"]["unread"]["binary"], 5);
+    assert_eq!(output.status.code(), Some(2), "a file was not scanned");
+    assert!(text(&output.stderr).contains("b.bin: 5 bytes not scanned: binary"));
+    assert_eq!(events(&output, "unread").len(), 1);
+    assert_eq!(events(&scan(&["--no-ignore"]), "hit").len(), 151);
+    let without = scan(&["--skip-binary"]);
+    assert_eq!(without.status.code(), Some(1));
+    assert_eq!(events(&without, "unread").len(), 0);
+    let summary = parse(&events(&without, "summary").concat());
+    assert_eq!(summary["unscanned_bytes"], 0);
+    assert!(text(&without.stderr).contains("1 binary file left out"));
+}
+
+/// A document whose commands are run in a folder of their own: `toml` and `json` blocks with a name are files,
+/// each line of a `console` block that begins with `$` is a command, and what follows is what it writes, to
+/// either output. Gives the document as it should be.
+#[cfg(unix)]
+fn follow(document: &str, folder: &Path) -> String {
+    let programs = Path::new(env!("CARGO_BIN_EXE_ttsr")).parent().unwrap();
+    let path = format!(
+        "{}:{}",
+        programs.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let shell = |line: &str| {
+        let output = Command::new("sh")
+            .args(["-c", &format!("{{ {line}\n}} 2>&1")])
+            .current_dir(folder)
+            .env("PATH", &path)
+            .env("LC_ALL", "C")
+            .env_remove("CLICOLOR_FORCE")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        stdout(&output).to_owned()
+    };
+    let mut out = String::new();
+    let mut lines = document.split_inclusive('\n');
+    while let Some(line) = lines.next() {
+        out.push_str(line);
+        let Some(info) = line
+            .trim_end()
+            .strip_prefix("```")
+            .filter(|it| !it.is_empty())
+        else {
+            continue;
+        };
+        let block: String = lines
+            .by_ref()
+            .take_while(|line| line.trim_end() != "```")
+            .collect();
+        match info.split_once(' ') {
+            Some((_, file)) => {
+                let file = folder.join(file);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, &block).unwrap();
+            }
+            None if info == "console" => {
+                for command in block.lines().filter(|line| line.starts_with("$ ")) {
+                    writeln!(out, "{command}").unwrap();
+                    let told = shell(&command[2..]);
+                    out.push_str(&told);
+                    if !told.is_empty() && !told.ends_with('\n') {
+                        out.push('\n');
+                    }
+                }
+                out.push_str("```\n");
+                continue;
+            }
+            None => {}
+        }
+        out.push_str(&block);
+        out.push_str("```\n");
+    }
+    out
+}
+
+#[cfg(unix)]
+#[test]
+fn every_command_of_the_guide_and_the_readme_writes_what_is_shown() {
+    for (name, least) in [("docs/authoring.md", 20), ("README.md", 3)] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(name);
+        let document = fs::read_to_string(&path).unwrap();
+        let commands = document.lines().filter(|line| line.starts_with("$ ttsr"));
+        assert!(commands.count() >= least, "{name} has lost its commands");
+        let found = follow(&document, &scratch(&name.replace('/', "-")));
+        if found == document {
+            continue;
+        }
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, found).unwrap();
+            continue;
+        }
+        let line = found
+            .lines()
+            .zip(document.lines())
+            .position(|(a, b)| a != b);
+        let line = line.unwrap_or_else(|| found.lines().count().min(document.lines().count()));
+        let after = |text: &str| {
+            text.lines()
+                .skip(line)
+                .take(5)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        panic!(
+            "{name}:{}: shown\n{}\nfound\n{}",
+            line + 1,
+            after(&document),
+            after(&found)
+        );
+    }
+}
+
+/// Each block of the reference with examples of rules: a whole rule file, or a rule without its head.
+#[test]
+fn every_example_of_the_reference_hits() {
+    let folder = scratch("reference");
+    let document = include_str!("../../../../docs/rules.md");
+    let blocks = document.split("```toml\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("```").next().unwrap());
+    let mut tried = 0;
+    for (number, block) in blocks.enumerate() {
+        if !block.contains("examples") {
+            continue;
+        }
+        let head = match block.contains("schema = 1") {
+            true => "",
+            false => "schema = 1\n[pack]\nname = \"t\"\n",
+        };
+        let path = folder.join(format!("block-{number}.toml"));
+        fs::write(&path, format!("{head}{block}")).unwrap();
+        let output = ttsr(["test"]).arg(&path).output().unwrap();
+        let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{block}\n{told}");
+        tried += 1;
+    }
+    assert!(tried >= 20, "{tried} blocks with examples");
+}
+
+#[test]
+fn what_is_measured_is_written_into_cases_and_nothing_else_changes() {
+    let path = scratch("update").join("cases.toml");
+    fs::copy(folder().join("packs/cases.toml"), &path).unwrap();
+    let before = fs::read_to_string(&path).unwrap();
+    let test = |more: &[&str]| {
+        let args = ["test"].into_iter().chain(more.iter().copied());
+        ttsr(args).arg(&path).output().unwrap()
+    };
+    let failed = test(&[]);
+    assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
+    let updated = test(&["--update"]);
+    assert!(
+        text(&updated.stderr).contains("updated: "),
+        "{}",
+        text(&updated.stderr)
+    );
+    let after = fs::read_to_string(&path).unwrap();
+    assert_ne!(after, before);
+    let rest = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with("by-byte") && !line.starts_with("expect"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(rest(&after), rest(&before), "only what is measured changes");
+    let again = test(&["--update"]);
+    assert!(
+        text(&again.stderr).contains("0 values updated"),
+        "{}",
+        text(&again.stderr)
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), after);
+    let found = test(&["--format", "json"]);
+    assert!(
+        !stdout(&found).contains("\"result\":\"late\""),
+        "{}",
+        stdout(&found)
+    );
+}
+
+/// The most memory that a process had, in bytes, as the system counts it.
+#[cfg(target_os = "linux")]
+fn peak(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kilobytes << 10
+}
+
+/// Feeds `block` to the command `few` times, and then `many` times; the memory that the latter took.
+#[cfg(target_os = "linux")]
+fn growth(args: &[&str], block: &[u8], (few, many): (usize, usize)) -> u64 {
+    let mut command = ttsr(args.iter().copied());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut feed = |times: usize| (0..times).for_each(|_| stdin.write_all(block).unwrap());
+    feed(few);
+    let before = peak(child.id());
+    feed(many);
+    // A pipe holds less than a block: nearly all of it was read by now.
+    let after = peak(child.id());
+    drop(stdin);
+    child.wait().unwrap();
+    after.saturating_sub(before)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn inputs_of_any_size_are_read_in_pieces() {
+    const MIB: u64 = 1 << 20;
+    let text = "Some text of a file, line by line, and nothing in it is wrong.\n".repeat(1 << 14);
+    let delta = r#"{"t":1,"ch":"text","part":"0","tool":null,"d":"Some more text of a reply. "}"#;
+    let recording = format!("{delta}\n").repeat(1 << 13);
+    for (args, block) in [
+        (&["scan", "--pack", "packs/demo.toml", "-"][..], &text),
+        (&["replay", "--pack", "packs/demo.toml", "-"], &recording),
+        (
+            &[
+                "diff",
+                "packs/demo.toml",
+                "packs/busy.toml",
+                "--corpus",
+                "-",
+            ],
+            &recording,
+        ),
+    ] {
+        let times = (4, 24);
+        let read = (block.len() * times.1) as u64;
+        let grew = growth(args, block.as_bytes(), times);
+        println!(
+            "{}: {} MiB more read, {} KiB more kept",
+            args[0],
+            read / MIB,
+            grew >> 10
+        );
+        assert!(grew < read / 4, "{}: {grew} bytes more for {read}", args[0]);
+    }
+}
+
+/// Past the limit of parts a recording of very many costs nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_million_parts_are_replayed_in_bounded_memory() {
+    let block = "{\"part\":\"p\",\"d\":\"a word\",\"end\":true}\n".repeat(20_000);
+    let args = ["replay", "--pack", "packs/demo.toml", "-"];
+    let grew = growth(&args, block.as_bytes(), (8, 50));
+    println!("replay: 840,000 parts more, {} KiB more kept", grew >> 10);
+    assert!(grew < 4 << 20, "{grew} bytes more for 840,000 parts");
+}
+
+/// Shells of build servers limit it, and where memory is not promised twice it counts as if it were used.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_gigabyte_of_address_space_is_enough() {
+    for args in ["demo", "check packs/demo.toml", "test packs/demo.toml"] {
+        let limited = format!("ulimit -v 1000000 && exec \"$0\" {args}");
+        let output = Command::new("sh")
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_ttsr")])
+            .current_dir(folder())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{args}: {}\n{}",
+            output.status,
+            text(&output.stderr)
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! `ttsr watch` as a script sees it: what it writes at the start and the end, and how it exits.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use ttsr_agent::opencode::Journal;
+
+use super::block_on;
+use ttsr_testing::Folder;
+use ttsr_testing::opencode::event;
+use ttsr_testing::opencode::{Imitation, Play};
+
+const PACK: &str = r#"
+schema = 1
+[pack]
+name = "t"
+grants = ["retry", "redact", "append"]
+[defaults]
+severity = "error"
+[rule.text]
+description = "Use `?`."
+match.any = [{ literal = ".unwrap()" }]
+examples.match = ["x.unwrap()"]
+[rule.tool]
+description = "Ask first."
+on = ["tool-input"]
+match.any = [{ literal = "rm -rf" }]
+examples.match = ["rm -rf"]
+[rule.secret]
+description = "A secret."
+action = "redact"
+match.any = [{ literal = "tok-1" }]
+examples.match = ["tok-1"]
+[rule.told]
+description = "Hm."
+action = "warn"
+match.any = [{ literal = "hmm" }]
+examples.match = ["hmm"]
+[rule.output]
+description = "Hm."
+action = "append"
+on = ["tool-output"]
+match.any = [{ literal = "hmm" }]
+examples.match = ["hmm"]
+"#;
+
+/// Runs `ttsr watch` with a home of its own, and no tries after the first.
+async fn run(
+    home: &Path,
+    imitation: &Imitation,
+    args: &[&str],
+    env: &[(&'static str, &'static str)],
+) -> Output {
+    let pack = home.join("t.toml");
+    std::fs::write(&pack, PACK).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttsr"));
+    command
+        .args(["watch", "--tries", "1", "--url", &imitation.url, "--pack"])
+        .arg(&pack)
+        .args(args)
+        .env_remove("OPENCODE_SERVER_PASSWORD")
+        .env_remove("OPENCODE_SERVER_USERNAME")
+        .env("XDG_STATE_HOME", home)
+        .envs(env.iter().copied())
+        .stdin(Stdio::null());
+    let running = tokio::task::spawn_blocking(move || command.output().unwrap());
+    running.await.unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn error(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+const REACH: &str = "1 of 5 rules can act here; \
+    1 with `redact`: only reported, not possible from outside; \
+    1 on tool calls: in time only with `--api next` or `permission: ask`, else the call has run; \
+    1 with `warn`: only reported; \
+    1 on channels that the server does not report";
+
+#[test]
+fn e8_the_first_line_says_how_many_rules_can_act_and_why_the_others_cannot() {
+    block_on(async {
+        let home = Folder::outside();
+        let imitation = Imitation::start(vec![vec![Play::Break]]).await;
+        let output = run(&home.0, &imitation, &[], &[]).await;
+        let text = String::from_utf8(output.stdout).unwrap();
+        let first = text.lines().next().unwrap();
+        let mut parts: Vec<&str> = first.split("; ").collect();
+        let mut expected: Vec<&str> = REACH.split("; ").collect();
+        parts.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(parts, expected);
+
+        let imitation = Imitation::start(vec![vec![Play::Break]]).await;
+        let output = run(
+            &home.0,
+            &imitation,
+            &["--api", "next", "--format", "json"],
+            &[],
+        )
+        .await;
+        let first = lines(&output).remove(0);
+        assert_eq!(
+            (&first["event"], &first["rules"], &first["acting"]),
+            (&json!("rules"), &json!(5), &json!(2)),
+            "tool calls are heard in time"
+        );
+        assert_eq!(first["others"].as_array().unwrap().len(), 3);
+    });
+}
+
+#[test]
+fn e8_a_dry_run_sums_up_what_would_be_done() {
+    block_on(async {
+        let text = |id: &str, text: &str| {
+            let part = json!({ "id": id, "messageID": "msg_1", "type": "text", "text": text });
+            event(
+                "message.part.updated",
+                json!({ "sessionID": "ses_1", "part": part }),
+            )
+        };
+        let state = json!({ "status": "running", "input": { "command": "rm -rf /" } });
+        let call = json!({ "id": "p4", "messageID": "msg_1", "type": "tool", "tool": "bash", "callID": "c", "state": state });
+        let plays = vec![
+            text("p1", "x.unwrap()"),
+            text("p2", "tok-1"),
+            text("p3", "hmm"),
+            event(
+                "message.part.updated",
+                json!({ "sessionID": "ses_1", "part": call }),
+            ),
+            Play::Break,
+        ];
+        let home = Folder::outside();
+        let imitation = Imitation::start(vec![plays]).await;
+        let output = run(&home.0, &imitation, &["--dry-run", "--format", "json"], &[]).await;
+        let lines = lines(&output);
+        assert_eq!(
+            lines.last().unwrap(),
+            &json!({ "event": "summary", "acting": 1, "late": 1, "reported": 2 })
+        );
+        assert_eq!(imitation.whats(), [] as [&str; 0]);
+        assert!(!home.0.join("ttsr").exists(), "a dry run has no journal");
+    });
+}
+
+#[test]
+fn e8_a_401_names_the_variable_of_the_password() {
+    block_on(async {
+        for (env, said) in [
+            (&[][..], "wants a password: set OPENCODE_SERVER_PASSWORD"),
+            (
+                &[("OPENCODE_SERVER_PASSWORD", "canary-7")][..],
+                "refuses the password in OPENCODE_SERVER_PASSWORD",
+            ),
+        ] {
+            let home = Folder::outside();
+            let imitation = Imitation::start(vec![]).await;
+            imitation.answer(
+                "/global/event",
+                "401 Unauthorized\r\ncontent-length: 0\r\n\r\n",
+            );
+            let output = run(&home.0, &imitation, &[], env).await;
+            let error = error(&output);
+            assert!(
+                error.contains(said) && !error.contains("canary-7"),
+                "{error}"
+            );
+        }
+    });
+}
+
+#[test]
+fn e8_a_session_that_the_server_does_not_know_is_an_error() {
+    block_on(async {
+        for api in ["classic", "next"] {
+            let home = Folder::outside();
+            let imitation = Imitation::start(vec![]).await;
+            imitation.answer(
+                "/session/ses_x",
+                "404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            );
+            let args = ["--session", "ses_x", "--api", api];
+            let error = error(&run(&home.0, &imitation, &args, &[]).await);
+            assert!(error.contains("has no session `ses_x`"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn e8_a_second_watcher_with_the_same_journal_refuses_to_start() {
+    block_on(async {
+        let home = Folder::outside();
+        let imitation = Imitation::start(vec![]).await;
+        let place = imitation
+            .url
+            .strip_prefix("http://")
+            .unwrap()
+            .replace(':', "-");
+        let path = home.0.join("ttsr/watch").join(format!("{place}.json"));
+        let first = Journal::open(path).unwrap();
+        let error = error(&run(&home.0, &imitation, &[], &[]).await);
+        assert!(
+            error.contains("another `ttsr watch` acts on this server"),
+            "{error}"
+        );
+        drop(first);
+    });
+}
+
+#[test]
+fn c6_a_chain_that_names_no_provider_is_an_error() {
+    block_on(async {
+        let home = Folder::outside();
+        let imitation = Imitation::start(vec![]).await;
+        for chain in ["gpt", "build=a/b,gpt", "a/", "/b", ""] {
+            let error = error(&run(&home.0, &imitation, &["--fallback", chain], &[]).await);
+            assert!(error.contains("is not PROVIDER/MODEL"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn c6_the_command_switches_models_without_a_pack_that_does() {
+    block_on(async {
+        let status = json!({ "type": "retry", "attempt": 1, "message": "Overloaded" });
+        let plays = vec![
+            event(
+                "session.status",
+                json!({ "sessionID": "ses_1", "status": status }),
+            ),
+            Play::Await("/prompt_async"),
+            Play::Break,
+        ];
+        let home = Folder::outside();
+        let imitation = Imitation::start(vec![plays]).await;
+        let asked = r#"[{"info":{"role":"user"},"parts":[{"type":"text","text":"Go."}]}]"#;
+        imitation.answer_json("/session/ses_1/message?limit=20", asked);
+        let args = ["--fallback", "oak/owl-1,elm/owl-2", "--format", "json"];
+        let output = run(&home.0, &imitation, &args, &[]).await;
+        let lines = lines(&output);
+        let act = lines.iter().find(|line| line["event"] == "act").unwrap();
+        assert_eq!(
+            (&act["does"], &act["model"]),
+            (&json!("switch"), &json!("oak/owl-1"))
+        );
+        assert_eq!(
+            imitation.whats(),
+            [
+                "POST /session/ses_1/abort",
+                "POST /session/ses_1/prompt_async"
+            ]
+        );
+    });
+}

@@ -1,0 +1,59 @@
+//! A seeded source of randomness, and how much of it a test spends. Tests of the public interface take this file
+//! in as source, so that there is one of it.
+
+/// How much a test should do: `full` unless `TTSR_TEST_SCALE` (a percentage) says otherwise.
+pub fn scale(full: usize) -> usize {
+    let percent = std::env::var("TTSR_TEST_SCALE").ok();
+    let percent = percent.and_then(|text| text.parse().ok());
+    (full * percent.unwrap_or(100) / 100).max(1)
+}
+
+/// A small, seeded generator (SplitMix64), so that every failure can be seen again.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    pub fn one_in(&mut self, bound: usize) -> bool {
+        self.below(bound) == 0
+    }
+
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    /// Returns a number below `bound`, every second time.
+    pub fn maybe(&mut self, bound: usize) -> Option<u32> {
+        self.one_in(2).then(|| self.below(bound) as u32)
+    }
+
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+
+    /// Returns some of the items, at most `most`, in a random order.
+    pub fn list<T: Copy>(&mut self, of: &[T], most: usize) -> Vec<T> {
+        let mut list: Vec<T> = of.to_vec();
+        while list.len() > 1 + self.below(most) {
+            list.swap_remove(self.below(list.len()));
+        }
+        list
+    }
+}

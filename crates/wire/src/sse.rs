@@ -1,0 +1,380 @@
+//! Server-sent events, pushed in pieces of any size: bytes in, fields and events out.
+//!
+//! Follows the HTML standard's event stream: CR, LF and CRLF end a line, also mixed and also cut between
+//! the two; `data` lines are joined by LF; a byte order mark at the start and comments are ignored. It
+//! differs in two points, both because recordings are cut anywhere: an event without its blank line is
+//! dispatched by [`Sse::finish`], marked `incomplete` (a last line without its line end belongs to it), and
+//! lines that are no field are reported. It knows nothing of JSON.
+
+use memchr::memchr2;
+
+/// Longest event kept, in bytes, unless [`Sse::with_cap`] says otherwise.
+pub const CAP: usize = 64 << 20;
+
+/// What the parser found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SseEvent<'a> {
+    /// An event with at least one `data` line.
+    Message {
+        /// Its `event` field; empty where there is none.
+        event: &'a str,
+        /// The last `id` so far; empty where there is none.
+        id: &'a str,
+        /// Its `data` lines, joined by LF.
+        data: &'a [u8],
+        /// The input ended before the blank line that completes the event.
+        incomplete: bool,
+    },
+    /// A line that is neither a comment nor a field of the standard.
+    Stray(&'a [u8]),
+    /// An event over the cap, dropped whole.
+    Dropped {
+        /// How long it was, line ends left out.
+        bytes: u64,
+    },
+}
+
+/// The parser: all that is carried from one piece to the next.
+///
+/// # Example: an event in two pieces
+/// ```
+/// use ttsr_wire::sse::{Sse, SseEvent};
+/// let mut seen = Vec::new();
+/// let mut keep = |event: SseEvent<'_>| {
+///     if let SseEvent::Message { data, .. } = event {
+///         seen.push(data.to_vec());
+///     }
+/// };
+/// let mut sse = Sse::new();
+/// sse.push(b"data: one\r", &mut keep);
+/// sse.push(b"\ndata:two\n\n", &mut keep);
+/// assert_eq!(seen, [b"one\ntwo"]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sse {
+    cap: usize,
+    line: Vec<u8>,
+    event: String,
+    data: Vec<u8>,
+    has_data: bool,
+    id: String,
+    retry: Option<u64>,
+    /// The last byte was CR: an LF now belongs to it.
+    after_cr: bool,
+    /// No line is complete yet, so a byte order mark may come.
+    first_line: bool,
+    /// The event is over the cap: only its end is looked for.
+    over: Option<Over>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    /// Bytes of the event so far.
+    bytes: u64,
+    /// The line has bytes, so its end is not that of the event.
+    in_line: bool,
+}
+
+impl Default for Sse {
+    fn default() -> Sse {
+        Sse::new()
+    }
+}
+
+impl Sse {
+    /// A parser at the start of its input, with the default [`CAP`].
+    #[must_use]
+    pub fn new() -> Sse {
+        Sse::with_cap(CAP)
+    }
+
+    /// A parser that drops events of more than `cap` bytes.
+    ///
+    /// # Example: an event that is too long
+    /// ```
+    /// use ttsr_wire::sse::{Sse, SseEvent};
+    /// let mut dropped = 0;
+    /// Sse::with_cap(8).push(b"data: 0123456789\n\n", &mut |event| {
+    ///     if let SseEvent::Dropped { bytes } = event {
+    ///         dropped += bytes;
+    ///     }
+    /// });
+    /// assert_eq!(dropped, 16);
+    /// ```
+    #[must_use]
+    pub fn with_cap(cap: usize) -> Sse {
+        Sse {
+            cap,
+            line: Vec::new(),
+            event: String::new(),
+            data: Vec::new(),
+            has_data: false,
+            id: String::new(),
+            retry: None,
+            after_cr: false,
+            first_line: true,
+            over: None,
+        }
+    }
+
+    /// The last valid `retry` field, in milliseconds.
+    #[must_use]
+    pub fn retry(&self) -> Option<u64> {
+        self.retry
+    }
+
+    /// Takes the next bytes. Any cut gives the same events.
+    ///
+    /// # Complexity
+    /// Linear; memory is bounded by the cap and the longest piece.
+    pub fn push(&mut self, bytes: &[u8], on: &mut dyn FnMut(SseEvent<'_>)) {
+        let mut rest = bytes;
+        if self.after_cr && !rest.is_empty() {
+            rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+            self.after_cr = false;
+        }
+        while let Some(end) = memchr2(b'\r', b'\n', rest) {
+            self.extend(&rest[..end]);
+            self.end_line(on);
+            let crlf = rest[end] == b'\r' && rest.get(end + 1) == Some(&b'\n');
+            self.after_cr = rest[end] == b'\r' && end + 1 == rest.len();
+            rest = &rest[end + 1 + usize::from(crlf)..];
+        }
+        self.extend(rest);
+    }
+
+    /// The input ended: an event that was under way is dispatched if it has data. The parser is as new.
+    ///
+    /// # Example: no blank line behind the last event
+    /// ```
+    /// use ttsr_wire::sse::{Sse, SseEvent};
+    /// let mut sse = Sse::new();
+    /// sse.push(b"data: one", &mut |_| unreachable!("it may go on"));
+    /// let mut count = 0;
+    /// sse.finish(&mut |event| {
+    ///     assert!(matches!(event, SseEvent::Message { data: b"one", .. }));
+    ///     count += 1;
+    /// });
+    /// assert_eq!(count, 1);
+    /// ```
+    pub fn finish(&mut self, on: &mut dyn FnMut(SseEvent<'_>)) {
+        if !self.line.is_empty() {
+            self.end_line(on);
+        }
+        self.dispatch(true, on);
+        *self = Sse::with_cap(self.cap);
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        if let Some(over) = &mut self.over {
+            over.bytes += bytes.len() as u64;
+            over.in_line |= !bytes.is_empty();
+            return;
+        }
+        let kept = self.line.len() + self.data.len() + self.event.len();
+        if bytes.len() > self.cap.saturating_sub(kept) {
+            self.over = Some(Over {
+                bytes: (kept + bytes.len()) as u64,
+                in_line: true,
+            });
+            self.line = Vec::new();
+            self.data = Vec::new();
+            return;
+        }
+        self.line.extend_from_slice(bytes);
+    }
+
+    fn end_line(&mut self, on: &mut dyn FnMut(SseEvent<'_>)) {
+        if let Some(over) = &mut self.over {
+            if !std::mem::take(&mut over.in_line) {
+                self.dispatch(false, on);
+            }
+            return;
+        }
+        let mut line = std::mem::take(&mut self.line);
+        let mark = std::mem::take(&mut self.first_line) && line.starts_with(b"\xEF\xBB\xBF");
+        let text = if mark { &line[3..] } else { &line[..] };
+        if text.is_empty() {
+            self.dispatch(false, on);
+        } else {
+            self.field(text, on);
+        }
+        line.clear();
+        self.line = line;
+    }
+
+    fn field(&mut self, line: &[u8], on: &mut dyn FnMut(SseEvent<'_>)) {
+        let colon = memchr::memchr(b':', line).unwrap_or(line.len());
+        let value = line.get(colon + 1..).unwrap_or_default();
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match &line[..colon] {
+            b"" => {}
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.has_data = true;
+                self.data.extend_from_slice(value);
+            }
+            b"event" => self.event = String::from_utf8_lossy(value).into_owned(),
+            b"id" if value.contains(&0) => {}
+            b"id" => self.id = String::from_utf8_lossy(value).into_owned(),
+            b"retry" => {
+                let digits = std::str::from_utf8(value)
+                    .ok()
+                    .filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+                self.retry = digits.and_then(|text| text.parse().ok()).or(self.retry);
+            }
+            _ => on(SseEvent::Stray(line)),
+        }
+    }
+
+    fn dispatch(&mut self, incomplete: bool, on: &mut dyn FnMut(SseEvent<'_>)) {
+        if let Some(Over { bytes, .. }) = self.over.take() {
+            on(SseEvent::Dropped { bytes });
+        } else if self.has_data {
+            on(SseEvent::Message {
+                event: &self.event,
+                id: &self.id,
+                data: &self.data,
+                incomplete,
+            });
+        }
+        self.event.clear();
+        self.data.clear();
+        self.has_data = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One line for each thing found: `event|id|data`, `!` for incomplete, `?line`, `-bytes`.
+    fn events(cap: usize, pieces: &[&[u8]]) -> Vec<String> {
+        let mut seen = Vec::new();
+        let mut on = |event: SseEvent<'_>| {
+            seen.push(match event {
+                SseEvent::Message {
+                    event,
+                    id,
+                    data,
+                    incomplete,
+                } => {
+                    let data = String::from_utf8_lossy(data).replace('\n', "/");
+                    format!("{event}|{id}|{data}{}", if incomplete { "!" } else { "" })
+                }
+                SseEvent::Stray(line) => format!("?{}", String::from_utf8_lossy(line)),
+                SseEvent::Dropped { bytes } => format!("-{bytes}"),
+            });
+        };
+        let mut sse = Sse::with_cap(cap);
+        for piece in pieces {
+            sse.push(piece, &mut on);
+        }
+        sse.finish(&mut on);
+        seen
+    }
+
+    fn check(name: &str, cap: usize, text: &str, expected: &[&str]) {
+        let text = text.as_bytes();
+        assert_eq!(events(cap, &[text]), expected, "{name}: whole");
+        let single: Vec<_> = text.chunks(1).collect();
+        assert_eq!(events(cap, &single), expected, "{name}: byte by byte");
+        for cut in 0..=text.len() {
+            assert_eq!(
+                events(cap, &[&text[..cut], b"", &text[cut..]]),
+                expected,
+                "{name}: cut at {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn f86_framing() {
+        let cases: &[(&str, &str, &[&str])] = &[
+            (
+                "mixed line endings",
+                "data: a\rdata: b\r\ndata: c\n\r\ndata: d\r\r",
+                &["||a/b/c", "||d"],
+            ),
+            (
+                "CRLF counted twice ends the event early",
+                "data: a\r\ndata: b\r\n\r\n",
+                &["||a/b"],
+            ),
+            (
+                "several data lines",
+                "data: a\ndata:\ndata:  b\n\n",
+                &["||a// b"],
+            ),
+            ("comments", ": hi\n:\ndata: a\n:x\n\n:\n\n", &["||a"]),
+            (
+                "event, id and retry",
+                "event: e\nid: 7\nretry: 10\ndata: a\n\ndata: b\n\n",
+                &["e|7|a", "|7|b"],
+            ),
+            ("no space after the colon", "data:a\nevent:e\n\n", &["e||a"]),
+            (
+                "byte order mark",
+                "\u{feff}data: a\n\n\u{feff}data: b\n\n",
+                &["||a", "?\u{feff}data: b"],
+            ),
+            (
+                "field without colon",
+                "data\n\ndata\ndata\n\nevent\ndata: x\n\n",
+                &["||", "||/", "||x"],
+            ),
+            ("event without data", "event: e\n\ndata: a\n\n", &["||a"]),
+            (
+                "no final blank line",
+                "data: a\n\ndata: b\n",
+                &["||a", "||b!"],
+            ),
+            ("no final line end", "data: a\ndata: b", &["||a/b!"]),
+            (
+                "cut inside the field name",
+                "data: a\n\nda",
+                &["||a", "?da"],
+            ),
+            (
+                "unknown field",
+                "foo: bar\n{\"error\":1}\n\n",
+                &["?foo: bar", "?{\"error\":1}"],
+            ),
+            ("id with NUL", "id: 1\nid: a\0b\ndata: a\n\n", &["|1|a"]),
+        ];
+        for (name, text, expected) in cases {
+            check(name, CAP, text, expected);
+        }
+    }
+
+    #[test]
+    fn f86_event_over_the_cap_is_dropped_and_counted() {
+        check(
+            "long line",
+            20,
+            "data: 012345678901234567890\n\ndata: a\n\n",
+            &["-27", "||a"],
+        );
+        check(
+            "many lines",
+            20,
+            "data: 0123456\ndata: 0123456\ndata: x\n\ndata: a\n\n",
+            &["-22", "||a"],
+        );
+        check("at the end", 8, "data: 0123456", &["-13"]);
+        check("exactly the cap", 8, "data: 01\n\n", &["||01"]);
+    }
+
+    #[test]
+    fn retry_takes_digits_only() {
+        let mut sse = Sse::new();
+        sse.push(
+            b"retry: 250\nretry: 1e9\nretry: -1\nretry: 999999999999999999999\n",
+            &mut |_| {},
+        );
+        assert_eq!(sse.retry(), Some(250));
+    }
+}

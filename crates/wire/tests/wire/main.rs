@@ -1,0 +1,900 @@
+//! Provider streams read back: own recordings under every cut, bad input, and the corpus.
+
+mod corpus;
+mod opencode;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use proptest::prelude::*;
+use ttsr::{Channel, Event, PartId};
+use ttsr_wire::recording::Writer;
+use ttsr_wire::{Format, Reader};
+
+type Events = Vec<(String, Event)>;
+
+/// Own recordings: file, format.
+const RECORDINGS: [(&str, Format); 14] = [
+    ("anthropic.sse", Format::AnthropicMessages),
+    ("anthropic.jsonl", Format::AnthropicMessages),
+    ("chat.sse", Format::OpenAiChat),
+    ("chat-quirks.jsonl", Format::OpenAiChat),
+    ("responses.sse", Format::OpenAiResponses),
+    ("responses-ends.jsonl", Format::OpenAiResponses),
+    ("gemini.sse", Format::Gemini),
+    ("ollama.jsonl", Format::Ollama),
+    ("cohere.sse", Format::CohereChat),
+    ("bedrock.jsonl", Format::BedrockConverse),
+    ("bedrock.bin", Format::BedrockConverse),
+    ("bedrock-anthropic.bin", Format::AnthropicMessages),
+    ("compact.jsonl", Format::Compact),
+    ("recording.ndjson", Format::Recording),
+];
+
+fn load(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/wire")
+        .join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Events, Option<Format>) {
+    let mut events = Vec::new();
+    let mut on = |stream: &str, event: Event| events.push((stream.to_owned(), event));
+    let mut reader = Reader::new("file");
+    for piece in pieces {
+        reader.push(piece, &mut on);
+    }
+    reader.finish(&mut on);
+    (events, reader.format())
+}
+
+fn read_whole(bytes: &[u8]) -> Events {
+    read([bytes]).0
+}
+
+/// A part put together again from its events.
+#[derive(Clone, Debug)]
+struct Part {
+    name: String,
+    channel: Channel,
+    tool: Option<String>,
+    call: Option<String>,
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+/// A stream put together again; the assertions are what every stream must keep.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    name: String,
+    parts: Vec<Part>,
+    deltas: Vec<(usize, Vec<u8>)>,
+    snapshots: Vec<(usize, Vec<u8>)>,
+    unscanned: Vec<(u64, String)>,
+    errors: Vec<(String, String)>,
+    usage: Option<(u64, u64)>,
+    finish: Option<String>,
+}
+
+impl Stream {
+    fn open(&mut self, part: PartId) -> &mut Part {
+        let part = &mut self.parts[part.0 as usize];
+        assert!(
+            !part.ended,
+            "nothing but a snapshot comes after the end of a part"
+        );
+        part
+    }
+
+    fn take(&mut self, event: &Event) {
+        match event.clone() {
+            Event::PartStart {
+                part,
+                name,
+                channel,
+                tool,
+                call,
+            } => {
+                assert_eq!(
+                    part.0 as usize,
+                    self.parts.len(),
+                    "parts are numbered as they open"
+                );
+                self.parts.push(Part {
+                    name,
+                    channel,
+                    tool,
+                    call,
+                    bytes: Vec::new(),
+                    ended: false,
+                });
+            }
+            Event::Tool { part, tool, call } => {
+                let part = self.open(part);
+                (part.tool, part.call) = (Some(tool), call);
+            }
+            Event::Delta { part, bytes } => {
+                assert!(!bytes.is_empty(), "no delta is empty");
+                self.open(part).bytes.extend(&bytes);
+                self.deltas.push((part.0 as usize, bytes));
+            }
+            Event::PartEnd { part } => self.open(part).ended = true,
+            Event::Snapshot { part, bytes } => self.snapshots.push((part.0 as usize, bytes)),
+            Event::Unscanned { bytes, kind } => self.unscanned.push((bytes, kind)),
+            Event::Usage { input, output } => self.usage = Some((input, output)),
+            Event::Finish { reason } => {
+                assert!(
+                    self.parts.iter().all(|part| part.ended),
+                    "all parts end before the stream"
+                );
+                self.finish = Some(reason);
+            }
+            Event::Error { kind, message } => self.errors.push((kind, message)),
+            other => panic!("an event that this test does not know: {other:?}"),
+        }
+    }
+
+    /// All parts of a channel, one after another.
+    fn text(&self, channel: Channel) -> String {
+        let parts = self.parts.iter().filter(|part| part.channel == channel);
+        parts
+            .map(|part| String::from_utf8(part.bytes.clone()).unwrap())
+            .collect::<Vec<_>>()
+            .join("|")
+    }
+
+    fn unscanned_bytes(&self) -> u64 {
+        self.unscanned.iter().map(|(bytes, _)| bytes).sum()
+    }
+}
+
+/// The streams in the order in which they began.
+fn streams(events: &Events) -> Vec<Stream> {
+    let mut streams: Vec<Stream> = Vec::new();
+    let mut open: HashMap<&str, usize> = HashMap::new();
+    for (name, event) in events {
+        let at = *open.entry(name).or_insert_with(|| {
+            streams.push(Stream {
+                name: name.clone(),
+                ..Stream::default()
+            });
+            streams.len() - 1
+        });
+        streams[at].take(event);
+        if matches!(event, Event::Finish { .. }) {
+            open.remove(name.as_str());
+        }
+    }
+    for name in open.into_keys() {
+        // Only what never was recognised as a stream stays without an end.
+        let stream = streams.iter().rfind(|stream| stream.name == name).unwrap();
+        assert!(
+            stream.parts.is_empty() && stream.errors.is_empty(),
+            "{name} has no end"
+        );
+    }
+    streams
+}
+
+/// Events as lines, for files that a reader can check by eye.
+fn lines(events: &Events) -> String {
+    let mut out = String::new();
+    for (stream, event) in events {
+        let show = |bytes: &[u8]| format!("{:?}", String::from_utf8_lossy(bytes));
+        let or_dash = |text: &Option<String>| text.clone().unwrap_or("-".to_owned());
+        let line = match event {
+            Event::PartStart {
+                part,
+                name,
+                channel,
+                tool,
+                call,
+            } => {
+                let (tool, call) = (or_dash(tool), or_dash(call));
+                format!(
+                    "{} start {name} {} tool={tool} call={call}",
+                    part.0,
+                    channel.name()
+                )
+            }
+            Event::Tool { part, tool, call } => {
+                format!("{} tool={tool} call={}", part.0, or_dash(call))
+            }
+            Event::Delta { part, bytes } => format!("{} {}", part.0, show(bytes)),
+            Event::PartEnd { part } => format!("{} end", part.0),
+            Event::Snapshot { part, bytes } => format!("{} snapshot {}", part.0, show(bytes)),
+            Event::Unscanned { bytes, kind } => format!("unscanned {bytes} {kind}"),
+            Event::Usage { input, output } => format!("usage {input} {output}"),
+            Event::Finish { reason } => format!("finish {reason}"),
+            Event::Error { kind, message } => format!("error {kind}: {message}"),
+            other => format!("{other:?}"),
+        };
+        writeln!(out, "{stream}: {line}").unwrap();
+    }
+    out
+}
+
+/// Each recording gives the events in the file beside it. `TTSR_BLESS=1` writes those files.
+#[test]
+fn recordings_give_the_expected_events() {
+    for (name, format) in RECORDINGS {
+        let (events, found) = read([&load(name)[..]]);
+        assert_eq!(found, Some(format), "{name}");
+        streams(&events);
+        let (actual, golden) = (lines(&events), format!("{name}.events"));
+        if std::env::var_os("TTSR_BLESS").is_some() {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("tests/wire")
+                .join(&golden);
+            std::fs::write(path, &actual).unwrap();
+        }
+        let expected = String::from_utf8(load(&golden)).unwrap();
+        for (number, (actual, expected)) in actual.lines().zip(expected.lines()).enumerate() {
+            assert_eq!(actual, expected, "{golden}:{}", number + 1);
+        }
+        assert_eq!(
+            actual.lines().count(),
+            expected.lines().count(),
+            "{golden}: number of events"
+        );
+    }
+}
+
+#[test]
+fn f87_every_cut_gives_the_same_events() {
+    for (name, _) in RECORDINGS {
+        let bytes = load(name);
+        let whole = read_whole(&bytes);
+        assert_eq!(read(bytes.chunks(1)).0, whole, "{name}: byte by byte");
+        for cut in 0..=bytes.len() {
+            let halves = [&bytes[..cut], b"", &bytes[cut..]];
+            assert_eq!(read(halves).0, whole, "{name}: cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn the_same_records_as_lines_and_as_sse_give_the_same_events() {
+    assert_eq!(
+        read_whole(&load("anthropic.sse")),
+        read_whole(&load("anthropic.jsonl"))
+    );
+}
+
+#[test]
+fn mixed_line_endings_change_nothing() {
+    for name in ["anthropic.sse", "chat.sse", "responses.sse"] {
+        let text = String::from_utf8(load(name)).unwrap().replace("\r\n", "\n");
+        let whole = read_whole(text.as_bytes());
+        let mut ends = ["\r\n", "\n", "\r"].iter().cycle();
+        let mixed: String = text
+            .split('\n')
+            .map(|line| format!("{line}{}", ends.next().unwrap()))
+            .collect();
+        assert_eq!(read_whole(mixed.as_bytes()), whole, "{name}");
+        assert_eq!(
+            read(mixed.as_bytes().chunks(1)).0,
+            whole,
+            "{name}: byte by byte"
+        );
+    }
+}
+
+/// What is written as a recording is read as the same events, whatever stream it was.
+#[test]
+fn recordings_keep_every_event() {
+    for (name, _) in RECORDINGS {
+        let events = read_whole(&load(name));
+        let mut writers: HashMap<&str, Writer> = HashMap::new();
+        let mut text = String::new();
+        for (millis, (stream, event)) in (0..).zip(&events) {
+            let writer = writers
+                .entry(stream)
+                .or_insert_with(|| Writer::new(Some(stream)));
+            text += &writer.line(millis, event);
+            if matches!(event, Event::Finish { .. }) {
+                writers.remove(stream.as_str());
+            }
+        }
+        let (again, format) = read([text.as_bytes()]);
+        assert_eq!(format, Some(Format::Recording), "{name}");
+        assert_eq!(lines(&again), lines(&events), "{name}");
+        assert_eq!(again, events, "{name}");
+    }
+}
+
+#[test]
+fn f85_cut_bodies_end_every_stream_and_keep_what_came() {
+    for (name, _) in RECORDINGS {
+        let bytes = load(name);
+        let whole = streams(&read_whole(&bytes));
+        for cut in 0..bytes.len() {
+            // `streams` checks that parts and streams end.
+            for (cut_stream, stream) in streams(&read_whole(&bytes[..cut])).iter().zip(&whole) {
+                for (part, full) in cut_stream.parts.iter().zip(&stream.parts) {
+                    let text = part
+                        .bytes
+                        .strip_suffix("\u{FFFD}".as_bytes())
+                        .unwrap_or(&part.bytes);
+                    assert!(
+                        full.bytes.starts_with(text),
+                        "{name}: cut at {cut}: {part:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn f85_an_incomplete_event_is_counted_not_hidden() {
+    let text = load("chat.sse");
+    let cut = text
+        .windows(8)
+        .position(|window| window == b"climb.\"}")
+        .unwrap();
+    let cut_streams = streams(&read_whole(&text[..cut]));
+    let last = cut_streams.last().unwrap();
+    assert_eq!(last.finish.as_deref(), Some("truncated"));
+    assert!(
+        last.unscanned
+            .iter()
+            .any(|(bytes, kind)| *bytes > 0 && kind == "malformed-json")
+    );
+    assert!(!last.text(Channel::Text).contains("climb"));
+    assert!(last.text(Channel::Text).contains("Looking 🦅 up."));
+}
+
+/// What a stream is: name, text, reason, bytes not scanned, errors.
+type Expected<'a> = (&'a str, &'a str, Option<&'a str>, u64, &'a [&'a str]);
+
+#[track_caller]
+fn check(case: &str, body: &str, expected: &[Expected<'_>]) {
+    let (events, _) = read([body.as_bytes()]);
+    assert_eq!(
+        read(body.as_bytes().chunks(1)).0,
+        events,
+        "{case}: byte by byte"
+    );
+    let found = streams(&events);
+    let shown = lines(&events);
+    assert_eq!(found.len(), expected.len(), "{case}: {shown}");
+    for (stream, (name, text, reason, unscanned, errors)) in found.iter().zip(expected) {
+        assert_eq!(stream.name, *name, "{case}: {shown}");
+        assert_eq!(stream.text(Channel::Text), *text, "{case}: {shown}");
+        assert_eq!(stream.finish.as_deref(), *reason, "{case}: {shown}");
+        assert_eq!(stream.unscanned_bytes(), *unscanned, "{case}: {shown}");
+        let kinds: Vec<String> = stream
+            .errors
+            .iter()
+            .map(|(kind, text)| format!("{kind}: {text}"))
+            .collect();
+        assert_eq!(kinds, *errors, "{case}: {shown}");
+    }
+}
+
+const HI: &str = r#"{"id":"c1","choices":[{"index":0,"delta":{"content":"Hi"}}]}"#;
+const STOP: &str = r#"{"id":"c1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+
+#[test]
+fn f86_done_marks() {
+    let next = HI.replace("c1", "c2").replace("Hi", "Ho");
+    for (case, body, expected) in [
+        (
+            "missing",
+            format!("data: {HI}\n\ndata: {STOP}\n\n"),
+            vec![("c1", "Hi", Some("stop"), 0)],
+        ),
+        (
+            "missing, no reason either",
+            format!("data: {HI}\n\n"),
+            vec![("c1", "Hi", Some("truncated"), 0)],
+        ),
+        (
+            "without a reason",
+            format!("data: {HI}\n\ndata: [DONE]\n\n"),
+            vec![("c1", "Hi", Some("[DONE]"), 0)],
+        ),
+        (
+            "twice",
+            format!("data: {HI}\n\ndata: [DONE]\n\ndata: [DONE]\n\n"),
+            vec![("c1", "Hi", Some("[DONE]"), 0)],
+        ),
+        (
+            "followed by data, which is read",
+            format!("data: {HI}\n\ndata: [DONE]\n\ndata: {next}\n\n"),
+            vec![
+                ("c1", "Hi", Some("[DONE]"), 0),
+                ("c2", "Ho", Some("truncated"), 0),
+            ],
+        ),
+        (
+            "no final blank line",
+            format!("data: {HI}\n\ndata: {STOP}"),
+            vec![("c1", "Hi", Some("stop"), 0)],
+        ),
+        (
+            "a reply after a finished one",
+            format!("data: {HI}\n\ndata: {STOP}\n\ndata: {next}\n\n"),
+            vec![
+                ("c1", "Hi", Some("stop"), 0),
+                ("c2", "Ho", Some("truncated"), 0),
+            ],
+        ),
+        (
+            "an id of its own for each chunk",
+            format!("{HI}\n{next}\n"),
+            vec![("c1", "HiHo", Some("truncated"), 0)],
+        ),
+    ] {
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(a, b, c, d)| (a, b, c, d, &[][..]))
+            .collect();
+        check(case, &body, &expected);
+    }
+}
+
+#[test]
+fn f88_bodies_that_are_no_stream_are_counted() {
+    let gzip = "\u{1f}\u{8b}\u{8}".repeat(10);
+    check("gzip", &gzip, &[("file", "", None, gzip.len() as u64, &[])]);
+    check("empty", "", &[]);
+    check("blank", " \r\n\n", &[]);
+    check(
+        "html",
+        "<html>\n<p>502</p>\n</html>",
+        &[("file", "", None, 23, &[])],
+    );
+    check(
+        "one long line",
+        &"x".repeat(200_000),
+        &[("file", "", None, 200_000, &[])],
+    );
+    check(
+        "json of no format",
+        "{\"a\":\"b\"}\n[1,2]\n",
+        &[("file", "", None, 11, &[])],
+    );
+    let mixed = format!("HTTP/1.1 200 OK\nserver: x\n\ndata: {HI}\n\n");
+    check(
+        "status line before the body",
+        &mixed,
+        &[("c1", "Hi", Some("truncated"), 24, &[])],
+    );
+}
+
+#[test]
+fn f89_replies_that_do_not_stream() {
+    let chat = r#"{"id":"c9","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}]}"#;
+    check("chat", chat, &[("c9", "Hi", Some("stop"), 0, &[])]);
+    let message = "{\n  \"id\": \"msg_9\",\n  \"type\": \"message\",\n  \"content\": [\n    {\n      \"type\": \"text\",\n      \"text\": \"Hi\"\n    }\n  ],\n  \"stop_reason\": \"end_turn\"\n}\n";
+    check(
+        "anthropic, pretty-printed",
+        message,
+        &[("msg_9", "Hi", Some("end_turn"), 0, &[])],
+    );
+    let response = r#"{"id":"resp_9","object":"response","status":"completed","output":[{"type":"message","id":"m","content":[{"type":"output_text","text":"Hi"}]}]}"#;
+    check(
+        "responses",
+        response,
+        &[("resp_9", "Hi", Some("completed"), 0, &[])],
+    );
+}
+
+#[test]
+fn f89_replies_that_do_not_stream_of_other_providers() {
+    let cohere = r#"{"id":"r1","finish_reason":"COMPLETE","message":{"role":"assistant","content":[{"type":"text","text":"Hi"}]},"usage":{"tokens":{"input_tokens":1,"output_tokens":2}}}"#;
+    check("cohere", cohere, &[("r1", "Hi", Some("COMPLETE"), 0, &[])]);
+    let converse = r#"{"output":{"message":{"role":"assistant","content":[{"text":"Hi"}]}},"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":2}}"#;
+    check(
+        "bedrock",
+        converse,
+        &[("file", "Hi", Some("end_turn"), 0, &[])],
+    );
+    let ollama = r#"{"model":"m","message":{"role":"assistant","content":"Hi"},"done":true,"done_reason":"stop"}"#;
+    check("ollama", ollama, &[("file", "Hi", Some("stop"), 0, &[])]);
+    let gemini = r#"[{"candidates":[{"content":{"parts":[{"text":"Hi"}]},"finishReason":"STOP"}],"responseId":"g"}]"#;
+    check(
+        "gemini, as an array",
+        gemini,
+        &[("g", "Hi", Some("STOP"), 0, &[])],
+    );
+}
+
+#[test]
+fn f97_unknown_members_of_other_providers_are_counted() {
+    let gemini = r#"{"candidates":[{"content":{"parts":[{"text":"Hi","mood":"calm"}]},"finishReason":"STOP"}],"extra":{"a":"bc"}}"#;
+    check("gemini", gemini, &[("file", "Hi", Some("STOP"), 6, &[])]);
+    let ollama = r#"{"message":{"content":"Hi","mood":"calm"},"done":true,"extra":"abc"}"#;
+    check("ollama", ollama, &[("file", "Hi", Some("done"), 7, &[])]);
+    let cohere = "{\"type\":\"message-start\",\"id\":\"c\"}\n{\"type\":\"mood-delta\",\"mood\":\"calm\"}\n{\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"ERROR\",\"error\":\"gone\"}}\n";
+    check(
+        "cohere",
+        cohere,
+        &[("c", "", Some("ERROR"), 4 + 4, &[": gone"])],
+    );
+    let bedrock = "{\"messageStart\":{\"role\":\"assistant\"}}\n{\"moodDelta\":{\"mood\":\"calm\"}}\n{\"throttlingException\":{\"message\":\"slow\"}}\n";
+    check(
+        "bedrock",
+        bedrock,
+        &[("file", "", Some("error"), 4, &["throttlingException: slow"])],
+    );
+}
+
+/// Broken messages of a binary event stream cost themselves, broken lengths cost the rest.
+#[test]
+fn broken_binary_messages_are_counted() {
+    let whole = load("bedrock.bin");
+    let first = u32::from_be_bytes(whole[..4].try_into().unwrap()) as usize;
+    let second = u32::from_be_bytes(whole[first..first + 4].try_into().unwrap()) as usize;
+    let broken = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        let events = read_whole(&bytes);
+        assert_eq!(read(bytes.chunks(1)).0, events, "byte {at}");
+        streams(&events).remove(0).unscanned
+    };
+    let bad_checksum = (second as u64, "bad-checksum".to_owned());
+    assert_eq!(broken(first + second - 1), [bad_checksum]);
+    let rest = (whole.len() - first) as u64;
+    assert_eq!(broken(first + 1), [(rest, "not-event-stream".to_owned())]);
+    let mut reader = Reader::with_cap("file", second - 1);
+    let mut counted = Vec::new();
+    let mut on = |_: &str, event: Event| {
+        if let Event::Unscanned { bytes, kind } = event {
+            counted.push((bytes, kind));
+        }
+    };
+    whole
+        .chunks(7)
+        .for_each(|piece| reader.push(piece, &mut on));
+    reader.finish(&mut on);
+    assert!(
+        counted.contains(&(second as u64, "too-long".to_owned())),
+        "{counted:?}"
+    );
+}
+
+#[test]
+fn f89_error_objects() {
+    let body =
+        "{\n  \"error\": {\n    \"message\": \"slow down\",\n    \"type\": \"rate_limit\"\n  }\n}";
+    check(
+        "openai",
+        body,
+        &[("file", "", Some("error"), 0, &["rate_limit: slow down"])],
+    );
+    let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#;
+    check(
+        "anthropic",
+        body,
+        &[("file", "", Some("error"), 0, &["overloaded_error: busy"])],
+    );
+    let body = "event: error\ndata: {\"type\":\"error\",\"code\":\"boom\",\"message\":\"no\",\"sequence_number\":1}\n\n";
+    check(
+        "responses",
+        body,
+        &[("file", "", Some("error"), 0, &["boom: no"])],
+    );
+    let body = format!("data: {HI}\n\n{{\"error\":{{\"code\":500,\"message\":\"gone\"}}}}\n");
+    check(
+        "without framing in a stream",
+        &body,
+        &[("c1", "Hi", Some("error"), 0, &["500: gone"])],
+    );
+    let body = format!("data: {HI}\n\ndata: {{\"error\":\"plain\"}}\n\n");
+    check(
+        "a string",
+        &body,
+        &[("c1", "Hi", Some("error"), 0, &[": plain"])],
+    );
+}
+
+#[test]
+fn f97_unknown_events_and_fields_are_scanned_or_counted() {
+    let start = r#"{"type":"message_start","message":{"id":"m1","content":[],"mood":"calm"}}"#;
+    let tail = r#"{"type":"message_stop"}"#;
+    let body = |event: &str| format!("{start}\n{event}\n{tail}\n");
+    for (case, event, text, unscanned) in [
+        ("nothing more", r#"{"type":"ping"}"#, "", 4),
+        (
+            "unknown event",
+            r#"{"type":"aside","id":"x","to":["abc","de"]}"#,
+            "",
+            9,
+        ),
+        (
+            "new field in a known event",
+            r#"{"type":"content_block_stop","index":0,"why":"abc"}"#,
+            "",
+            7,
+        ),
+        (
+            "new field in a delta",
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi","tone":"dry"}}"#,
+            "Hi",
+            7,
+        ),
+        (
+            "unknown delta",
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"song_delta","verse":"la"}}"#,
+            "la",
+            4,
+        ),
+        ("malformed", r#"{"type":"ping""#, "", 4 + 14),
+        ("not an object", "\"aside\"", "", 4 + 7),
+        (
+            "duplicate key",
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"abc","text":"Hi"}}"#,
+            "Hi",
+            7,
+        ),
+    ] {
+        check(
+            case,
+            &body(event),
+            &[("m1", text, Some("message_stop"), unscanned, &[])],
+        );
+    }
+}
+
+#[test]
+fn b29_a_block_of_a_kind_that_nobody_knows_is_read_as_text() {
+    let body = [
+        r#"{"type":"message_start","message":{"id":"m1","content":[]}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"song"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"song_delta","verse":"rm "}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"song_delta","verse":"-rf"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let events = read_whole(body.join("\n").as_bytes());
+    let shown = lines(&events);
+    let text = streams(&events)[0].text(Channel::Text);
+    assert_eq!(text, "rm -rf", "{shown}");
+    // It is counted too, by its kind: whoever cares learns that there is something new.
+    let is_told = |kind: &str| shown.contains("unscanned") && shown.contains(kind);
+    assert!(is_told("song"), "{shown}");
+}
+
+#[test]
+fn b33_a_tool_name_in_pieces_is_the_name_that_rules_see() {
+    let rule = |tool: &str| {
+        format!(
+            "schema = 1\n[pack]\nname = 't'\n[rule.r]\ndescription = 'd'\non = ['tool-input']\n\
+             tools = ['{tool}']\nmatch.any = [{{ literal = 'rm -rf' }}]\nexamples.match = ['rm -rf']\n"
+        )
+    };
+    let call = |function: &str| {
+        format!(
+            r#"{{"id":"c1","choices":[{{"index":0,"delta":{{"tool_calls":[{{"index":0,"id":"k","function":{{{function}}}}}]}}}}]}}"#
+        )
+    };
+    let body = [
+        call(r#""name":"ba""#),
+        call(r#""name":"sh""#),
+        call(r#""arguments":"{\"command\":\"rm ""#),
+        call(r#""arguments":"-rf\"}""#),
+        STOP.to_owned(),
+    ];
+    let body = body.map(|chunk| format!("data: {chunk}\n\n")).concat();
+    for (tool, expected) in [("bash", 1), ("ba", 0), ("sh", 0)] {
+        let pack = ttsr::Pack::from_toml(&rule(tool)).unwrap();
+        for size in [1, body.len()] {
+            let mut stream = pack.stream();
+            let mut hits = 0;
+            for (_, event) in read(body.as_bytes().chunks(size)).0 {
+                match event {
+                    Event::PartStart {
+                        part,
+                        channel,
+                        tool,
+                        ..
+                    } => {
+                        stream.open(part, channel);
+                        let tool = tool.unwrap_or_default();
+                        hits += usize::from(!tool.is_empty()) * stream.tool(part, &tool, "k").len();
+                    }
+                    Event::Tool { part, tool, .. } => hits += stream.tool(part, &tool, "k").len(),
+                    Event::Delta { part, bytes } => hits += stream.push(part, &bytes).len(),
+                    Event::PartEnd { part } => hits += stream.close(part).len(),
+                    _ => {}
+                }
+            }
+            assert_eq!(
+                hits,
+                expected,
+                "{tool}, in pieces of {size}: {}",
+                lines(&read_whole(body.as_bytes()))
+            );
+        }
+    }
+}
+
+#[test]
+fn an_event_over_the_cap_is_counted() {
+    let long = HI.replace("Hi", &"x".repeat(500));
+    for (case, body) in [
+        ("lines", format!("{HI}\n{long}\n{STOP}\n")),
+        (
+            "sse",
+            format!("data: {HI}\n\ndata: {long}\n\ndata: {STOP}\n\n"),
+        ),
+    ] {
+        let mut events = Events::new();
+        let mut reader = Reader::with_cap("file", 200);
+        let mut on = |stream: &str, event: Event| events.push((stream.to_owned(), event));
+        reader.push(body.as_bytes(), &mut on);
+        reader.finish(&mut on);
+        let found = streams(&events);
+        assert_eq!(found[0].text(Channel::Text), "Hi", "{case}");
+        assert_eq!(found[0].finish.as_deref(), Some("stop"), "{case}");
+        assert!(
+            found[0].unscanned[0].0 > 500 && found[0].unscanned[0].1 == "too-long",
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn f86_a_line_of_100_megabytes_costs_itself_only() {
+    let mut events = Events::new();
+    let mut on = |stream: &str, event: Event| events.push((stream.to_owned(), event));
+    let mut reader = Reader::new("file");
+    reader.push(format!("data: {HI}\n\ndata: ").as_bytes(), &mut on);
+    for _ in 0..100 {
+        reader.push(&vec![b'x'; 1 << 20], &mut on);
+    }
+    reader.push(format!("\n\ndata: {STOP}\n\n").as_bytes(), &mut on);
+    reader.finish(&mut on);
+    let found = streams(&events);
+    assert_eq!(
+        found[0].unscanned,
+        [(6 + (100 << 20), "too-long".to_owned())]
+    );
+    assert_eq!(found[0].finish.as_deref(), Some("stop"));
+}
+
+#[test]
+fn types_are_shareable() {
+    fn check<T: Send + Sync + std::panic::UnwindSafe>() {}
+    check::<Reader>();
+    check::<Writer>();
+    check::<ttsr_wire::sse::Sse>();
+}
+
+/// Each would take minutes if any step looked at all parts so far.
+#[test]
+fn a_hundred_thousand_parts_are_read_in_linear_time() {
+    let block = |n: usize| {
+        format!(
+            "{{\"type\":\"content_block_start\",\"index\":{n},\"content_block\":{{\"type\":\"text\"}}}}\n"
+        )
+    };
+    let stop = |n: usize| format!("{{\"type\":\"content_block_stop\",\"index\":{n}}}\n");
+    let call = |n: usize| {
+        format!(
+            "{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"id\":\"i{n}\",\"function\":{{\"name\":\"f\"}}}}]}}}}]}}\n"
+        )
+    };
+    let again = |n: usize| {
+        format!(
+            "{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"i{n}\",\"function\":{{\"name\":\"f\"}}}}]}}}}]}}\n"
+        )
+    };
+    let item = |n: usize| {
+        format!(
+            "{{\"type\":\"response.output_item.done\",\"output_index\":{n},\"item\":{{\"type\":\"t\",\"input\":\"x\"}}}}\n"
+        )
+    };
+    let line = |_: usize| "{\"part\":\"p\",\"d\":\"x\",\"end\":true}\n".to_owned();
+    let stream = |n: usize| format!("{{\"stream\":\"{n}\",\"part\":\"p\",\"d\":\"x\"}}\n");
+    let all = |of: &dyn Fn(usize) -> String| (0..100_000).map(of).collect::<String>();
+    for (case, body) in [
+        ("blocks that stop late", all(&block) + &all(&stop)),
+        ("calls without index", all(&call)),
+        ("calls under one index", all(&again)),
+        ("items", all(&item)),
+        ("parts of one name", all(&line)),
+        ("streams", all(&stream)),
+    ] {
+        let mut parts = 0;
+        let mut on =
+            |_: &str, event: Event| parts += usize::from(matches!(event, Event::PartEnd { .. }));
+        let mut reader = Reader::new("file");
+        reader.push(body.as_bytes(), &mut on);
+        reader.finish(&mut on);
+        assert_eq!(parts, 100_000, "{case}");
+    }
+}
+
+/// A recording with some bytes changed, dropped or doubled.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let change = (any::<prop::sample::Index>(), any::<u8>(), 0..4u8);
+    (0..RECORDINGS.len(), prop::collection::vec(change, 1..12)).prop_map(|(recording, changes)| {
+        let mut bytes = load(RECORDINGS[recording].0);
+        for (place, byte, what) in changes {
+            let place = place.index(bytes.len());
+            match what {
+                0 => bytes[place] = byte,
+                1 => bytes.insert(place, byte),
+                2 => drop(bytes.remove(place)),
+                _ => bytes[place] = b"{}[]\",:\n\\"[byte as usize % 9],
+            }
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_cuts_give_the_same_events(recording in 0..RECORDINGS.len(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40)) {
+        let bytes = load(RECORDINGS[recording].0);
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let pieces = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
+        prop_assert_eq!(read(pieces).0, read_whole(&bytes));
+    }
+
+    #[test]
+    fn changed_bytes_never_panic_and_never_depend_on_cuts(bytes in mutated()) {
+        let whole = read_whole(&bytes);
+        streams(&whole);
+        prop_assert_eq!(read(bytes.chunks(1)).0, whole);
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), start in prop::sample::select(vec!["", "{", "data: ", "data: {\"choices\":[", "{\"part\":\"x\",\"d\":\"", "\u{feff}"])) {
+        let bytes = [start.as_bytes(), &bytes].concat();
+        let whole = read_whole(&bytes);
+        streams(&whole);
+        prop_assert_eq!(read(bytes.chunks(1)).0, whole);
+    }
+}
+
+#[test]
+fn events_that_cannot_be_read_are_counted_whatever_the_format_and_the_cut() {
+    let chat = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
+    let bodies = [
+        (
+            format!("data: {chat}\n\ndata: {{\"choices\":[\n\ndata: x\n\ndata: {chat}\n\n"),
+            2,
+        ),
+        (format!("data: {{\"choices\"\n\ndata: {chat}\n\n"), 1),
+        (format!("data: {chat}\n\ndata: 7\n\ndata: {chat} x\n\n"), 2),
+        (
+            format!("data: {chat}\n\n: a comment\n\nretry: 10\n\ndata: [DONE]\n\n"),
+            0,
+        ),
+        (format!("{chat}\n{{\"choices\":\n{chat}\n"), 1),
+        (format!("data: {chat}\n\ndata: {}\n\n", "y".repeat(300)), 1),
+        ("data: {\"message\":\"no stream\"}\n\n".to_owned(), 0),
+    ];
+    for (body, expected) in bodies {
+        let body = body.as_bytes();
+        for size in [1, 2, 7, body.len()] {
+            let mut reader = Reader::with_cap("test", 200);
+            let mut events = Vec::new();
+            let mut on = |_: &str, event: Event| events.push(event);
+            body.chunks(size)
+                .for_each(|piece| reader.push(piece, &mut on));
+            reader.finish(&mut on);
+            let text = String::from_utf8_lossy(body);
+            assert_eq!(
+                reader.malformed_events(),
+                expected,
+                "{text} in pieces of {size}"
+            );
+            let lost = events
+                .iter()
+                .filter(|event| matches!(event, Event::Unscanned { .. }));
+            assert!(lost.count() as u64 >= expected.min(1), "{text}: {events:?}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What a running OpenCode server sends, in both of its interfaces: own small captures, and real ones found
+//! through `TTSR_OPENCODE` (a folder of `*.events.jsonl`); without it that test says so and passes.
+
+use ttsr::{Channel, Event};
+use ttsr_wire::opencode::{Feed, Notice};
+
+use crate::{Stream, lines, load, streams};
+use ttsr_testing::skip;
+
+type Notices = Vec<(String, Notice)>;
+
+fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Notices {
+    let mut notices = Vec::new();
+    let mut on = |session: &str, notice| notices.push((session.to_owned(), notice));
+    let mut feed = Feed::default();
+    for piece in pieces {
+        feed.push(piece, &mut on);
+    }
+    feed.finish(&mut on);
+    notices
+}
+
+fn shown(notices: &Notices) -> String {
+    let line = |(session, notice): &(String, Notice)| match notice {
+        Notice::Event(event) => lines(&vec![(session.clone(), event.clone())]),
+        Notice::Question { id, questions } => {
+            let questions = String::from_utf8_lossy(questions);
+            format!("{session}: question {id} {questions}\n")
+        }
+        other => format!("{session}: {other:?}\n"),
+    };
+    notices.iter().map(line).collect()
+}
+
+/// The replies, put together again; the assertions of [`Stream`] are made for each.
+fn replies(notices: &Notices) -> Vec<Stream> {
+    let mut replies = Vec::new();
+    let mut events = Vec::new();
+    for (session, notice) in notices {
+        if let Notice::Event(event) = notice {
+            events.push((session.clone(), event.clone()));
+            if matches!(event, Event::Finish { .. }) {
+                replies.extend(streams(&std::mem::take(&mut events)));
+            }
+        }
+    }
+    replies
+}
+
+fn idles(notices: &Notices) -> usize {
+    let idle = |(_, notice): &&(String, Notice)| *notice == Notice::Idle;
+    notices.iter().filter(idle).count()
+}
+
+const CAPTURES: [&str; 2] = ["opencode-classic.sse", "opencode-v2.sse"];
+
+#[test]
+fn e8_captures_give_the_expected_notices_under_every_cut() {
+    for name in CAPTURES {
+        let bytes = load(name);
+        let whole = feed([&bytes[..]]);
+        let golden = format!("{name}.notices");
+        if std::env::var_os("TTSR_BLESS").is_some() {
+            let path = format!("{}/tests/wire/{golden}", env!("CARGO_MANIFEST_DIR"));
+            std::fs::write(path, shown(&whole)).unwrap();
+        }
+        assert_eq!(
+            shown(&whole),
+            String::from_utf8(load(&golden)).unwrap(),
+            "{golden}"
+        );
+        assert_eq!(feed(bytes.chunks(1)), whole, "{name}: byte by byte");
+        for cut in 0..=bytes.len() {
+            assert_eq!(
+                feed([&bytes[..cut], &bytes[cut..]]),
+                whole,
+                "{name}: cut at {cut}"
+            );
+        }
+    }
+}
+
+#[test]
+fn e8_an_abort_makes_one_idle_and_no_second_reply() {
+    let notices = feed([&load("opencode-classic.sse")[..]]);
+    let replies = replies(&notices);
+    let reasons: Vec<_> = replies
+        .iter()
+        .map(|reply| reply.finish.as_deref())
+        .collect();
+    assert_eq!(
+        reasons,
+        [Some("tool-calls"), Some("retry"), Some("aborted")]
+    );
+    assert_eq!(idles(&notices), 1);
+    assert_eq!(replies[0].text(Channel::Reasoning), "Hm, an oak");
+    assert_eq!(replies[0].text(Channel::Text), "I look 🦉.");
+    assert_eq!(replies[0].text(Channel::ToolInput), r#"{"at":"oak"}"#);
+    assert_eq!(replies[2].text(Channel::Text), "rm -rf");
+}
+
+#[test]
+fn e8_frames_that_cannot_be_read_are_counted() {
+    let body = "data: {\"type\":\n\ndata: {\"type\":\"new.kind\",\"properties\":{\"sessionID\":\"s\",\"a\":\"bcd\"}}\n\n";
+    let notices = feed([body.as_bytes()]);
+    let unscanned = |bytes, kind: &str| {
+        Notice::Event(Event::Unscanned {
+            bytes,
+            kind: kind.to_owned(),
+        })
+    };
+    let expected = [
+        (String::new(), unscanned(8, "malformed-json")),
+        ("s".to_owned(), unscanned(4, "new.kind")),
+    ];
+    assert_eq!(notices, expected);
+}
+
+#[test]
+fn e8_real_captures() {
+    let Some(folder) = skip::unless_set("TTSR_OPENCODE") else {
+        return;
+    };
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        // Captures of both interfaces at once say which one a line is from.
+        let second = text.contains("\"sub\":\"/api/event\"");
+        let mine = |line: &&str| !second || line.contains("\"sub\":\"/api/event\"");
+        let events = text
+            .lines()
+            .filter(mine)
+            .filter(|line| line.contains("\"type\":\""));
+        let body: String = events.map(|line| format!("data: {line}\n\n")).collect();
+        let notices = feed([body.as_bytes()]);
+        assert_eq!(feed(body.as_bytes().chunks(1)), notices);
+        let replies = replies(&notices);
+        let deltas: usize = replies.iter().map(|reply| reply.deltas.len()).sum();
+        for reply in &replies {
+            for (part, bytes) in &reply.snapshots {
+                let part = &reply.parts[*part];
+                // The captures have other paths in repeated tool input than in its deltas.
+                if part.channel != Channel::ToolInput {
+                    assert_eq!(*bytes, part.bytes, "{}", path.display());
+                }
+            }
+            assert_ne!(
+                reply.finish.as_deref(),
+                Some("truncated"),
+                "{}",
+                path.display()
+            );
+            assert_eq!(reply.unscanned_bytes(), 0, "{}", path.display());
+        }
+        let reasons: Vec<_> = replies
+            .iter()
+            .filter_map(|reply| reply.finish.clone())
+            .collect();
+        assert!(!replies.is_empty());
+        eprintln!(
+            "{}: {deltas} deltas, {} idle, replies {reasons:?}",
+            path.file_name().unwrap().to_string_lossy(),
+            idles(&notices)
+        );
+        read += 1;
+    }
+    assert!(read > 0);
+}

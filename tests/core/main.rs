@@ -1,0 +1,15 @@
+//! The library without its loop: packs, matching under every split, sessions, and the files of the repository that are
+//! made from them.
+
+#[cfg(feature = "ast")]
+mod ast;
+#[cfg(feature = "unicode")]
+mod evasions;
+mod faults;
+mod pack;
+mod packs;
+mod rows;
+mod session;
+mod splits;
+mod suite;
+mod supply;

@@ -1,0 +1,478 @@
+//! Every rule of every built-in pack keeps its word: each example hits, each near miss does not, and
+//! how the text is cut into deltas changes nothing; rules that act hit texts that were not written for
+//! them (`tests/data/positives`); what they hit in ordinary output is judged, line by line, in
+//! `docs/packs/false-positives.md`, which is made here: `UPDATE_GOLDEN=1` writes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+use ttsr::{Action, Channel, Hits, Pack, PartId, Rule};
+use ttsr_testing::skip;
+
+const PART: PartId = PartId(7);
+
+/// A text as it stands in a part.
+struct Case {
+    channel: Channel,
+    tool: Option<String>,
+    bytes: Vec<u8>,
+}
+
+/// Rule, `end`, `decided`.
+type Found = (usize, u64, u64);
+
+/// The names of the packs in `rules/`, sorted.
+fn names() -> Vec<String> {
+    let mut names = Vec::new();
+    for group in fs::read_dir(folder("rules")).unwrap() {
+        for pack in fs::read_dir(group.unwrap().path()).unwrap() {
+            let path = pack.unwrap().path();
+            let name = path.strip_prefix(folder("rules")).unwrap();
+            names.push(name.to_str().unwrap().replace('\\', "/"));
+        }
+    }
+    names.sort();
+    names
+}
+
+fn text_of(name: &str) -> String {
+    fs::read_to_string(folder(&format!("rules/{name}/pack.toml"))).unwrap()
+}
+
+fn pack(name: &str) -> Pack {
+    Pack::from_toml(&text_of(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn packs() -> impl Iterator<Item = Pack> {
+    names().into_iter().map(|name| pack(&name))
+}
+
+fn all_packs() -> Pack {
+    let packs = names().into_iter().fold(Pack::builder(), |builder, name| {
+        builder.toml(format!("{name}/pack.toml"), text_of(&name))
+    });
+    packs.build().unwrap()
+}
+
+/// Whether what the rule finds is cut or taken out.
+fn acts(rule: &Rule) -> bool {
+    matches!(rule.action, Action::Abort | Action::Retry | Action::Redact)
+}
+
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+#[test]
+fn built_in_packs_are_those_of_the_folder_and_load_without_a_warning() {
+    let builtins: Vec<&str> = Pack::builtins().collect();
+    assert_eq!(builtins, names());
+    for name in builtins {
+        let builtin = Pack::builtin(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(
+            builtin.warnings().is_empty(),
+            "{name}: {:?}",
+            builtin.warnings()
+        );
+        assert_eq!(builtin.rules(), pack(name).rules(), "{name}");
+    }
+}
+
+#[test]
+fn every_rule_says_what_and_why_and_has_examples() {
+    let mut rules = 0;
+    for pack in packs() {
+        for rule in pack.rules() {
+            rules += 1;
+            let id = &rule.id;
+            let told = [&rule.why, &rule.instead, &rule.message];
+            assert!(
+                told.iter().all(|text| text.is_some()),
+                "{id}: says too little"
+            );
+            let source = rule.docs.as_deref().unwrap_or_default();
+            assert!(source.starts_with("https://"), "{id}: no source");
+            assert!(!rule.description.ends_with('.'), "{id}: ends with a dot");
+            assert!(rule.examples.matching.len() >= 2, "{id}: few examples");
+            assert!(
+                rule.examples.not_matching.len() >= 2,
+                "{id}: few near misses"
+            );
+        }
+    }
+    assert!(rules >= 150, "{rules} rules");
+}
+
+#[test]
+fn examples_hit_and_near_misses_do_not_under_every_split() {
+    let (mut rules, mut examples, mut runs) = (0, 0, 0);
+    let mut wrong = String::new();
+    for pack in packs() {
+        for (index, rule) in pack.rules().iter().enumerate() {
+            rules += 1;
+            let matching = rule.examples.matching.iter().map(|text| (text, true));
+            let harmless = rule.examples.not_matching.iter().map(|text| (text, false));
+            for (text, must_hit) in matching.chain(harmless) {
+                examples += 1;
+                for case in cases(rule, text) {
+                    let found = hits(&pack, &case, &[]);
+                    let hit = found.iter().any(|&(rule, ..)| rule == index);
+                    if hit != must_hit {
+                        let what = if hit { "noisy" } else { "missing" };
+                        let shown = String::from_utf8_lossy(&case.bytes);
+                        writeln!(wrong, "{what}: {}: {text:?} as {shown}", rule.id).unwrap();
+                    }
+                    runs += 1 + check_splits(&pack, rule, &case, &found);
+                }
+            }
+        }
+    }
+    println!("{rules} rules, {examples} examples, {runs} runs");
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// Texts that rules of one pack must find, written apart from the rules.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Positives {
+    pack: String,
+    channel: Channel,
+    /// Of a tool call.
+    #[serde(default)]
+    tool: String,
+    #[serde(default)]
+    arg: String,
+    /// Rules whose texts go to another tool or argument, or to a file.
+    #[serde(default)]
+    tools: BTreeMap<String, String>,
+    #[serde(default)]
+    args: BTreeMap<String, String>,
+    #[serde(default)]
+    paths: BTreeMap<String, String>,
+    /// By rule.
+    texts: BTreeMap<String, Vec<String>>,
+}
+
+impl Positives {
+    fn case(&self, rule: &str, text: &str) -> Case {
+        let Channel::ToolInput = self.channel else {
+            return Case {
+                channel: self.channel,
+                tool: None,
+                bytes: text.into(),
+            };
+        };
+        let arg = self.args.get(rule).unwrap_or(&self.arg);
+        let mut input = serde_json::Map::new();
+        if let Some(path) = self.paths.get(rule) {
+            input.insert("file_path".into(), path.as_str().into());
+        }
+        input.insert(arg.clone(), text.into());
+        Case {
+            channel: self.channel,
+            tool: Some(self.tools.get(rule).unwrap_or(&self.tool).clone()),
+            bytes: Value::Object(input).to_string().into_bytes(),
+        }
+    }
+}
+
+fn positives() -> impl Iterator<Item = Positives> {
+    let files = fs::read_dir(folder("tests/data/positives")).unwrap();
+    files.map(|file| {
+        let path = file.unwrap().path();
+        toml::from_str(&fs::read_to_string(&path).unwrap())
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    })
+}
+
+#[test]
+fn rules_that_act_find_what_was_not_written_for_them() {
+    let mut missing: BTreeMap<String, usize> = packs()
+        .flat_map(|pack| pack.rules().to_vec())
+        .filter(acts)
+        .map(|rule| (rule.id, 3))
+        .collect();
+    let mut wrong = String::new();
+    let mut texts = BTreeSet::new();
+    for positives in positives() {
+        let pack = pack(&positives.pack);
+        for (name, of_rule) in &positives.texts {
+            let id = format!("{}/{name}", positives.pack);
+            let index = pack.rules().iter().position(|rule| rule.id == id);
+            let index = index.unwrap_or_else(|| panic!("{id}: no such rule"));
+            let examples = &pack.rules()[index].examples.matching;
+            for text in of_rule {
+                assert!(
+                    texts.insert((id.clone(), text.clone())),
+                    "{id}: {text} twice"
+                );
+                assert!(!examples.contains(text), "{id}: {text} is an example");
+                let found = hits(&pack, &positives.case(name, text), &[]);
+                if found.iter().any(|&(rule, ..)| rule == index) {
+                    missing
+                        .entry(id.clone())
+                        .and_modify(|left| *left = left.saturating_sub(1));
+                } else {
+                    writeln!(wrong, "missed: {id}: {text}").unwrap();
+                }
+            }
+        }
+    }
+    println!(
+        "{} positives of {} acting rules",
+        texts.len(),
+        missing.len()
+    );
+    missing.retain(|_, left| *left > 0);
+    for (id, left) in missing {
+        writeln!(wrong, "{left} positives too few: {id}").unwrap();
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// Where the report says what each hit is.
+const REPORT: &str = "docs/packs/false-positives.md";
+
+/// What the report says of a hit that nobody looked at.
+const UNJUDGED: &str = "not judged";
+
+#[test]
+fn every_hit_in_ordinary_output_is_judged_and_few_are_false() {
+    let Some(corpus) = skip::corpus() else {
+        return;
+    };
+    let pack = all_packs();
+    let known = fs::read_to_string(folder(REPORT)).unwrap_or_default();
+    let verdicts: BTreeMap<&str, &str> = known
+        .lines()
+        .filter_map(|line| line.strip_suffix(" |")?.rsplit_once(" | "))
+        .collect();
+    let streams = corpus_streams(&corpus);
+    let (mut parts, mut acted, mut wrong) = (0, 0, 0);
+    let mut rows = String::new();
+    for (name, cases) in &streams {
+        for case in cases {
+            parts += 1;
+            for (rule, end, _) in hits(&pack, case, &[]) {
+                let rule = &pack.rules()[rule];
+                let row = format!(
+                    "| `{}` | {} | {name} | `{}`",
+                    rule.id,
+                    rule.action.name(),
+                    excerpt(&case.bytes, end)
+                );
+                let verdict = verdicts.get(row.as_str()).copied().unwrap_or(UNJUDGED);
+                acted += usize::from(acts(rule));
+                wrong += usize::from(acts(rule) && !verdict.starts_with("right"));
+                writeln!(rows, "{row} | {verdict} |").unwrap();
+            }
+        }
+    }
+    println!(
+        "{} streams, {parts} parts, {acted} act, {wrong} wrongly",
+        streams.len()
+    );
+    assert!(streams.len() > 1000, "{} streams", streams.len());
+    let text = format!(
+        "# What the packs find in ordinary output\n\n\
+        All built-in packs over {} recorded streams and transcripts of coding and chat models ({parts} parts). Each hit\n\
+        stands here with a verdict; `tests/packs.rs` makes the rows and fails where one is not judged, or where abort,\n\
+        retry and redact together are wrong in one of 1,000 streams or more.\n\n\
+        Hits that abort, retry or redact: {acted}; wrongly: {wrong}.\n\n\
+        | rule | action | where | what | verdict |\n|---|---|---|---|---|\n{rows}",
+        streams.len()
+    );
+    check_page(REPORT, &text);
+    assert!(!rows.contains(UNJUDGED), "hits that nobody judged:\n{rows}");
+    assert!(wrong * 1000 < streams.len(), "{wrong} of {}", streams.len());
+}
+
+/// At most 40 characters before `end`, on one line, as a table can hold them.
+fn excerpt(bytes: &[u8], end: u64) -> String {
+    let before = String::from_utf8_lossy(&bytes[..bytes.len().min(end as usize)]).into_owned();
+    let first = before.chars().count().saturating_sub(40);
+    let shown = before.chars().skip(first).map(|char| match char {
+        '\n' | '\r' | '\t' => ' ',
+        '|' | '`' => '¦',
+        char => char,
+    });
+    shown.collect::<String>().trim().to_owned()
+}
+
+/// Whether the page stands as it should, or writes it.
+fn check_page(path: &str, text: &str) {
+    let file = folder(path);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, text).unwrap();
+    }
+    let there = fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        there == text,
+        "{path} differs; UPDATE_GOLDEN=1 rewrites it:\n{text}"
+    );
+}
+
+/// Every recorded stream and transcript below the folder: where it stands, and its parts.
+fn corpus_streams(corpus: &Path) -> Vec<(String, Vec<Case>)> {
+    let mut files = vec![corpus.join("transcripts/transcripts.jsonl")];
+    let streams = fs::read_dir(corpus.join("streams")).unwrap();
+    files.extend(streams.map(|entry| entry.unwrap().path()));
+    files.sort();
+    let mut found = Vec::new();
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let name = name.split('.').next().unwrap();
+        for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            found.push((format!("{name} {}", number + 1), corpus_parts(&line)));
+        }
+    }
+    found
+}
+
+fn corpus_parts(line: &Value) -> Vec<Case> {
+    let parts = line["parts"].as_array().cloned();
+    let parts = parts.unwrap_or_else(|| vec![line.clone()]);
+    let mut cases: Vec<Case> = parts.iter().map(corpus_part).collect();
+    for delta in line["deltas"].as_array().into_iter().flatten() {
+        let part = delta[0].as_u64().unwrap() as usize;
+        let text = delta[1].as_str().unwrap_or_default();
+        cases[part].bytes.extend(text.as_bytes());
+    }
+    cases
+}
+
+fn corpus_part(part: &Value) -> Case {
+    Case {
+        channel: Channel::from_name(part["kind"].as_str().unwrap()).unwrap(),
+        tool: part["tool"].as_str().map(str::to_owned),
+        bytes: part["text"].as_str().unwrap_or_default().into(),
+    }
+}
+
+/// The example on each channel of the rule, in each way in which it may be written there.
+fn cases(rule: &Rule, text: &str) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &channel in &rule.on {
+        if channel == Channel::ToolInput {
+            cases.extend(inputs(rule, text));
+        } else {
+            let tool = rule
+                .tools
+                .first()
+                .filter(|_| channel == Channel::ToolOutput);
+            cases.push(Case {
+                channel,
+                tool: tool.map(|glob| instance(glob)),
+                bytes: text.into(),
+            });
+        }
+    }
+    cases
+}
+
+/// The example as the value of the first argument, for a call of the first tool on the first path.
+fn inputs(rule: &Rule, text: &str) -> Vec<Case> {
+    let tool = rule.tools.first().map_or("tool", String::as_str);
+    let arg = rule.args.first().map_or("content", String::as_str);
+    let path = rule.paths.iter().find(|glob| !glob.starts_with('!'));
+    let mut inputs = Vec::new();
+    for escape in [plain as fn(&str) -> String, escaped] {
+        let value = format!("\"{arg}\":\"{}\"", escape(text));
+        match path.map(|glob| instance(glob)) {
+            None => inputs.push(format!("{{{value}}}")),
+            Some(path) => inputs.extend([
+                format!("{{\"file_path\": \"{path}\", {value}}}"),
+                format!("{{{value}, \"file_path\": \"{path}\"}}"),
+            ]),
+        }
+    }
+    let case = |input: String| Case {
+        channel: Channel::ToolInput,
+        tool: Some(instance(tool)),
+        bytes: input.into_bytes(),
+    };
+    inputs.into_iter().map(case).collect()
+}
+
+/// Runs byte by byte, byte by byte with empty deltas between, and at every two-way cut.
+fn check_splits(pack: &Pack, rule: &Rule, case: &Case, whole: &[Found]) -> usize {
+    let length = case.bytes.len();
+    let bytes: Vec<usize> = (1..length).collect();
+    let doubled: Vec<usize> = (0..=length).flat_map(|at| [at, at]).collect();
+    let two_way = (1..length).map(|at| vec![at]);
+    for cuts in [bytes, doubled].into_iter().chain(two_way) {
+        let found = hits(pack, case, &cuts);
+        let shown = String::from_utf8_lossy(&case.bytes);
+        assert_eq!(found, whole, "{}: {shown} cut at {cuts:?}", rule.id);
+    }
+    length + 1
+}
+
+fn hits(pack: &Pack, case: &Case, cuts: &[usize]) -> Vec<Found> {
+    let mut stream = pack.stream();
+    let mut found = Vec::new();
+    let mut add = |hits: Hits<'_>| {
+        found.extend(
+            hits.iter()
+                .map(|hit| (hit.rule.index(), hit.end, hit.decided)),
+        );
+    };
+    stream.open(PART, case.channel);
+    if let Some(tool) = &case.tool {
+        add(stream.tool(PART, tool, "call"));
+    }
+    let mut start = 0;
+    for &cut in cuts.iter().chain([&case.bytes.len()]) {
+        add(stream.push(PART, &case.bytes[start..cut]));
+        start = cut;
+    }
+    add(stream.close(PART));
+    found
+}
+
+/// A name that the glob matches.
+fn instance(glob: &str) -> String {
+    let glob = glob
+        .trim_start_matches('/')
+        .replace("**/", "")
+        .replace("**", "*");
+    let mut name = String::new();
+    let mut rest = glob.as_str();
+    while let Some(char) = rest.chars().next() {
+        rest = &rest[char.len_utf8()..];
+        match char {
+            '*' | '?' => name.push('x'),
+            '{' => {
+                let (inside, after) = rest.split_once('}').expect("globs are checked at load");
+                name.push_str(inside.split(',').next().unwrap_or_default());
+                rest = after;
+            }
+            _ => name.push(char),
+        }
+    }
+    if name.ends_with('/') {
+        name + "x"
+    } else {
+        name
+    }
+}
+
+/// JSON as most models write it.
+fn plain(text: &str) -> String {
+    let quoted = serde_json::to_string(text).unwrap();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// JSON with every character as an escape.
+fn escaped(text: &str) -> String {
+    text.encode_utf16().fold(String::new(), |mut out, unit| {
+        write!(out, "\\u{unit:04x}").unwrap();
+        out
+    })
+}

@@ -1,0 +1,371 @@
+//! Each test that the docs name is there: those of the rows of `docs/harness.md`, and those of `docs/faults.md`, which
+//! is written here from `tests/data/faults.toml` (again with `UPDATE_GOLDEN=1`).
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every file below the folder that is Rust or TOML.
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension {
+            _ if path.is_dir() => files(&path, found),
+            Some("rs" | "toml") => found.push(path),
+            _ => {}
+        }
+    }
+}
+
+/// Names of test functions and of cases in files below the folders.
+fn names(folders: &[&str]) -> HashSet<String> {
+    let mut paths = Vec::new();
+    for folder in folders {
+        files(&root().join(folder), &mut paths);
+    }
+    let mut names = HashSet::new();
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        let is_code = path.extension().is_some_and(|extension| extension == "rs");
+        names.extend(if is_code { tests(&text) } else { cases(&text) });
+    }
+    names
+}
+
+fn tests(code: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut is_test = false;
+    for line in code.lines().map(str::trim) {
+        is_test |= line == "#[test]";
+        let function = line
+            .strip_prefix("fn ")
+            .and_then(|rest| rest.split('(').next());
+        if let Some(function) = function {
+            names.extend(is_test.then(|| function.to_owned()));
+            is_test = false;
+        }
+    }
+    names
+}
+
+fn cases(toml: &str) -> Vec<String> {
+    let names = toml.lines().filter_map(|line| {
+        let name = line.strip_prefix("name = \"")?;
+        name.split('"').next()
+    });
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn each_test_that_a_row_names_exists_and_begins_with_it() {
+    let text = fs::read_to_string(root().join("docs/harness.md")).unwrap();
+    let names = names(&["tests"]);
+    let mut rows = Vec::new();
+    for line in text.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let is_row = |cell: &str| {
+            let (letter, number) = cell.split_at_checked(1).unwrap_or_default();
+            ("A".."F").contains(&letter) && number.parse::<u32>().is_ok()
+        };
+        let [_, row, _, tests, _] = cells[..] else {
+            continue;
+        };
+        if !is_row(row) {
+            continue;
+        }
+        rows.push(row);
+        for test in tests.split(", ").filter(|test| !test.is_empty()) {
+            let test = test.trim_matches('`');
+            assert!(
+                names.contains(test),
+                "{row} names `{test}`, which is no test"
+            );
+            let prefix = format!("{}_", row.to_lowercase());
+            assert!(
+                test.starts_with(&prefix),
+                "`{test}` is named for another row than {row}"
+            );
+        }
+    }
+    let counts = [("A", 10), ("B", 7), ("C", 7), ("D", 4), ("E", 8)];
+    let all = counts
+        .into_iter()
+        .flat_map(|(letter, count)| (1..=count).map(move |n| format!("{letter}{n}")));
+    assert_eq!(rows, all.collect::<Vec<_>>());
+}
+
+#[test]
+fn each_test_that_a_fault_names_exists() {
+    let text = fs::read_to_string(root().join("docs/harness.md")).unwrap();
+    let names = names(&["tests"]);
+    let mut count = 0;
+    for line in text.lines().filter(|line| line.starts_with("| F")) {
+        let tests = line.split('|').nth(3).unwrap_or_default();
+        for test in tests.split(',').map(|test| test.trim().trim_matches('`')) {
+            assert!(names.contains(test), "`{test}` is no test: {line}");
+            count += 1;
+        }
+    }
+    assert!(count > 20, "the faults are gone: {count}");
+}
+
+/// Environment variables that tests may read by themselves: they change what a test does or how much, but leave
+/// nothing out. Whatever a test needs it asks for with `src/testing/skip.rs`, which says where it is missing.
+const MAY_BE_READ: [&str; 12] = [
+    "\"CARGO_HOME\"",
+    "\"FUZZ_CASES\"",
+    "\"HOME\"",
+    "\"PATH\"",
+    "\"TTSR_BLESS\"",
+    "\"TTSR_E2E\"",
+    "\"TTSR_E2E_BIN\"",
+    "\"TTSR_TEST_SCALE\"",
+    "\"TTSR_UPDATE_TABLES\"",
+    "\"UPDATE_GOLDEN\"",
+    "FILE",
+    "variable",
+];
+
+/// The functions of a file that are tests, each with the number of its first line and its lines.
+fn bodies(code: &str) -> Vec<(usize, Vec<&str>)> {
+    let lines: Vec<&str> = code.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if line.trim() != "#[test]" {
+            continue;
+        }
+        let is_function = |line: &&str| line.trim_start().starts_with("fn ");
+        let start = at + lines[at..].iter().position(is_function).unwrap();
+        let indent = lines[start].len() - lines[start].trim_start().len();
+        let end = format!("{}}}", " ".repeat(indent));
+        let length = lines[start..].iter().position(|line| *line == end);
+        let length = length.unwrap_or_else(|| panic!("no end: {}", lines[start]));
+        found.push((start + 1, lines[start..=start + length].to_vec()));
+    }
+    found
+}
+
+/// Whether a line of code returns. The word in a string, in a comment or in a longer one does not count.
+fn returns(line: &str) -> bool {
+    let line = line.trim_start();
+    let (_, arm) = line.split_once("=> ").unwrap_or_default();
+    let (_, block) = line.split_once("{ ").unwrap_or_default();
+    [line, arm, block].iter().any(|code| {
+        let rest = code.strip_prefix("return");
+        rest.is_some_and(|rest| rest.starts_with([' ', ';', '(']))
+    })
+}
+
+/// The place of a line with which a test ends early and does not say that it is skipped.
+fn silent_end(body: &[&str]) -> Option<usize> {
+    (0..body.len()).find(|&at| {
+        let near = &body[at.saturating_sub(2)..=at];
+        let is_told = near
+            .iter()
+            .any(|line| line.contains("skip::") || line.contains("skip_or_"));
+        returns(body[at]) && !is_told
+    })
+}
+
+#[test]
+fn no_test_ends_early_in_silence() {
+    let mut paths = Vec::new();
+    for folder in [
+        "src",
+        "tests",
+        "fuzz/src",
+        "fuzz/tests",
+        "oracle/src",
+        "mutants/src",
+    ] {
+        files(&root().join(folder), &mut paths);
+    }
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let (mut tests, mut skips) = (0, 0);
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        let place = path.strip_prefix(root()).unwrap().display();
+        for (line, body) in bodies(&text) {
+            tests += 1;
+            skips += usize::from(body.iter().any(|line| line.contains("skip::")));
+            let end = silent_end(&body).map(|at| line + at);
+            assert_eq!(end, None, "{place}: a test returns without `skip::`");
+        }
+        let place = place.to_string();
+        let own = match place.starts_with("tests/") || place.contains("/tests") {
+            true => text.as_str(),
+            false => text
+                .split_once("#[cfg(test)]")
+                .map_or("", |(_, tests)| tests),
+        };
+        let own = own.lines().filter(|_| place != "tests/core/rows.rs");
+        for line in own {
+            let read = ["env::var(", "env::var_os("].iter().find_map(|call| {
+                let (_, rest) = line.split_once(call)?;
+                rest.split(')').next()
+            });
+            let is_known = read.is_none_or(|name| MAY_BE_READ.contains(&name));
+            assert!(is_known, "{place}: `{line}` is for `skip::unless_set`");
+        }
+    }
+    assert!(tests > 1_000 && skips > 15, "{tests} tests, {skips} skips");
+}
+
+/// Tests, each with whether it ends early in silence.
+const ENDS: [(&str, bool); 6] = [
+    ("fn a() {\n    if no() {\n        return;\n    }\n}", true),
+    ("fn a() {\n    let Some(x) = x() else { return };\n}", true),
+    (
+        "fn a() {\n    if no() {\n        return println!(\"x\");\n    }\n}",
+        true,
+    ),
+    (
+        "fn a() {\n    let Some(x) = skip::corpus() else {\n        return;\n    };\n}",
+        false,
+    ),
+    (
+        "fn a() {\n    if no() {\n        return skip::test(\"x\");\n    }\n}",
+        false,
+    ),
+    (
+        "fn a() {\n    // return\n    b(\"return\");\n    returns();\n}",
+        false,
+    ),
+];
+
+#[test]
+fn an_early_end_is_found() {
+    for (code, is_silent) in ENDS {
+        let body: Vec<&str> = code.lines().collect();
+        assert_eq!(silent_end(&body).is_some(), is_silent, "{code}");
+    }
+}
+
+/// A line of `tests/data/faults.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fault {
+    id: String,
+    what: String,
+    #[serde(default)]
+    outcome: String,
+    #[serde(default)]
+    cases: Vec<String>,
+    /// Why it does not apply.
+    #[serde(default)]
+    none: String,
+}
+
+fn faults() -> Vec<Fault> {
+    #[derive(Deserialize)]
+    struct Faults {
+        line: Vec<Fault>,
+    }
+    let faults: Faults = toml::from_str(include_str!("../data/faults.toml")).unwrap();
+    faults.line
+}
+
+/// Sections: their letter, what they are about, and the number of their last line. Numbers go on over sections, but
+/// for the last one, whose lines are defects that others had.
+const SECTIONS: [(char, &str, u32); 8] = [
+    ('A', "Deltas and their encoding", 22),
+    ('B', "Parts, their order and their life", 36),
+    ('C', "Tool input as JSON", 47),
+    ('D', "Loading packs", 68),
+    ('E', "Hooks, verdicts and the loop", 84),
+    ('F', "Providers and their formats", 97),
+    ('G', "Logs, crashes and resources", 110),
+    ('H', "Defects of others", 17),
+];
+
+fn ids() -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut first = 1;
+    for (letter, _, last) in SECTIONS {
+        if letter == 'H' {
+            first = 1;
+        }
+        ids.extend((first..=last).map(|number| format!("{letter}{number}")));
+        first = last + 1;
+    }
+    ids
+}
+
+fn written(faults: &[Fault]) -> String {
+    let apply = faults.iter().filter(|fault| fault.none.is_empty());
+    let cases: HashSet<&String> = faults.iter().flat_map(|fault| &fault.cases).collect();
+    let shown = apply.count();
+    let mut text = format!(
+        "# Faults\n\n\
+         What can be wrong with what comes in, and with what it runs on: what happens then, and which tests show it.\n\
+         Of {} lines, {shown} have their cases, {} by name; {} do not apply, and say why. Names are those of tests, and of\n\
+         cases in `tests/data` and `tests/conformance`; there a name says what a wrong engine would do. Each case of\n\
+         `tests/data` is run under many cuts into deltas, and the hits must be the same under all.\n\n\
+         `tests/rows.rs` writes this page from `tests/data/faults.toml` and checks that every case is there;\n\
+         `UPDATE_GOLDEN=1 cargo test --test rows` writes it anew.\n",
+        faults.len(),
+        cases.len(),
+        faults.len() - shown,
+    );
+    for (letter, about, _) in SECTIONS {
+        write!(text, "\n## {letter}. {about}\n\n").unwrap();
+        text.push_str("| line | what happens | outcome | cases |\n|---|---|---|---|\n");
+        for fault in faults.iter().filter(|fault| fault.id.starts_with(letter)) {
+            let Fault { id, what, .. } = fault;
+            let (outcome, cases) = if fault.none.is_empty() {
+                let cases: Vec<_> = fault.cases.iter().map(|case| format!("`{case}`")).collect();
+                (fault.outcome.clone(), cases.join(", "))
+            } else {
+                (format!("does not apply: {}", fault.none), "–".to_owned())
+            };
+            writeln!(text, "| {id} | {what} | {outcome} | {cases} |").unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn each_fault_has_its_cases_or_says_why_it_has_none() {
+    let faults = faults();
+    let found: Vec<&String> = faults.iter().map(|fault| &fault.id).collect();
+    assert_eq!(found, ids().iter().collect::<Vec<_>>());
+    let names = names(&["tests", "src"]);
+    for fault in &faults {
+        let Fault { id, cases, .. } = fault;
+        let applies = fault.none.is_empty();
+        assert_eq!(
+            applies,
+            !cases.is_empty(),
+            "{id}: cases, or why there are none"
+        );
+        assert_eq!(applies, !fault.outcome.is_empty(), "{id}: an outcome");
+        let distinct: HashSet<&String> = cases.iter().collect();
+        assert_eq!(distinct.len(), cases.len(), "{id} names a case twice");
+        for case in cases {
+            assert!(
+                names.contains(case),
+                "{id} names `{case}`, which is no test"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_table_of_faults_is_that_of_its_data() {
+    let path = root().join("docs/faults.md");
+    let text = written(&faults());
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(path, text).unwrap();
+    } else {
+        let there = fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(there, text, "run again with UPDATE_GOLDEN=1");
+    }
+}

@@ -1,0 +1,498 @@
+//! What is accepted works: a pack that `check` accepts loads, and reads any text under every action and condition
+//! without a panic.
+//!
+//! Packs are random, of every key, with classes that are large and repeats up to the limits; texts are grown from what
+//! the patterns look for. `TTSR_TEST_SCALE` says how many packs are tried, `TTSR_ACCEPTS` how many instead of
+//! that, and `TTSR_ACCEPTS_TEXTS` how many texts each of them reads.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ttsr::{Channel, Limits, Pack, PartId, Rule};
+
+use ttsr_testing::{Random, scale};
+
+const PACKS: usize = 3_000;
+const TEXTS: usize = 8;
+
+const ATOMS: [&str; 26] = [
+    r"\w",
+    r"\p{L}",
+    ".",
+    "(?s:.)",
+    r"[^;]",
+    r"\W",
+    r"\S",
+    r"\pN",
+    r"[\w.-]",
+    r"(?i:[a-zß])",
+    r"\p{Lu}",
+    r"(?-i:[A-Z])",
+    r"[^\x00-\x7F]",
+    r"(?-u:\xFF)",
+    r"(?s-u:.)",
+    r"\x{200b}",
+    r"\x{301}",
+    "ﬁ",
+    "é",
+    "a",
+    "(a|b)",
+    r"(\w)",
+    r"(?<name>[a-f]+)",
+    "(?:foo|bar)",
+    r"\b",
+    r"(?-u:\w)",
+];
+
+/// Counts of repeats, most of them small: what is large is dear to match, and there are texts enough.
+fn repeat(random: &mut Random) -> String {
+    let most = match random.below(40) {
+        0 => 60_000,
+        1 => 4_000,
+        2..=7 => 300,
+        _ => 12,
+    };
+    let (a, b) = (random.below(most), random.below(most));
+    match random.below(8) {
+        0 => "*".to_owned(),
+        1 => "+?".to_owned(),
+        2 => "?".to_owned(),
+        3 => format!("{{{a}}}"),
+        4 => format!("{{{a},}}"),
+        5 => format!("{{{},{}}}?", a.min(b), a.max(b)),
+        _ => format!("{{{},{}}}", a.min(b), a.max(b)),
+    }
+}
+
+fn regex(random: &mut Random) -> String {
+    const OPENINGS: [&str; 12] = [
+        "", "", "token=", "token=", "key: ", "foo", "DROP", "(?i)", "(?x) ", "^", r"\b", "(?m)^",
+    ];
+    const ENDINGS: [&str; 14] = [
+        "",
+        "",
+        "",
+        ";",
+        "$",
+        r"\b",
+        " # a comment",
+        "(?=;)",
+        "(?!x)",
+        r"\B",
+        r"(?<=\w)",
+        "bar",
+        r"\1",
+        r"\z",
+    ];
+    let mut out = random.pick(&OPENINGS).to_owned();
+    for _ in 0..1 + random.below(3) {
+        let mut atom = random.pick(&ATOMS).to_owned();
+        if random.one_in(8) {
+            atom = format!("(?:{atom}|{}{})", random.pick(&ATOMS), repeat(random));
+        }
+        if random.one_in(60) {
+            let depth = 200 + random.below(52);
+            atom = format!("{}{atom}{}", "(".repeat(depth), ")".repeat(depth));
+        }
+        out += &atom;
+        if random.one_in(2) {
+            out += &repeat(random);
+        }
+    }
+    out + random.pick(&ENDINGS)
+}
+
+fn pattern(random: &mut Random) -> String {
+    const TEXTS: [&str; 10] = [
+        "foo",
+        "token",
+        "DROP TABLE",
+        "\\u200b",
+        "a\\u200bb",
+        "\\u0301",
+        "é",
+        "ﬁ",
+        "a.b",
+        "",
+    ];
+    let mut out = match random.below(6) {
+        0 | 1 => {
+            let kind = random.pick(&["literal", "word"]);
+            let mut text = random.pick(&TEXTS).to_owned();
+            if random.one_in(80) {
+                text = format!("x{}", ".".repeat(65_500 + random.below(40)));
+            }
+            format!("{kind} = \"{text}\"")
+        }
+        _ => format!("regex = '''{}'''", regex(random)),
+    };
+    if random.one_in(5) {
+        let regions = ["prose", "code", "shell", "added", "string", "heading"];
+        write!(out, ", region = '{}'", random.pick(&regions)).unwrap();
+    }
+    if random.one_in(4) {
+        write!(out, ", fold = {}", folds(random)).unwrap();
+    }
+    if random.one_in(20) {
+        out += ", arg = 'command'";
+    }
+    format!("{{ {out} }}")
+}
+
+fn folds(random: &mut Random) -> &'static str {
+    random.pick(&[
+        "'case'",
+        "'case'",
+        "['case', 'invisible']",
+        "'invisible'",
+        "'nfkc'",
+        "['case', 'nfkc', 'confusables', 'invisible']",
+    ])
+}
+
+fn patterns(random: &mut Random, least: usize) -> String {
+    let count = least + random.below(2);
+    let all: Vec<String> = (0..count).map(|_| pattern(random)).collect();
+    format!("[{}]", all.join(", "))
+}
+
+fn condition(random: &mut Random, out: &mut String) {
+    let mut key = |name: &str, value: &str| writeln!(out, "match.{name} = {value}").unwrap();
+    match random.below(12) {
+        0 => key("all", &patterns(random, 2)),
+        1 => key("sequence", &patterns(random, 2)),
+        2 => {
+            let (name, value) = random.pick(&[
+                ("repetition", "{ unit-chars = [1, 65536], times = 2 }"),
+                ("repetition", "{ times = 3, near = true, turns = 2 }"),
+                ("leak", "true"),
+                ("limit", "{ bytes = 1, lines = 1, deltas = 1, tokens = 1 }"),
+                ("script", "{ expect = ['latin', 'de'] }"),
+                ("unknown-name", "{ known = ['@names', 'foo'] }"),
+                ("unknown-name", "{ of = ['file', 'tool', 'package'] }"),
+                ("doom-loop", "{ times = 2, differing = 1 }"),
+            ]);
+            return key(name, value);
+        }
+        _ => key("any", &patterns(random, 1)),
+    }
+    if random.one_in(6) {
+        key("none", &patterns(random, 1));
+    }
+    if random.one_in(3) {
+        let (name, value) = random.pick(&[
+            ("first", "100"),
+            ("last", "100"),
+            ("last", "1"),
+            ("line", "true"),
+            ("line", "true"),
+            ("count", "2"),
+            ("per", "'session'"),
+            ("capture", "{ entropy = 0.5 }"),
+            ("capture", "{ group = 1, random = true }"),
+            ("capture", "{ group = 'name', not-in = ['a*', '?'] }"),
+            ("capture", "{ not-in = ['[', '{a,b}'] }"),
+        ]);
+        key(name, value);
+    }
+    if random.one_in(4) {
+        let within = [
+            "{ lines = 1 }",
+            "{ lines = 9 }",
+            "{ chars = 1 }",
+            "{ chars = 900 }",
+            "{ part = true }",
+            "{ message = true }",
+        ];
+        key("within", random.pick(&within));
+    }
+    if random.one_in(5) {
+        key("fold", folds(random));
+    }
+    if random.one_in(12) {
+        key("region", "'code'");
+    }
+}
+
+fn rule(random: &mut Random, number: usize) -> String {
+    let mut out = format!("[rule.r{number}]\ndescription = 'd'\n");
+    condition(random, &mut out);
+    let mut key = |name: &str, value: &str| writeln!(out, "{name} = {value}").unwrap();
+    let actions = [
+        ("observe", ""),
+        ("warn", "message = '{{ match.text }} {{ excerpt }}'"),
+        ("inject", "repeat = { per-turn = 1 }"),
+        ("redact", "replacement = '[gone]'"),
+        ("redact", ""),
+        ("retry", "retry = { max = 1, then = 'abort' }"),
+        ("retry", "partial = 'keep-before-match'"),
+        ("abort", ""),
+        (
+            "consult",
+            "consult = { prompt = 'Is {{ match.text }} right?' }",
+        ),
+        ("set-header", "header = { name = 'x-a', value = 'b' }"),
+        ("append", "instead = 'Something else.'"),
+        ("handoff", "allowance.per-turn = 1"),
+    ];
+    let (action, more) = random.pick(&actions);
+    if random.one_in(2) {
+        key("action", &format!("'{action}'"));
+        if let Some((name, value)) = more.split_once(" = ") {
+            key(name, value);
+        }
+    }
+    let on = match action {
+        "consult" => "['tool-input']",
+        "append" | "set-header" => "['tool-output', 'user-input', 'error']",
+        _ => random.pick(&[
+            "['text']",
+            "['text', 'reasoning', 'tool-input']",
+            "['tool-input']",
+        ]),
+    };
+    key("on", on);
+    if random.one_in(5) {
+        key("hold", "true");
+    }
+    if random.one_in(6) {
+        let (name, value) = random.pick(&[
+            ("tools", "['bash', '@names']"),
+            ("args", "['command', '*.a']"),
+            ("paths", "['**/*.rs', '!b/**']"),
+            ("agents", "['*']"),
+            ("models", "['m*']"),
+            ("severity", "'critical'"),
+            ("mode", "'shadow'"),
+            ("priority", "-7"),
+        ]);
+        key(name, value);
+    }
+    out
+}
+
+/// The rules of a pack that are accepted, and the text of it.
+fn accepted(random: &mut Random, limits: &Limits) -> (String, Pack) {
+    let head = "schema = 1\n[pack]\nname = 't'\n\
+        grants = ['inject', 'redact', 'retry', 'abort', 'consult', 'append', 'set-header', 'handoff']\n\
+        [lists]\nnames = ['serde', 'foo']\n";
+    let allow = "[[allow]]\nrules = ['t/*']\nreason = 'r'\ntext = ['foo*', '?']\n";
+    loop {
+        let mut text = head.to_owned();
+        for number in 0..1 + random.below(3) {
+            text += &rule(random, number);
+        }
+        if random.one_in(6) {
+            text += allow;
+        }
+        let checked = Pack::builder().limits(limits.clone()).toml("t.toml", &text);
+        // What `check` adds is asked for now and then: it tries rules on texts of its own.
+        let checked = if random.one_in(16) {
+            checked.lints()
+        } else {
+            checked
+        };
+        if let Ok(pack) = checked.build() {
+            return (text, pack);
+        }
+    }
+}
+
+/// What the patterns above look for, in runs of all lengths, and what they do not.
+fn text(random: &mut Random) -> Vec<u8> {
+    const PIECES: [&[u8]; 24] = [
+        b"token=",
+        b"key: ",
+        b"foo",
+        b"DROP TABLE",
+        b"drop table",
+        b"a.b",
+        b";",
+        b" ",
+        b"\n",
+        b"\r\n",
+        b"a",
+        b"Z",
+        "é".as_bytes(),
+        "e\u{301}".as_bytes(),
+        "ﬁ".as_bytes(),
+        "ＡＢ".as_bytes(),
+        "\u{200b}".as_bytes(),
+        "中".as_bytes(),
+        "\u{1F600}".as_bytes(),
+        b"\xFF",
+        b"\xE2\x82",
+        b"```rust\nuse nobody::x;\n",
+        b"`x/y.py`",
+        b"<|im_end|>",
+    ];
+    let mut out = Vec::new();
+    for _ in 0..random.below(14) {
+        let times = match random.below(12) {
+            0 => 300,
+            1 => 60,
+            2 | 3 => 9,
+            _ => 1,
+        };
+        out.extend(random.pick(&PIECES).repeat(times));
+    }
+    out
+}
+
+/// Reads a text as every action and condition would have it: in a stream and a session, on every channel.
+fn read(random: &mut Random, pack: &Pack, channel: Channel, text: &[u8]) -> usize {
+    let mut session = pack.session();
+    session.begin_turn();
+    if !Channel::STREAMED.contains(&channel) {
+        let checked = session.check(channel, Some("bash"), text);
+        let messages = checked.decisions().iter();
+        messages.for_each(|decision| drop(checked.stream().message(decision)));
+        return checked.decisions().len();
+    }
+    let input = serde_json::json!({ "command": String::from_utf8_lossy(text), "path": "a.rs" });
+    let input = input.to_string().into_bytes();
+    let bytes = match channel {
+        Channel::ToolInput if !random.one_in(8) => &input,
+        _ => text,
+    };
+    let mut stream = session.stream();
+    let part = PartId(3);
+    let _ = session.open(&mut stream, part, channel);
+    if channel == Channel::ToolInput {
+        let _ = session.tool(&mut stream, part, "bash", "call");
+    }
+    let mut hits = 0;
+    let mut rest = bytes;
+    let longest = random.pick(&[1, 4, 16, 2000]);
+    while !rest.is_empty() {
+        let (delta, after) = rest.split_at(rest.len().min(1 + random.below(longest)));
+        let _ = session.push(&mut stream, part, delta);
+        hits += session.decisions().len();
+        for decision in session.decisions() {
+            drop(stream.message(decision));
+        }
+        assert!(stream.releasable(part) <= stream.delivered(part));
+        rest = after;
+    }
+    let _ = session.close(&mut stream, part);
+    let _ = session.finish(&mut stream);
+    hits += session.decisions().len();
+    hits + stream.redactions().len()
+}
+
+/// What of the language a rule with hits has, so that the test cannot go blind.
+fn note(rule: &str, seen: &mut BTreeMap<&'static str, usize>) {
+    const KEYS: [&str; 22] = [
+        "match.any",
+        "match.all",
+        "match.sequence",
+        "match.none",
+        "match.first",
+        "match.last",
+        "match.line",
+        "match.count",
+        "match.per",
+        "match.capture",
+        "match.within",
+        "match.fold",
+        "fold = 'case'",
+        "hold = true",
+        "'redact'",
+        "'consult'",
+        "'append'",
+        "[[allow]]",
+        "literal",
+        "word",
+        r"\p{L}",
+        r"\w",
+    ];
+    for key in KEYS.into_iter().filter(|key| rule.contains(key)) {
+        *seen.entry(key).or_default() += 1;
+    }
+}
+
+#[test]
+fn what_is_accepted_reads_any_text() {
+    let given = |variable: &str| std::env::var(variable).ok()?.parse::<usize>().ok();
+    let packs = given("TTSR_ACCEPTS").unwrap_or_else(|| scale(PACKS));
+    let texts = given("TTSR_ACCEPTS_TEXTS").unwrap_or(TEXTS);
+    let (mut pairs, mut hits, mut seen) = (0, 0, BTreeMap::new());
+    for seed in 0..packs as u64 {
+        let mut random = Random::new(seed ^ 5 << 40);
+        let limits = Limits {
+            table_bytes: random.pick(&[0, 4096, 1 << 20]),
+            stretch_bytes: random.pick(&[1, 64, 64 << 10]),
+            ..Limits::default()
+        };
+        let (written, pack) = accepted(&mut random, &limits);
+        let mut found = 0;
+        for _ in 0..texts {
+            let text = text(&mut random);
+            let read_by_rules = |channel: &Channel| pack.wants(*channel, None);
+            let channels = Channel::ALL.into_iter().filter(read_by_rules);
+            let channels: Vec<Channel> = channels.collect();
+            let is_any = random.one_in(8) || channels.is_empty();
+            let channel = random.pick(if is_any { &Channel::ALL } else { &channels[..] });
+            let run = || read(&mut random, &pack, channel, &text);
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+            found += result.unwrap_or_else(|_| {
+                let text = text.escape_ascii();
+                panic!("seed {seed}, on {channel:?}\n{written}\n{text}")
+            });
+            pairs += 1;
+        }
+        if found > 0 {
+            let rules = written.find("[rule.").unwrap_or_default();
+            note(&written[rules..], &mut seen);
+        }
+        hits += found;
+        if random.one_in(8) {
+            by_hand(&mut random, &pack, &limits, seed);
+        }
+    }
+    println!(
+        "accepts: {pairs} pairs of a pack and a text under {packs} packs, {hits} decisions of {seen:?}"
+    );
+    if packs >= 1000 {
+        assert_eq!(seen.len(), 22, "{seen:?}");
+    }
+}
+
+/// Rules made in code may hold what no file can say. They are refused, or they work.
+fn by_hand(random: &mut Random, pack: &Pack, limits: &Limits, seed: u64) {
+    let odd = |random: &mut Random| random.pick(&[0, 1, 2, u32::MAX - 1, u32::MAX]);
+    let rules: Vec<Rule> = pack
+        .rules()
+        .iter()
+        .map(|rule| {
+            let mut rule = rule.clone();
+            match random.below(8) {
+                0 => rule.condition.first = Some(odd(random)),
+                1 => rule.condition.last = Some(odd(random)),
+                2 => rule.condition.line = true,
+                3 => rule.retry.max = odd(random),
+                4 => rule.hold = true,
+                5 => rule.on = Channel::ALL.to_vec(),
+                6 => rule.condition.none = rule.condition.any.clone(),
+                _ => {
+                    let times = odd(random);
+                    let per = ttsr::Per::Part;
+                    rule.condition.count = Some(ttsr::Count { times, per });
+                }
+            }
+            rule
+        })
+        .collect();
+    let builder = Pack::builder().limits(limits.clone());
+    let builder = rules
+        .iter()
+        .cloned()
+        .fold(builder, |it, rule| it.rule(rule));
+    let Ok(pack) = builder.build() else { return };
+    for channel in Channel::ALL {
+        let text = text(random);
+        let run = || read(random, &pack, channel, &text);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        assert!(result.is_ok(), "seed {seed}, {rules:?}");
+    }
+}
