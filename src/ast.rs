@@ -30,7 +30,7 @@ impl Grammar {
     /// Number of grammars.
     const COUNT: usize = 6;
 
-    /// The grammar that a rule means by that name; see [`Ast::LANGUAGES`](crate::Ast::LANGUAGES).
+    /// The grammar that a rule means by that name; see [`Ast::LANGUAGES`](crate::rule::Ast::LANGUAGES).
     pub(crate) fn named(name: &str) -> Option<Grammar> {
         Some(match name {
             "rust" => Grammar::Rust,

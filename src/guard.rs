@@ -20,7 +20,8 @@ use crate::verdict::PartId;
 /// ```
 /// # use std::{pin::{Pin, pin}, task::{Context, Poll, Waker}};
 /// use futures_core::Stream;
-/// use ttsr::{Action, Conversation, Event, Guard, GuardedItem, Pack, PartId, Pattern, Rule};
+/// use ttsr::guard::GuardedItem;
+/// use ttsr::{Action, Conversation, Event, Guard, Pack, PartId, Pattern, Rule};
 /// # struct Reply(std::vec::IntoIter<Event>);
 /// # impl Stream for Reply {
 /// #     type Item = Event;
@@ -107,7 +108,8 @@ impl GuardedItem {
 /// ```
 /// # use std::{pin::{Pin, pin}, task::{Context, Poll, Waker}};
 /// # use futures_core::Stream;
-/// use ttsr::{Action, Conversation, Event, Guard, GuardedItem, Pack, PartId, Pattern, Rule};
+/// use ttsr::guard::GuardedItem;
+/// use ttsr::{Action, Conversation, Event, Guard, Pack, PartId, Pattern, Rule};
 /// # struct Reply(std::vec::IntoIter<Event>);
 /// # impl Stream for Reply {
 /// #     type Item = Event;

@@ -39,9 +39,9 @@
 //! **For every pack, every text and every way to cut the text into deltas, the hits are the same: same
 //! rule, same part, same bytes, same order.** Each byte is consumed once, and a hit is reported at the
 //! first byte where it is certain. The exceptions are conditions that are not about the bytes: a
-//! [`Bound`] on deltas or on time, and the tokens that a host [counts](Conversation::count_tokens). Nothing is skipped in
+//! [`Bound`](rule::Bound) on deltas or on time, and the tokens that a host [counts](Conversation::count_tokens). Nothing is skipped in
 //! silence: a rule that cannot be loaded stops the load, and a byte of a known part is matched or
-//! [counted](Counters) as unscanned.
+//! [counted](stream::Counters) as unscanned.
 //!
 //! # Glossary
 //!
@@ -82,12 +82,12 @@
 //!
 //! Versions follow [semver](https://semver.org). Hits are part of it: with the same pack and the same bytes a minor
 //! version reports the same hits, except for bugs, each of which the changelog names. Speed, memory and
-//! [`AutomatonSize`] may change in any version.
+//! [`AutomatonSize`](pack::AutomatonSize) may change in any version.
 //!
 //! - Enums and structs marked `non_exhaustive` may grow in a minor version. [`Flow`] and [`Verdict`] are not, and will
 //!   not: a host that handles both cases has handled all. Nor are [`Event`], [`Source`], `harness::Content`,
 //!   `harness::Role` and `harness::Gate`: a host must not overlook a new kind of any of them.
-//! - Structs with public fields and a `Default` ([`Limits`], [`Retry`], `harness::Settings`) may get fields in a minor
+//! - Structs with public fields and a `Default` ([`Limits`], [`Retry`](rule::Retry), `harness::Settings`) may get fields in a minor
 //!   version: write the fields that you set, and `..Default::default()` for the rest. Others with public fields stay.
 //! - The rule language has a version of its own, `schema = 1`. As long as it stays, a pack that loads goes on loading and
 //!   its rules decide the same; new keys may be added. Texts of diagnostics may change, their codes do not.
@@ -118,46 +118,45 @@
 
 #[cfg(feature = "ast")]
 mod ast;
-mod conversation;
+pub mod conversation;
 mod detect;
 mod event;
-mod examples;
+pub mod examples;
 #[cfg(feature = "futures")]
-mod guard;
+pub mod guard;
 #[cfg(feature = "harness")]
 pub mod harness;
-mod limits;
+pub mod limits;
 mod matcher;
-mod pack;
-mod rule;
+pub mod pack;
+pub mod rule;
 pub mod scan;
-mod session;
-mod stream;
+pub mod session;
+pub mod stream;
 mod verdict;
 mod view;
 
-pub use conversation::{
-    Attempt, CallReview, Conversation, Cut, CutSource, DecisionRecord, Flow, KeptText, Note,
-    RetryOptions, ScreenedText, Turn,
-};
+// At most 35 names: what most hosts need. The rest is in the modules.
+#[doc(inline)]
+pub use conversation::{Attempt, Conversation, Cut, DecisionRecord, Flow, Turn};
 pub use event::Event;
-pub use examples::{TestError, TestFailure, test};
+#[doc(inline)]
+pub use examples::test;
 #[cfg(feature = "futures")]
-pub use guard::{Guard, Guarded, GuardedItem};
-pub use limits::{Limits, OnLimit};
-pub use matcher::AutomatonSize;
-pub use pack::{
-    Date, Diagnostic, Level, LoadError, LoadErrorKind, Lock, Pack, PackBuilder, PackHeader, check,
-    schema,
-};
-pub use rule::{
-    Action, Allowance, Ast, Bound, Capture, Case, Channel, Condition, Consult, Count, DoomLoop,
-    Examples, Fold, Header, KnownList, Mode, Named, Partial, Pattern, PatternKind, Per, Region,
-    Repeat, Repetition, Retry, Rule, Script, Severity, Status, UnknownName, Within,
-};
+#[doc(inline)]
+pub use guard::Guard;
+#[doc(inline)]
+pub use limits::Limits;
+#[doc(inline)]
+pub use pack::{Diagnostic, Level, LoadError, Pack, PackBuilder, check};
+#[doc(inline)]
+pub use rule::{Action, Channel, Mode, Partial, Pattern, Rule, Severity};
+#[doc(inline)]
 pub use scan::scan;
-pub use session::{Checked, Lost, Origin, Session, Snapshot};
-pub use stream::{Counters, Hits, Redaction, Stream};
+#[doc(inline)]
+pub use session::{Origin, Session, Snapshot};
+#[doc(inline)]
+pub use stream::Stream;
 pub use verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict};
 
 /// The guides of the repository, chapter by chapter.

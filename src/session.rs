@@ -357,7 +357,8 @@ impl Session {
     ///
     /// # Example: a reply of more than ten tokens
     /// ```
-    /// use ttsr::{Bound, Pack, PartId, Rule, Verdict};
+    /// use ttsr::rule::Bound;
+    /// use ttsr::{Pack, PartId, Rule, Verdict};
     /// let mut rule = Rule::new("demo/brief", vec![]);
     /// rule.condition.limit = Some(Bound { tokens: Some(10), ..Bound::default() });
     /// let pack = Pack::builder().rule(rule).build()?;
@@ -378,7 +379,8 @@ impl Session {
     /// # Example: a reply that takes longer than a minute
     /// ```
     /// use std::time::Duration;
-    /// use ttsr::{Bound, Pack, PartId, Rule, Verdict};
+    /// use ttsr::rule::Bound;
+    /// use ttsr::{Pack, PartId, Rule, Verdict};
     /// let mut rule = Rule::new("demo/slow", vec![]);
     /// rule.condition.limit = Some(Bound { millis: Some(60_000), ..Bound::default() });
     /// let pack = Pack::builder().rule(rule).build()?;

@@ -278,7 +278,8 @@ impl Stream {
     ///
     /// # Example: a package of the project
     /// ```
-    /// use ttsr::{Pack, PartId, Rule, UnknownName};
+    /// use ttsr::rule::UnknownName;
+    /// use ttsr::{Pack, PartId, Rule};
     /// let mut rule = Rule::new("demo/invented", Vec::new());
     /// rule.condition.unknown_name = Some(UnknownName::default());
     /// let pack = Pack::builder().rule(rule).build()?;
@@ -299,7 +300,8 @@ impl Stream {
     /// # Example: a reply that takes longer than a minute
     /// ```
     /// use std::time::Duration;
-    /// use ttsr::{Bound, Pack, PartId, Rule};
+    /// use ttsr::rule::Bound;
+    /// use ttsr::{Pack, PartId, Rule};
     /// let mut rule = Rule::new("demo/slow", Vec::new());
     /// rule.condition.limit = Some(Bound { millis: Some(60_000), ..Bound::default() });
     /// let pack = Pack::builder().rule(rule).build()?;
@@ -725,7 +727,8 @@ impl Stream {
     ///
     /// # Example: what a sub-agent is asked
     /// ```
-    /// use ttsr::{Action, Channel, Consult, Pack, PartId, Pattern, Rule, Verdict};
+    /// use ttsr::rule::Consult;
+    /// use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
     /// let mut rule = Rule::new("demo/push", vec![Pattern::literal("git push")]);
     /// rule.on = vec![Channel::ToolInput];
     /// rule.action = Action::Consult;

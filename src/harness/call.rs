@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use super::consult::Consultation;
 use super::message::Tool;
-use crate::Consult;
+use crate::rule::Consult;
 
 /// A tool call that the model has written whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +69,8 @@ impl Before {
     /// # Example: somebody is asked about every push
     /// ```
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
-    /// use ttsr::{Consult, Pack};
+    /// use ttsr::rule::Consult;
+    /// use ttsr::Pack;
     /// let mut hooks = Hooks::default();
     /// hooks.on_tool_before("review", |_, before| {
     ///     if before.input.contains("git push") {

@@ -16,15 +16,16 @@ use super::provider::Provider;
 use super::run::Cancel;
 use super::step::{End, Reason, Step};
 use super::turn::{Turn, TurnOutcome};
+use crate::rule::Consult;
 use crate::view::path::ToolScope;
-use crate::{Channel, Consult, Decision, Origin, Pack, Session};
+use crate::{Channel, Decision, Origin, Pack, Session};
 
 /// What a sub-agent is asked about a tool call.
 ///
 /// # Example: what a host asks
 /// ```
 /// use std::time::Duration;
-/// use ttsr::Consult;
+/// use ttsr::rule::Consult;
 /// use ttsr::harness::consult::Consultation;
 /// let question = Consult { timeout_millis: 5_000, ..Consult::new("Is this commit fit to go?") };
 /// let asked = Consultation::new("review", "call_1", question);
@@ -153,7 +154,8 @@ pub struct Parent {
 ///
 /// # Example: a host asks
 /// ```
-/// use ttsr::{Consult, Origin, Pack};
+/// use ttsr::rule::Consult;
+/// use ttsr::{Origin, Pack};
 /// use ttsr::harness::consult::{Consultation, Consulted, Parent, consult};
 /// use ttsr::harness::{Cancel, Hooks, NoTools, Script, Scripted, Settings};
 /// let mut provider = Scripted::new([Script::default().text("Looks fine.").finish("stop")]);

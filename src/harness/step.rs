@@ -8,7 +8,8 @@ use super::message::Message;
 use super::provider::Failure;
 use super::reply::Reply;
 use crate::session::fnv1a;
-use crate::{Channel, Counters, Decision, Event, PartId, RuleId};
+use crate::stream::Counters;
+use crate::{Channel, Decision, Event, PartId, RuleId};
 
 /// What the processor is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

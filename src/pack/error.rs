@@ -40,7 +40,8 @@ impl LoadErrorKind {
 ///
 /// # Example: what kept a pack from loading
 /// ```
-/// use ttsr::{Level, LoadErrorKind, Pack};
+/// use ttsr::pack::LoadErrorKind;
+/// use ttsr::{Level, Pack};
 /// let error = Pack::from_toml("schema = 1\n[pack]\nname = \"mine\"\ncolour = 1\n").unwrap_err();
 /// assert_eq!(error.kind(), LoadErrorKind::Invalid);
 /// assert!(error.to_string().contains("<toml>:4:1: error[unknown-key]"), "{error}");

@@ -27,6 +27,7 @@ mod schema;
 mod source;
 mod tools;
 
+pub use crate::matcher::AutomatonSize;
 pub use builder::PackBuilder;
 pub(crate) use compose::Allow;
 pub use compose::Date;
@@ -36,7 +37,7 @@ pub use header::PackHeader;
 pub use lock::Lock;
 
 use crate::limits::Limits;
-use crate::matcher::{AutomatonSize, CLASSES, Matcher};
+use crate::matcher::{CLASSES, Matcher};
 use crate::rule::{Channel, Rule};
 use crate::session::Session;
 use crate::stream::Stream;
@@ -127,7 +128,8 @@ impl Pack {
     ///
     /// # Example: no pack of that name
     /// ```
-    /// use ttsr::{LoadErrorKind, Pack};
+    /// use ttsr::pack::LoadErrorKind;
+    /// use ttsr::Pack;
     /// assert!(Pack::builtins().any(|name| name == "std/secrets"));
     /// assert!(!Pack::builtin("std/secrets")?.rules().is_empty());
     /// let error = Pack::builtin("std/secret").unwrap_err();
@@ -417,7 +419,7 @@ pub fn check(paths: &[impl AsRef<Path>], limits: &Limits) -> Vec<Diagnostic> {
 ///
 /// # Example: every key has a description
 /// ```
-/// let schema = ttsr::schema();
+/// let schema = ttsr::pack::schema();
 /// assert!(schema.contains("\"cooldown-turns\": {"));
 /// ```
 #[must_use]

@@ -119,7 +119,8 @@ impl Pattern {
 ///
 /// # Example: in code, not in prose
 /// ```
-/// use ttsr::{Pack, PartId, Pattern, Region, Rule};
+/// use ttsr::rule::Region;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut pattern = Pattern::literal("unwrap()");
 /// pattern.region = vec![Region::CodeIn("rust".into())];
 /// let mut stream = Pack::builder().rule(Rule::new("demo/no-unwrap", vec![pattern])).build()?.stream();
@@ -201,7 +202,7 @@ impl Region {
     ///
     /// # Example: code of one language
     /// ```
-    /// use ttsr::Region;
+    /// use ttsr::rule::Region;
     /// let region = Region::from_name("code:rust").unwrap();
     /// assert_eq!(region, Region::CodeIn("rust".into()));
     /// assert_eq!(region.name(), "code:rust");
@@ -235,7 +236,8 @@ impl TryFrom<String> for Region {
 ///
 /// # Example: however it is written
 /// ```
-/// use ttsr::{Fold, Pack, PartId, Pattern, Rule};
+/// use ttsr::rule::Fold;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut pattern = Pattern::literal("ignore all rules");
 /// pattern.fold = vec![Fold::Case, Fold::Invisible];
 /// let mut stream = Pack::builder().rule(Rule::new("demo/obey", vec![pattern])).build()?.stream();
@@ -284,7 +286,8 @@ impl Fold {
 ///
 /// # Example: on one line, or not at all
 /// ```
-/// use ttsr::{Pack, PartId, Pattern, Rule, Within};
+/// use ttsr::rule::Within;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-upload", Vec::new());
 /// rule.condition.all = vec![Pattern::word("curl"), Pattern::literal("--data")];
 /// rule.condition.within = Some(Within::Lines(1));
@@ -324,7 +327,7 @@ impl Within {
 ///
 /// # Example: by name, narrowest first
 /// ```
-/// use ttsr::Per;
+/// use ttsr::rule::Per;
 /// assert_eq!(Per::ALL.map(Per::name), ["part", "message", "turn", "session"]);
 /// assert_eq!(Per::from_name("turn"), Some(Per::Turn));
 /// ```
@@ -368,7 +371,8 @@ impl Per {
 ///
 /// # Example: the third time in a reply
 /// ```
-/// use ttsr::{Count, Pack, PartId, Pattern, Per, Rule};
+/// use ttsr::rule::{Count, Per};
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-regrets", vec![Pattern::literal("Sorry")]);
 /// rule.condition.count = Some(Count { times: 3, per: Per::Message });
 /// let mut stream = Pack::builder().rule(rule).build()?.stream();
@@ -388,7 +392,8 @@ pub struct Count {
 ///
 /// # Example: a seed, and the place for one
 /// ```
-/// use ttsr::{Capture, Pack, PartId, Pattern, Rule};
+/// use ttsr::rule::Capture;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut rule = Rule::new("demo/no-seed", vec![Pattern::regex(r#"seed = "([^"]*)""#)]);
 /// rule.condition.capture = Some(Capture { random: true, ..Capture::default() });
 /// let mut stream = Pack::builder().rule(rule).build()?.stream();
@@ -416,7 +421,8 @@ pub struct Capture {
 ///
 /// # Example: four times the same
 /// ```
-/// use ttsr::{Pack, PartId, Repetition, Rule};
+/// use ttsr::rule::Repetition;
+/// use ttsr::{Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/no-circles", Vec::new());
 /// let repetition = Repetition { unit_chars: (20, 400), times: 4, near: false, turns: None };
 /// rule.condition.repetition = Some(repetition);
@@ -448,7 +454,8 @@ pub struct Repetition {
 ///
 /// # Example: the first byte too many
 /// ```
-/// use ttsr::{Bound, Pack, PartId, Rule};
+/// use ttsr::rule::Bound;
+/// use ttsr::{Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/be-brief", Vec::new());
 /// rule.condition.limit = Some(Bound { bytes: Some(10), ..Bound::default() });
 /// let mut stream = Pack::builder().rule(rule).build()?.stream();
@@ -459,7 +466,8 @@ pub struct Repetition {
 ///
 /// # Example: lines of an argument
 /// ```
-/// use ttsr::{Bound, Channel, Pack, PartId, Rule};
+/// use ttsr::rule::Bound;
+/// use ttsr::{Channel, Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/short-files", Vec::new());
 /// (rule.on, rule.args) = (vec![Channel::ToolInput], vec!["content".into()]);
 /// rule.condition.limit = Some(Bound { lines: Some(2), ..Bound::default() });
@@ -496,7 +504,8 @@ pub struct Bound {
 ///
 /// # Example: Latin letters only
 /// ```
-/// use ttsr::{Pack, PartId, Rule, Script};
+/// use ttsr::rule::Script;
+/// use ttsr::{Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/latin", Vec::new());
 /// rule.condition.script = Some(Script { expect: vec!["latin".into()] });
 /// let pack = Pack::builder().rule(rule).build()?;
@@ -525,7 +534,7 @@ impl Script {
 ///
 /// # Example: names from a list, and one more
 /// ```
-/// use ttsr::KnownList;
+/// use ttsr::rule::KnownList;
 /// let mut known: KnownList = ["serde", "tokio"].into_iter().collect();
 /// known.add(["anyhow".to_owned()].into());
 /// assert_eq!(known.iter().collect::<Vec<_>>(), ["serde", "tokio", "anyhow"]);
@@ -610,7 +619,7 @@ impl UnknownName {
     ///
     /// # Example: packages, where nothing else is said
     /// ```
-    /// use ttsr::{Named, UnknownName};
+    /// use ttsr::rule::{Named, UnknownName};
     /// let mut names = UnknownName::default();
     /// assert!(names.is_of(Named::Package) && !names.is_of(Named::File));
     /// names.of = vec![Named::File];
@@ -626,7 +635,8 @@ impl UnknownName {
 ///
 /// # Example: a tool that there is not
 /// ```
-/// use ttsr::{Channel, Condition, Named, Pack, PartId, Rule, UnknownName};
+/// use ttsr::rule::{Condition, Named, UnknownName};
+/// use ttsr::{Channel, Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/no-such-tool", Vec::new());
 /// rule.on = vec![Channel::ToolInput];
 /// let of = vec![Named::from_name("tool").unwrap()];
@@ -695,7 +705,8 @@ impl Ast {
 ///
 /// # Example: the third time
 /// ```
-/// use ttsr::{Channel, DoomLoop, Pack, PartId, Rule};
+/// use ttsr::rule::DoomLoop;
+/// use ttsr::{Channel, Pack, PartId, Rule};
 /// let mut rule = Rule::new("demo/again", Vec::new());
 /// rule.on = vec![Channel::ToolInput];
 /// rule.condition.doom_loop = Some(DoomLoop { times: 3, differing: 0 });
@@ -724,7 +735,8 @@ pub struct DoomLoop {
 ///
 /// # Example: unless something stands beside it
 /// ```
-/// use ttsr::{Condition, Pack, PartId, Pattern, Rule};
+/// use ttsr::rule::Condition;
+/// use ttsr::{Pack, PartId, Pattern, Rule};
 /// let mut rule = Rule::new("demo/say-why", Vec::new());
 /// rule.condition = Condition::any(vec![Pattern::literal("unsafe {")]);
 /// rule.condition.none = vec![Pattern::literal("SAFETY:")];
@@ -792,7 +804,8 @@ impl Condition {
     ///
     /// # Example: one text with another
     /// ```
-    /// use ttsr::{Condition, Pattern};
+    /// use ttsr::rule::Condition;
+    /// use ttsr::Pattern;
     /// let mut condition = Condition::any(vec![Pattern::literal("unsafe")]);
     /// condition.none = vec![Pattern::literal("// SAFETY:")];
     /// let texts: Vec<&str> = condition.patterns().map(|pattern| &*pattern.text).collect();

@@ -54,9 +54,9 @@ const WHOLE: PartId = PartId(0);
 impl Session {
     /// Reads a whole text of that channel, which may come of a tool, and says what to do about it.
     ///
-    /// It is no attempt: attempts and streams under way are not concerned. Where there is nothing to
-    /// generate again (on every channel but [`Channel::Error`]) a rule that retries does what comes
-    /// after its retries.
+    /// It is no attempt: attempts and streams in progress are not affected. On [`Channel::ToolOutput`] and
+    /// [`Channel::UserInput`], where nothing can be generated again, a rule that retries does what comes after its
+    /// retries.
     ///
     /// # Example: a word behind a tool's output
     /// ```

@@ -4,7 +4,8 @@ use ttsr::harness::{
     After, Before, Content, End, Gate, Hook, Hooks, Input, Message, Observation, OnHookFault,
     Point, Processor, Reason, Request, Settings, Source, Step, Target, ToolCall,
 };
-use ttsr::{Action, Channel, Header, Pack, Pattern, Rule, Severity};
+use ttsr::rule::Header;
+use ttsr::{Action, Channel, Pack, Pattern, Rule, Severity};
 
 pub(super) fn call(tool: &str, input: &str) -> ToolCall {
     ToolCall {

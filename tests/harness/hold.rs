@@ -1,9 +1,8 @@
 //! Text that waits for a rule, and text that a rule takes out.
 
 use ttsr::harness::{Cancel, Hooks, Processor, Replay, Script, Settings, Step};
-use ttsr::{
-    Action, Channel, Event, Fold, Mode, Pack, PartId, Partial, Pattern, Region, Repeat, Rule,
-};
+use ttsr::rule::{Fold, Region, Repeat};
+use ttsr::{Action, Channel, Event, Mode, Pack, PartId, Partial, Pattern, Rule};
 
 use super::{Played, delta, play_with, text};
 use ttsr_testing::{Random, scale};

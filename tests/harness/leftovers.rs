@@ -7,7 +7,8 @@ use ttsr::harness::{
     After, Cancel, Content, End, Gate, Hooks, Input, Message, OnHookFault, Outcome, Processor,
     Request, Role, Script, Scripted, Settings, Step, Tool, ToolCall, ToolFuture, Tools, Turn,
 };
-use ttsr::{Action, Channel, Consult, Event, Pack, PartId, Pattern, Repeat, Rule};
+use ttsr::rule::{Consult, Repeat};
+use ttsr::{Action, Channel, Event, Pack, PartId, Pattern, Rule};
 
 use super::{delta, play, runtime, text};
 

@@ -11,7 +11,8 @@ use ttsr::harness::{
     Processor, Reason, Request, Role, Script, Scripted, Settings, Source, Step, TOOL_ABORTED,
     Target, Tool, ToolCall, ToolFuture, Tools, Turn, TurnOutcome,
 };
-use ttsr::{Action, Channel, Consult, Origin, Pack, Pattern, Rule};
+use ttsr::rule::Consult;
+use ttsr::{Action, Channel, Origin, Pack, Pattern, Rule};
 
 use super::{runtime, text};
 

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, InlineTable};
-use ttsr::{Action, Case, Channel, Condition, Pattern, PatternKind, Region, Repeat, Rule, Within};
+use ttsr::rule::{Case, Condition, PatternKind, Region, Repeat, Within};
+use ttsr::{Action, Channel, Pattern, Rule};
 
 /// Every key that a rule may have, with what holds for this one; null where nothing does.
 pub(crate) fn keys(rule: &Rule) -> Map<String, Value> {

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::io::{self, Write};
 
 use serde::Serialize;
-use ttsr::Counters;
+use ttsr::stream::Counters;
 
 use crate::Outcome;
 use crate::input::Problems;
@@ -26,7 +26,7 @@ pub(crate) struct Tally {
     pub(crate) counters: Counted,
 }
 
-/// What was not a plain delta of an open part. See [`ttsr::Counters`].
+/// What was not a plain delta of an open part. See [`ttsr::stream::Counters`].
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Counted {
     unknown_parts: u64,

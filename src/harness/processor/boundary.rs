@@ -14,7 +14,9 @@ use crate::harness::fallback::SessionEvent;
 use crate::harness::hooks::{Fault, Faults, OnHookFault, Point};
 use crate::harness::message::{Content, Message, Request, Role};
 use crate::harness::step::{End, Observation, PromptRef, Reason, Step};
-use crate::{Action, Channel, Checked, Decision, Header};
+use crate::rule::Header;
+use crate::session::Checked;
+use crate::{Action, Channel, Decision};
 
 /// Most messages of the user of which the processor remembers what rules said.
 pub(super) const CHECKED_MESSAGES: usize = 1000;
@@ -116,7 +118,8 @@ impl Processor {
     /// # Example: a rule that adds a header
     /// ```
     /// use ttsr::harness::{Hooks, Message, Processor, Request, Settings};
-    /// use ttsr::{Action, Channel, Header, Pack, Pattern, Rule};
+    /// use ttsr::rule::Header;
+    /// use ttsr::{Action, Channel, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/think", vec![Pattern::word("ultrathink")]);
     /// rule.on = vec![Channel::UserInput];
     /// rule.action = Action::SetHeader;
@@ -222,7 +225,8 @@ impl Processor {
     /// ```
     /// use ttsr::harness::consult::Consulted;
     /// use ttsr::harness::{Gate, Hooks, Processor, Settings, ToolCall};
-    /// use ttsr::{Consult, Pack};
+    /// use ttsr::rule::Consult;
+    /// use ttsr::Pack;
     /// let mut hooks = Hooks::default();
     /// hooks.on_tool_before("review", |_, before| before.consult(Consult::new("May it?")));
     /// let session = Pack::builder().build()?.session();

@@ -1,8 +1,9 @@
 //! What went wrong in hosts that followed the documentation of 0.1.0, case by case, through the handle for hosts.
 
+use ttsr::conversation::CutSource;
 use ttsr::{
-    Action, Channel, Conversation, CutSource, Flow, Limits, Mode, Pack, PackBuilder, PartId,
-    Partial, Pattern, Rule, Severity, Snapshot, Suppression,
+    Action, Channel, Conversation, Flow, Limits, Mode, Pack, PackBuilder, PartId, Partial, Pattern,
+    Rule, Severity, Snapshot, Suppression,
 };
 
 use super::TEXT;
@@ -432,7 +433,7 @@ fn a_cut_says_how_to_retry_and_what_to_keep_however_the_reply_was_split() {
 #[test]
 fn a_call_that_awaits_a_review_is_not_released() {
     let mut asks = on(rule("push", Action::Consult), Channel::ToolInput);
-    asks.consult = Some(ttsr::Consult::new("May {{ tool }} run?"));
+    asks.consult = Some(ttsr::rule::Consult::new("May {{ tool }} run?"));
     let input = br#"{"command": "git push"}"#;
     let mut conversation = conversation([asks]);
     let _ = conversation.open(CALL, Channel::ToolInput);

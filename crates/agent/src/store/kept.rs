@@ -4,7 +4,8 @@ use super::error::{StoreError, StoreErrorKind};
 use super::read::Piece;
 use super::record::{Entry, Record};
 use ttsr::harness::Message;
-use ttsr::{Lost, Pack, Session, Snapshot};
+use ttsr::session::Lost;
+use ttsr::{Pack, Session, Snapshot};
 
 /// What was found in the file of a session.
 ///

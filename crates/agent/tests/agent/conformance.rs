@@ -27,7 +27,8 @@ use ttsr::harness::{
     Aborted, After, Answer, At, Before, Content, Delta, Gate, Hook, Hooks, Input, Message, Point,
     Processor, Request, Settings, Step, ToolCall,
 };
-use ttsr::{Consult, Origin, Pack};
+use ttsr::rule::Consult;
+use ttsr::{Origin, Pack};
 use ttsr_agent::handoff::{
     Arrived, Draft, Files, Handoff, Handoffs, ReadSession, command, read_part, references,
     summary_prompt,

@@ -1,6 +1,7 @@
 //! Why a rule does not hit a text: the key without which it would.
 
-use ttsr::{Pattern, Rule, Within};
+use ttsr::rule::Within;
+use ttsr::{Pattern, Rule};
 
 use super::first_hit;
 use crate::test::part::Part;

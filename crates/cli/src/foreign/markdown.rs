@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use super::draft::{Draft, Sheet, quoted, text, texts};
 use super::ecmascript::{Flags, Translation, Untranslatable, translate};
 use super::{Foreign, front};
-use ttsr::{Ast, Condition, Pattern, Rule};
+use ttsr::rule::{Ast, Condition};
 use ttsr::{Level, Pack};
+use ttsr::{Pattern, Rule};
 
 /// What `condition` was called before.
 const LEGACY: [&str; 2] = ["ttsr_trigger", "ttsrTrigger"];
