@@ -127,7 +127,6 @@ pub mod guard;
 #[cfg(feature = "harness")]
 pub mod harness;
 pub mod limits;
-mod matcher;
 pub mod pack;
 pub mod rule;
 pub mod scan;

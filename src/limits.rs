@@ -1,6 +1,7 @@
 //! Every bound in one place. All are parameters, so that tests can set them to one.
 
 use serde::{Deserialize, Serialize};
+use ttsr_automata::PatternLimits;
 
 /// What to do when a bound is reached while a stream is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -112,6 +113,17 @@ impl Default for Limits {
             ast_steps: 1000,
             turn_retries: 3,
             on_limit: OnLimit::Abort,
+        }
+    }
+}
+
+impl Limits {
+    /// Returns the bounds of a single pattern.
+    pub(crate) fn of_pattern(&self) -> PatternLimits {
+        PatternLimits {
+            pattern_bytes: self.pattern_bytes,
+            rule_states: self.rule_states,
+            confirm_steps: self.confirm_steps,
         }
     }
 }

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use crate::detect::unknown_name::KnownNames;
 use crate::limits::OnLimit;
-use crate::matcher::Cursor;
 use crate::pack::{Captured, MessageValues, Pack, render_message};
 use crate::rule::{Channel, Per, Rule};
 use crate::scan::ScanMatch;
@@ -24,6 +23,7 @@ use part::Part;
 use part::condition::Book;
 use part::judge::Queued;
 pub(crate) use past::{Past, Pasts};
+use ttsr_automata::Cursor;
 
 /// How much text is kept, for whoever states bounds.
 pub(crate) mod kept {

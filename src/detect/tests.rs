@@ -752,8 +752,8 @@ fn each_name_that_a_rule_may_expect_is_a_script_or_a_language() {
 fn what_a_byte_costs() {
     let text = [
         include_str!("../../ARCHITECTURE.md"),
-        include_str!("../matcher/cache.rs"),
-        include_str!("../matcher/lazy_dfa.rs"),
+        include_str!("../detect.rs"),
+        include_str!("../limits.rs"),
         include_str!("../pack/check.rs"),
         include_str!("../session.rs"),
     ]

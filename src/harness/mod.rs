@@ -58,6 +58,8 @@ mod handoff;
 mod hooks;
 pub mod log;
 mod message;
+#[cfg(all(test, loom))]
+mod models;
 mod processor;
 mod provider;
 mod record;

@@ -14,17 +14,17 @@ use regex_syntax::hir::{Hir, HirKind};
 use crate::ast::{Grammar, Shapes, Sought};
 use crate::detect::entropy::{Entropy, EntropyLimits};
 use crate::limits::Limits;
-#[cfg(feature = "lookaround")]
-use crate::matcher::confirm::{AroundSearch, Confirm};
-use crate::matcher::pattern::{self, Refused};
-use crate::matcher::pike::{self, PikeVm};
-use crate::matcher::{Matcher, TooManyClasses};
 use crate::pack::Allow;
 use crate::pack::lower::{self, lower};
 use crate::rule::{Action, Capture, Channel, Condition, Count, Pattern, Rule, Severity, Within};
 use crate::verdict::RuleId;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
 use crate::view::piece::Regions;
+#[cfg(feature = "lookaround")]
+use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
+use ttsr_automata::pattern::{self, Refused};
+use ttsr_automata::pike::{self, PikeVm};
+use ttsr_automata::{Matcher, TooManyClasses};
 
 pub(crate) use sight::{Sight, Source};
 use what::NameSets;
@@ -339,7 +339,7 @@ fn prepared<'r>(
             let arg = arg.map_err(|error| too_big(Big::Scope(error)))?;
             #[cfg(feature = "lookaround")]
             if let Some(text) = &lowered.confirmed_by {
-                let confirm = Confirm::of(text, limits);
+                let confirm = Confirm::of(text, &limits.of_pattern());
                 let confirm = confirm.map_err(|why| too_big(Big::Pattern(why)))?;
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
                 let around = match wants_every {

@@ -14,9 +14,9 @@ use super::escape::quote;
 use super::message::{self, MessageValues};
 use super::tools::KnownTools;
 use crate::limits::Limits;
-use crate::matcher::pattern;
 use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
 use crate::verdict::PartId;
+use ttsr_automata::pattern;
 
 mod boundary;
 mod held;
@@ -227,7 +227,7 @@ fn held_text<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
 /// Patterns that begin and end anywhere keep many states alive on any text.
 fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
     let costly = rule.condition.patterns().find_map(|written| {
-        let hir = pattern::parse(&written.to_regex(), limits).ok()?;
+        let hir = pattern::parse(&written.to_regex(), &limits.of_pattern()).ok()?;
         let states = pattern::states(&hir);
         (states > STATES && !has_literal(&hir)).then_some((written, states))
     });

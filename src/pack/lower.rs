@@ -9,9 +9,9 @@ use regex_syntax::hir::{
 
 use super::compile::Sight;
 use crate::limits::Limits;
-use crate::matcher::pattern::{self, Refused, Unfolded};
 use crate::rule::{Channel, Pattern, PatternKind};
 use crate::view::fold::{Folds, begins_anew, fold_text};
+use ttsr_automata::pattern::{self, Refused, Unfolded};
 
 /// Classes with at most so many characters are folded character by character. A larger one is a category or an
 /// exclusion, such as `\p{L}` or `[^;]`, and describes folded text as it stands.
@@ -49,7 +49,7 @@ pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Refus
         ]),
         _ => literal,
     };
-    Ok(Lowered::plain(pattern::accept(hir, limits)?))
+    Ok(Lowered::plain(pattern::accept(hir, &limits.of_pattern())?))
 }
 
 /// The pattern as a line of its own.
@@ -73,15 +73,18 @@ impl Lowered {
 
 fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
     // Whatever the folds are, problems of the text are told at their places in it.
-    let written = pattern::syntax(text, false, limits)?;
+    let written = pattern::syntax(text, false, &limits.of_pattern())?;
     if written.is_hull {
         return around(text, written.hir, folds, limits);
     }
     if folds.is_empty() {
-        return Ok(Lowered::plain(pattern::accept(written.hir, limits)?));
+        return Ok(Lowered::plain(pattern::accept(
+            written.hir,
+            &limits.of_pattern(),
+        )?));
     }
     let hir = match folds.contains(Folds::CASE) {
-        true => pattern::syntax(text, true, limits)?.hir,
+        true => pattern::syntax(text, true, &limits.of_pattern())?.hir,
         false => written.hir,
     };
     let folded = Folder { folds }
@@ -91,14 +94,17 @@ fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> 
     if is_empty(&folded) && !is_empty(&hir) {
         return Err(Refused::Folded(Unfolded::Nothing));
     }
-    Ok(Lowered::plain(pattern::accept(folded, limits)?))
+    Ok(Lowered::plain(pattern::accept(
+        folded,
+        &limits.of_pattern(),
+    )?))
 }
 
 /// Lowers a pattern that looks around: `(?i)` ignores case in all of it, the other folds must leave it as it is.
 #[cfg(feature = "lookaround")]
 fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
-    use crate::matcher::around;
-    let literals = around::literals(text);
+    use ttsr_automata::lookaround::approximate;
+    let literals = approximate::literals(text);
     let folded = |literal: &&String| fold_text(folds.without_case(), literal) != **literal;
     if let Some(literal) = literals.iter().find(folded) {
         let why = Unfolded::Around(literal.clone());
@@ -112,20 +118,20 @@ fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowere
                 pattern_bytes: limits.pattern_bytes.saturating_add(4),
                 ..limits.clone()
             };
-            let hull = pattern::syntax(&text, false, &longer)?.hir;
+            let hull = pattern::syntax(&text, false, &longer.of_pattern())?.hir;
             (text, hull)
         }
         false => (text.to_owned(), hull),
     };
     Ok(Lowered {
-        hir: pattern::accept(hull, limits)?,
+        hir: pattern::accept(hull, &limits.of_pattern())?,
         confirmed_by: Some(text),
     })
 }
 
 #[cfg(not(feature = "lookaround"))]
 fn around(_: &str, hull: Hir, _: Folds, limits: &Limits) -> Result<Lowered, Refused> {
-    Ok(Lowered::plain(pattern::accept(hull, limits)?))
+    Ok(Lowered::plain(pattern::accept(hull, &limits.of_pattern())?))
 }
 
 /// Folds the tree of a regular expression.

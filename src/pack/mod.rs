@@ -27,7 +27,6 @@ mod schema;
 mod source;
 mod tools;
 
-pub use crate::matcher::AutomatonSize;
 pub use builder::PackBuilder;
 pub(crate) use compose::Allow;
 pub use compose::Date;
@@ -35,9 +34,9 @@ pub use diagnostic::{Diagnostic, Level};
 pub use error::{LoadError, LoadErrorKind};
 pub use header::PackHeader;
 pub use lock::Lock;
+pub use ttsr_automata::AutomatonSize;
 
 use crate::limits::Limits;
-use crate::matcher::{CLASSES, Matcher};
 use crate::rule::{Channel, Rule};
 use crate::session::Session;
 use crate::stream::Stream;
@@ -53,6 +52,7 @@ pub(crate) use compile::{
 use compile::{Big, Compiled, MatchMode, TooBig};
 use diagnostic::code;
 pub(crate) use message::{MessageValues, render as render_message};
+use ttsr_automata::{CLASSES, Matcher};
 
 /// A checked, immutable set of rules. Cloning is cheap: clones share everything.
 ///

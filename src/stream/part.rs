@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::closed::ClosedPart;
 use super::{Counters, Found};
 use crate::detect::unknown_name::KnownNames;
-use crate::matcher::is_short;
 use crate::pack::{ChannelRules, Pack, What};
 use crate::rule::Channel;
 use crate::verdict::PartId;
@@ -18,6 +17,7 @@ use haystack::{Haystack, Near};
 use input::Json;
 use judge::{Judge, Scoped};
 use reader::Reader;
+use ttsr_automata::is_short;
 use views::Views;
 
 mod bounds;

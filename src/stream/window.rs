@@ -1,6 +1,6 @@
 //! The last bytes of a haystack, kept for excerpts and for the starts of matches.
 
-use crate::matcher::SHORT;
+use ttsr_automata::SHORT;
 
 /// Most bytes kept between deltas.
 pub(super) const WINDOW: usize = 256;

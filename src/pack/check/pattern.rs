@@ -9,14 +9,14 @@ use super::draft::{PatternText, Place};
 use super::fault::Fault;
 use super::{Walk, scope};
 use crate::limits::Limits;
-#[cfg(feature = "lookaround")]
-use crate::matcher::around;
-use crate::matcher::pattern::{self, Refused, Unfolded};
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::pack::lower::lower;
 use crate::pack::schema;
 use crate::rule::{Fold, Pattern, PatternKind, Region, Rule};
+#[cfg(feature = "lookaround")]
+use ttsr_automata::lookaround::approximate;
+use ttsr_automata::pattern::{self, Refused, Unfolded};
 
 /// Work of a pattern, in steps of [`Limits::load_steps`]: it is parsed, and two bytes may be a large class.
 const PATTERN_STEPS: usize = 1024;
@@ -266,28 +266,28 @@ fn look_around(what: &str, text: &str, span: Range<usize>) -> Fault {
 
 /// Why a pattern cannot be confirmed on a bounded window.
 #[cfg(feature = "lookaround")]
-fn around(fault: &around::Fault, text: &str, span: Range<usize>) -> Fault {
+fn around(fault: &approximate::Fault, text: &str, span: Range<usize>) -> Fault {
     let written = text.get(span.clone()).filter(|written| !written.is_empty());
     let (message, help) = match fault {
-        around::Fault::Unbounded(what) => (
+        approximate::Fault::Unbounded(what) => (
             format!(
                 "{} an unbounded {what}: to decide it could take all the text there is",
                 written.map_or_else(|| "this pattern has".to_owned(), |written| quote(written) + " is")
             ),
             "bound what it repeats, such as `.{0,80}` instead of `.*`",
         ),
-        around::Fault::TooFar { side, chars } => (
+        approximate::Fault::TooFar { side, chars } => (
             format!(
                 "this pattern looks {chars} characters {side}, limit is {}",
-                around::REACH
+                approximate::REACH
             ),
             "lower the counts of the repetitions inside its look-around",
         ),
-        around::Fault::Unsupported(what) => (
+        approximate::Fault::Unsupported(what) => (
             format!("this pattern has {what}, which this engine does not have"),
             "look-ahead, look-behind, back-references and atomic groups are what there is",
         ),
-        around::Fault::Recursive => (
+        approximate::Fault::Recursive => (
             "this pattern has a back-reference inside the group that it refers to, or a long chain of them"
                 .to_owned(),
             "refer to a group that is complete",

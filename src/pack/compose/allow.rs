@@ -9,12 +9,12 @@ use super::super::check::{Terms, scope};
 use super::Date;
 use super::over::not_extended;
 use crate::limits::Limits;
-use crate::matcher::pattern;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::quote;
 use crate::pack::nearest;
 use crate::rule::{Condition, Pattern, Rule};
 use crate::verdict::RuleId;
+use ttsr_automata::pattern;
 
 /// Hits that do not count: of these rules, where the tool, the file and the text of the match are among
 /// those named. A list that is empty excludes nothing; not all three are.
@@ -96,7 +96,7 @@ fn around(allow: &Allow, rules: &[Rule], limits: &Limits) -> Option<Fault> {
     let covered = allow.rules.iter().map(|rule| &rules[rule.index()]);
     let looks = |rule: &&Rule| {
         let mut patterns = rule.condition.patterns();
-        patterns.any(|written| pattern::looks_around(&written.to_regex(), limits))
+        patterns.any(|written| pattern::looks_around(&written.to_regex(), &limits.of_pattern()))
     };
     let rule = covered.filter(|_| !allow.text.is_empty()).find(looks)?;
     let message = format!(

@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 
 use super::haystack::{EXCERPT, Haystack, Near};
 use super::judge::Judge;
-use crate::matcher::MatchEvent;
-use crate::matcher::confirm::{Confirm, Confirmed, nth_end};
-use crate::matcher::utf8::Utf8Decoder;
 use crate::pack::{Confirms, ViewRules};
 use crate::stream::window::WINDOW;
 use crate::view::json::ArgPath;
+use ttsr_automata::MatchEvent;
+use ttsr_automata::lookaround::verify::{Confirm, Confirmed, nth_end};
+use ttsr_automata::utf8::Utf8Decoder;
 
 /// Bytes that are stepped before candidates are looked at.
 const PIECE: usize = 256;
@@ -23,7 +23,7 @@ const PIECE: usize = 256;
 const TRIES: usize = 8;
 
 /// Bytes kept besides those before a candidate: a piece, and the widest look ahead.
-const BEYOND: usize = PIECE + 4 * (crate::matcher::around::REACH + 2);
+const BEYOND: usize = PIECE + 4 * (ttsr_automata::lookaround::approximate::REACH + 2);
 
 /// An end can be certain at once, and again one character later: so many bytes at most.
 const LATE: u64 = 4;

@@ -5,14 +5,14 @@ use std::ops::Range;
 #[cfg(feature = "lookaround")]
 use super::confirm;
 use super::judge::Judge;
-use crate::matcher::pike::PikeVm;
-use crate::matcher::{Cursor, MatchEvent, Matcher, SHORT};
 use crate::pack::ViewRules;
 use crate::stream::window::{WINDOW, Window};
 use crate::stream::{Counters, Quote};
 use crate::verdict::Hit;
 use crate::view::json::ArgPath;
 use crate::view::piece::{Piece, Place};
+use ttsr_automata::pike::PikeVm;
+use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT};
 
 /// Most bytes of an excerpt before the match, and of a match that is shown.
 const BEFORE: usize = 40;
@@ -54,7 +54,7 @@ impl Haystack {
         self.waiting.iter_mut().for_each(|waiting| waiting.clear());
     }
 
-    /// The fast path: a delta of 1 to [`SHORT`](crate::matcher::SHORT) bytes that brings nothing special.
+    /// The fast path: a delta of 1 to [`SHORT`](ttsr_automata::SHORT) bytes that brings nothing special.
     /// Says whether it was that; if not, nothing has happened.
     #[inline(always)]
     pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::condition::{Book, Match, Position};
 use super::haystack::Near;
-use crate::matcher::MatchEvent;
 use crate::pack::{Allowed, ChannelRules, Extent, Pack, Role, Scope, ViewRules};
 use crate::rule::{Channel, Count, Per};
 use crate::stream::{Counted, Found, Quote, Redaction};
 use crate::verdict::{Hit, NO_ARG, PartId, RuleId};
 use crate::view::json::ArgPath;
 use crate::view::path::{PathScope, ToolScope};
+use ttsr_automata::MatchEvent;
 
 /// Most matches of one rule that wait for the name of the tool or of the file.
 const WAITING: usize = 256;

@@ -3,11 +3,11 @@
 use super::haystack::Haystack;
 use super::judge::Judge;
 use super::spans::Spans;
-use crate::matcher::{SHORT, is_short};
 use crate::pack::ViewRules;
 use crate::stream::Counters;
 use crate::view::json::ArgPath;
 use crate::view::piece::Piece;
+use ttsr_automata::{SHORT, is_short};
 
 /// A haystack that is being read, for all rules that see the same text.
 #[derive(Debug)]

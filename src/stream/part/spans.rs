@@ -9,13 +9,13 @@ use std::ops::Range;
 use super::condition::{Book, Match, Position};
 use super::haystack::Near;
 use super::judge::Judge;
-use crate::matcher::{Cursor, Matcher, SHORT};
 use crate::pack::{Extent, Role, SpanPattern, SpanRules};
 use crate::stream::Counters;
 use crate::stream::window::Window;
 use crate::verdict::Hit;
 use crate::view::json::ArgPath;
 use crate::view::piece::{Held, Piece};
+use ttsr_automata::{Cursor, Matcher, SHORT};
 
 /// Bytes before a stretch that are looked back at, and shown in excerpts.
 const BEFORE: usize = 64;

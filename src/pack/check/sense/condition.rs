@@ -5,13 +5,13 @@ use regex_syntax::hir::{Hir, HirKind};
 
 use super::{Found, contradiction, no_effect, zero};
 use crate::limits::Limits;
-use crate::matcher::pattern;
 use crate::pack::check::condition::{path, triggers};
 use crate::pack::check::fault::Fault;
 use crate::pack::check::pattern::FORM;
 use crate::pack::diagnostic::code;
 use crate::pack::escape::{self, quote};
 use crate::rule::{Action, Capture, Condition, Pattern, Region, Rule, Within};
+use ttsr_automata::pattern;
 
 /// Exactly one thing breaks a rule.
 pub(super) fn trigger(condition: &Condition, found: &mut Vec<Found>) {
@@ -134,7 +134,7 @@ fn look_around(rule: &Rule, limits: &Limits, found: &mut Vec<Found>) {
     };
     let mut patterns = rule.condition.patterns();
     if let Some(written) =
-        patterns.find(|written| pattern::looks_around(&written.to_regex(), limits))
+        patterns.find(|written| pattern::looks_around(&written.to_regex(), &limits.of_pattern()))
     {
         let message = format!(
             "pattern {} looks around or refers back, which does not go with `{why}`",
@@ -256,7 +256,7 @@ fn capture(condition: &Condition, limits: &Limits, found: &mut Vec<Found>) {
 /// The numbers and names of the groups of a pattern.
 fn groups(written: &Pattern, limits: &Limits) -> Vec<String> {
     let mut groups = vec!["0".to_owned()];
-    let Ok(hir) = pattern::parse(&written.to_regex(), limits) else {
+    let Ok(hir) = pattern::parse(&written.to_regex(), &limits.of_pattern()) else {
         return groups;
     };
     let mut left: Vec<&Hir> = vec![&hir];

@@ -1,0 +1,701 @@
+//! Collides the matcher with `regex-automata`: random rule sets, texts grown from them, random cuts.
+//!
+//! `cargo run --release -p ttsr-automata --example collide -- --cases N [--seed S] [--resume FILE] [--set NUMBER]`
+//!
+//! A case is one rule set on one text under one set of cuts, compared with searches of the whole text: which patterns
+//! match, where the earliest match of each ends, and that each is certain at the same byte however the text is cut.
+//! Every set is laid out in its own way: automata, gaps, lanes, filters and the processor's abilities are forced, and
+//! tables are small enough to be spent. Of some sets every end of a match is asked (what look-around is confirmed at);
+//! some are packs, read through a stream, and some of these redact: whole matches are asked, one after the other.
+//!
+//! A set depends on the seed and its number alone. `--resume FILE` goes on where the file says, and keeps it; `--set`
+//! does one set again. On a difference the case is made smaller and printed, and the status is 1.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use regex_automata::meta::Regex;
+use regex_automata::nfa::thompson::pikevm::{Cache, PikeVM};
+use regex_automata::util::syntax;
+use regex_syntax::hir::Hir;
+use ttsr::{Action, Channel, Hit, Pack, PartId, Pattern, Rule};
+
+// The source of the crate itself, for layouts that its public interface cannot force.
+#[path = "../src/lib.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "the library uses the rest"
+)]
+mod automata;
+#[path = "../src/test_support.rs"]
+#[allow(dead_code, reason = "the unit tests use the rest")]
+mod test_support;
+
+// Paths in that source begin at the root of its crate.
+use automata::*;
+
+use automata::partition::PartitionPlan;
+use automata::simd::SimdLevel;
+use automata::speculative::Tile;
+use test_support::{PLANS, SMALL_TILE};
+use ttsr_testing::{self as testing, Random};
+
+/// Texts of a set, and cuts of a text besides none and all.
+const TEXTS: usize = 192;
+const CUTS: usize = 6;
+
+fn main() -> ExitCode {
+    let options = match Options::read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("{problem}");
+            return ExitCode::from(2);
+        }
+    };
+    if let Some(number) = options.only {
+        let mut done = Done::new(options.seed);
+        return conclude(run_set(options.seed, number, &mut done), &done);
+    }
+    let mut done = match &options.resume {
+        Some(file) if file.exists() => Done::load(file),
+        _ => Done::new(options.seed),
+    };
+    println!("seed {}, from set {}", done.seed, done.sets);
+    let (mut shown, start, before) = (Instant::now(), Instant::now(), done.seconds);
+    while done.cases < options.cases {
+        let (seed, number) = (done.seed, done.sets);
+        if let Err(difference) = run_set(seed, number, &mut done) {
+            return conclude(Err(difference), &done);
+        }
+        done.sets += 1;
+        done.seconds = before + start.elapsed().as_secs_f64();
+        if shown.elapsed() > Duration::from_secs(10) {
+            shown = Instant::now();
+            println!("{done}");
+            options.resume.as_deref().inspect(|file| done.save(file));
+        }
+    }
+    options.resume.as_deref().inspect(|file| done.save(file));
+    conclude(Ok(()), &done)
+}
+
+fn conclude(outcome: Result<(), Box<Difference>>, done: &Done) -> ExitCode {
+    println!("{done}");
+    match outcome {
+        Ok(()) => {
+            println!("0 differences");
+            ExitCode::SUCCESS
+        }
+        Err(difference) => {
+            println!("{difference}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Options {
+    cases: u64,
+    seed: u64,
+    resume: Option<PathBuf>,
+    only: Option<u64>,
+}
+
+impl Options {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut options = Options {
+            cases: 1_000_000,
+            seed: 1,
+            resume: None,
+            only: None,
+        };
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().ok_or(format!("{name} wants a value"))?;
+            let number = || value.parse().map_err(|_| format!("{value} is no number"));
+            match name.as_str() {
+                "--cases" => options.cases = number()?,
+                "--seed" => options.seed = number()?,
+                "--set" => options.only = Some(number()?),
+                "--resume" => options.resume = Some(PathBuf::from(value)),
+                _ => return Err(format!("{name} is not --cases, --seed, --resume or --set")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// What was compared so far.
+#[derive(Default)]
+struct Done {
+    seed: u64,
+    sets: u64,
+    cases: u64,
+    /// Patterns on texts, and how many of them match.
+    pairs: u64,
+    matches: u64,
+    seconds: f64,
+}
+
+impl Done {
+    fn new(seed: u64) -> Done {
+        Done {
+            seed,
+            ..Done::default()
+        }
+    }
+
+    fn load(file: &Path) -> Done {
+        let text = std::fs::read_to_string(file).expect("the file to resume from can be read");
+        let mut fields = text.split_whitespace();
+        let mut next = || fields.next().expect("six numbers");
+        let mut number = || next().parse().expect("a number");
+        Done {
+            seed: number(),
+            sets: number(),
+            cases: number(),
+            pairs: number(),
+            matches: number(),
+            seconds: next().parse().expect("seconds"),
+        }
+    }
+
+    /// Written beside and renamed, so that a run that is killed leaves the old one or the new one.
+    fn save(&self, file: &Path) {
+        let Done { seed, sets, .. } = self;
+        let (cases, pairs, matches) = (self.cases, self.pairs, self.matches);
+        let text = format!("{seed} {sets} {cases} {pairs} {matches} {}\n", self.seconds);
+        let beside = file.with_extension("new");
+        std::fs::write(&beside, text).expect("the file to resume from can be written");
+        std::fs::rename(&beside, file).expect("the file to resume from can be replaced");
+    }
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cases, seconds) = (self.cases, self.seconds);
+        write!(
+            f,
+            "{cases} cases in {seconds:.0} s, {:.0} a second; {} sets, {} pairs of pattern and text, {:.1} % match",
+            cases as f64 / seconds.max(1e-9),
+            self.sets,
+            self.pairs,
+            100.0 * self.matches as f64 / self.pairs.max(1) as f64
+        )
+    }
+}
+
+fn run_set(seed: u64, number: u64, done: &mut Done) -> Result<(), Box<Difference>> {
+    let spread = Random::new(number).next();
+    let mut random = Random::new(seed ^ spread);
+    let layout = Layout::random(&mut random);
+    let (patterns, hirs) = patterns(&mut random);
+    let Some(mut set) = Set::new(&patterns, &hirs, layout) else {
+        return Ok(());
+    };
+    for _ in 0..layout.asked.texts() {
+        let text = text(&mut random, &hirs);
+        let want = set.expected(&text);
+        done.pairs += patterns.len() as u64;
+        done.matches += matching(&want);
+        let every: Vec<usize> = (1..text.len()).collect();
+        let cuts = (0..CUTS).map(|_| cuts(&mut random, text.len()));
+        let whole = set.found(&text, &[]);
+        for cuts in [Vec::new(), every].into_iter().chain(cuts) {
+            done.cases += 1;
+            let got = set.found(&text, &cuts);
+            if got.places == want && got == whole {
+                continue;
+            }
+            let case = Case {
+                patterns: patterns.clone(),
+                text,
+                cuts,
+                layout,
+            };
+            return Err(Box::new(Difference::smallest(case, (seed, number))));
+        }
+    }
+    Ok(())
+}
+
+/// How many patterns are at one of these places, which are sorted.
+fn matching(places: &[Place]) -> u64 {
+    let patterns = places.chunk_by(|one, next| one.pattern == next.pattern);
+    patterns.count() as u64
+}
+
+/// What is asked of a set, and of whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The matcher for the first end of each pattern.
+    First,
+    /// The matcher for every end of each pattern.
+    EveryEnd,
+    /// A pack for the first end of each pattern; nothing but the budget of its table is forced.
+    FirstOfPack,
+    /// A pack that redacts for the matches of each pattern.
+    Matches,
+}
+
+impl Asked {
+    /// Texts of a set. Where more is asked the searches take longer.
+    fn texts(self) -> usize {
+        match self {
+            Asked::First | Asked::FirstOfPack => TEXTS,
+            Asked::EveryEnd | Asked::Matches => TEXTS / 4,
+        }
+    }
+}
+
+/// A place where a pattern matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    pattern: u32,
+    /// 0 where it is not asked.
+    start: usize,
+    end: usize,
+}
+
+impl Place {
+    fn ends(pattern: u32, end: usize) -> Place {
+        Place {
+            pattern,
+            start: 0,
+            end,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Found {
+    /// Sorted.
+    places: Vec<Place>,
+    /// Pattern, end and the number of bytes that had to be seen, of what a host is told.
+    decided: Vec<(u32, usize, usize)>,
+}
+
+/// How a set is matched.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    asked: Asked,
+    plan: PartitionPlan,
+    table_bytes: usize,
+    tile: Option<Tile>,
+    /// Least bytes of a delta that is filtered.
+    filtered: Option<(usize, SimdLevel)>,
+}
+
+impl Layout {
+    fn random(random: &mut Random) -> Layout {
+        let table_bytes = match random.below(6) {
+            0 => 0,
+            1 => random.below(3_000),
+            2 => 3_000 + random.below(13_000),
+            3 => random.below(128 << 10),
+            _ => 1 << 20,
+        };
+        let stretch = 2 + random.below(9);
+        let tile = match random.below(3) {
+            0 => None,
+            1 => Some(SMALL_TILE),
+            _ => Some(Tile {
+                lanes: [4, 8][random.below(2)],
+                stretch,
+                early: 1 + random.below(stretch - 1),
+                least: 1,
+            }),
+        };
+        let level = [SimdLevel::Portable, SimdLevel::best()][random.below(2)];
+        Layout {
+            asked: match random.below(16) {
+                0 | 1 => Asked::FirstOfPack,
+                2 => Asked::Matches,
+                3 => Asked::EveryEnd,
+                _ => Asked::First,
+            },
+            plan: PLANS[random.below(PLANS.len())],
+            table_bytes,
+            tile,
+            filtered: [None, Some((1, level)), Some((usize::MAX, level))][random.below(3)],
+        }
+    }
+}
+
+/// One to six patterns, or now and then more.
+fn patterns(random: &mut Random) -> (Vec<String>, Vec<Hir>) {
+    let count = match random.below(12) {
+        0 => 7 + random.below(18),
+        _ => 1 + random.below(6),
+    };
+    let is_rare = random.below(3) == 0;
+    let limits = PatternLimits::default();
+    let (mut patterns, mut hirs) = (Vec::new(), Vec::new());
+    while patterns.len() < count {
+        let text = match is_rare && random.below(4) > 0 {
+            true => test_support::rare_pattern(random),
+            false => testing::pattern_text(random),
+        };
+        const FLAGS: [&str; 7] = ["(?i)", "(?s)", "(?m)", "(?mR)", "(?U)", "(?-u)", "(?x)"];
+        let flags = match random.below(4) {
+            0 => random.pick(&FLAGS),
+            _ => "",
+        };
+        let text = format!("{flags}{text}");
+        if let Ok(hir) = pattern::parse(&text, &limits) {
+            patterns.push(text);
+            hirs.push(hir);
+        }
+    }
+    (patterns, hirs)
+}
+
+/// A text that the patterns match, or nearly: every third has bytes taken out, put in or exchanged.
+fn text(random: &mut Random, hirs: &[Hir]) -> Vec<u8> {
+    let mut text = match random.below(4) {
+        0 => test_support::strewn_text(random, hirs),
+        _ => test_support::text_for(random, hirs),
+    };
+    if random.below(3) == 0 {
+        for _ in 0..1 + random.below(3) {
+            let from = random.below(text.len() + 1);
+            let to = (from + random.below(3)).min(text.len());
+            let instead = random.noise(1);
+            text.splice(from..to, instead);
+        }
+    }
+    text
+}
+
+/// A few cuts, or one every few bytes.
+fn cuts(random: &mut Random, len: usize) -> Vec<usize> {
+    match random.below(4) {
+        0 => {
+            let step = 2 + random.below(20);
+            (random.below(step)..len).step_by(step).collect()
+        }
+        _ => test_support::random_cuts(random, len),
+    }
+}
+
+/// Compiled patterns, and what they are held to.
+struct Set {
+    ours: Ours,
+    oracle: Oracle,
+    asked: Asked,
+}
+
+#[allow(clippy::large_enum_variant, reason = "there is one of them at a time")]
+enum Ours {
+    Matcher(Matcher),
+    Pack(Pack),
+}
+
+/// An engine a pattern.
+enum Oracle {
+    Ends(Vec<(PikeVM, Cache)>),
+    Matches(Vec<Regex>),
+}
+
+impl Oracle {
+    fn new(patterns: &[String], asked: Asked) -> Oracle {
+        let patterns = patterns.iter();
+        if asked == Asked::Matches {
+            return Oracle::Matches(patterns.map(|pattern| regex(pattern)).collect());
+        }
+        let ends = patterns.map(|pattern| {
+            let vm = test_support::oracle(pattern);
+            let cache = vm.create_cache();
+            (vm, cache)
+        });
+        Oracle::Ends(ends.collect())
+    }
+}
+
+fn regex(pattern: &str) -> Regex {
+    Regex::builder()
+        .syntax(syntax::Config::new().utf8(false))
+        .configure(Regex::config().utf8_empty(false))
+        .build(pattern)
+        .expect(pattern)
+}
+
+impl Set {
+    /// None if the patterns are refused in a pack.
+    fn new(patterns: &[String], hirs: &[Hir], layout: Layout) -> Option<Set> {
+        let asked = layout.asked;
+        let ours = match asked {
+            Asked::FirstOfPack | Asked::Matches => Ours::Pack(pack(patterns, layout)?),
+            Asked::First | Asked::EveryEnd => {
+                let every_end = vec![asked == Asked::EveryEnd; hirs.len()];
+                let Layout {
+                    table_bytes, plan, ..
+                } = layout;
+                let mut matcher =
+                    test_support::matcher_of_ends(hirs, table_bytes, plan, &every_end);
+                layout.tile.inspect(|&tile| matcher.set_tile(tile));
+                if let Some((least, level)) = layout.filtered {
+                    matcher.set_prefiltered(least, level);
+                }
+                Ours::Matcher(matcher)
+            }
+        };
+        let oracle = Oracle::new(patterns, asked);
+        Some(Set {
+            ours,
+            oracle,
+            asked,
+        })
+    }
+
+    /// Where the patterns match, as the oracle says.
+    fn expected(&mut self, text: &[u8]) -> Vec<Place> {
+        let mut places = Vec::new();
+        match &mut self.oracle {
+            Oracle::Ends(vms) => {
+                for ((vm, cache), pattern) in vms.iter_mut().zip(0..) {
+                    let ends = match self.asked {
+                        Asked::EveryEnd => test_support::every_end_with(vm, cache, text),
+                        _ => Vec::from_iter(test_support::first_end_with(vm, cache, text)),
+                    };
+                    places.extend(ends.into_iter().map(|end| Place::ends(pattern, end)));
+                }
+            }
+            Oracle::Matches(regexes) => {
+                for (regex, pattern) in regexes.iter().zip(0..) {
+                    let found = regex.find_iter(text);
+                    places.extend(found.map(|found| Place {
+                        pattern,
+                        start: found.start(),
+                        end: found.end(),
+                    }));
+                }
+            }
+        }
+        places
+    }
+
+    fn found(&self, text: &[u8], cuts: &[usize]) -> Found {
+        match &self.ours {
+            Ours::Matcher(matcher) => found_by_matcher(matcher, self.asked, text, cuts),
+            Ours::Pack(pack) => found_by_pack(pack, self.asked, text, cuts),
+        }
+    }
+}
+
+fn found_by_matcher(matcher: &Matcher, asked: Asked, text: &[u8], cuts: &[usize]) -> Found {
+    let decided: Vec<(u32, usize, usize)> = match asked {
+        Asked::EveryEnd => {
+            let found = test_support::every_end(matcher, text, cuts).into_iter();
+            found
+                .map(|((pattern, end), seen)| (pattern, end, seen))
+                .collect()
+        }
+        _ => {
+            let found = test_support::firsts(matcher, text, cuts).into_iter();
+            found
+                .map(|(pattern, (end, seen))| (pattern, end, seen))
+                .collect()
+        }
+    };
+    Found {
+        places: ends_of(&decided),
+        decided,
+    }
+}
+
+fn ends_of(decided: &[(u32, usize, usize)]) -> Vec<Place> {
+    let places = decided
+        .iter()
+        .map(|&(pattern, end, _)| Place::ends(pattern, end));
+    places.collect()
+}
+
+fn pack(patterns: &[String], layout: Layout) -> Option<Pack> {
+    let limits = ttsr::Limits {
+        table_bytes: layout.table_bytes,
+        ..ttsr::Limits::default()
+    };
+    let rules = patterns.iter().enumerate().map(|(number, pattern)| {
+        let pattern = Pattern::regex(pattern.clone());
+        let mut rule = Rule::new(format!("set/p{number:02}"), vec![pattern]);
+        rule.description = "A pattern of the set".to_owned();
+        rule.on = vec![Channel::Text];
+        if layout.asked == Asked::Matches {
+            rule.action = Action::Redact;
+        }
+        rule
+    });
+    let builder = rules.fold(Pack::builder().limits(limits), |pack, rule| pack.rule(rule));
+    builder.build().ok()
+}
+
+fn found_by_pack(pack: &Pack, asked: Asked, text: &[u8], cuts: &[usize]) -> Found {
+    let part = PartId(0);
+    let mut stream = pack.stream();
+    stream.open(part, Channel::Text);
+    let mut decided = Vec::new();
+    let mut note = |hits: &[Hit]| {
+        let of_hit = |hit: &Hit| {
+            (
+                hit.rule.index() as u32,
+                hit.end as usize,
+                hit.decided as usize,
+            )
+        };
+        decided.extend(hits.iter().map(of_hit));
+    };
+    let mut from = 0;
+    for &to in cuts.iter().chain([&text.len()]) {
+        note(&stream.push(part, &text[from..to]));
+        from = to;
+    }
+    note(&stream.close(part));
+    decided.sort_unstable();
+    let places = match asked {
+        Asked::Matches => {
+            let redactions = stream.redactions().iter();
+            let mut places: Vec<Place> = redactions
+                .map(|redaction| Place {
+                    pattern: redaction.rule.index() as u32,
+                    start: redaction.start as usize,
+                    end: redaction.end as usize,
+                })
+                .collect();
+            places.sort_unstable();
+            places
+        }
+        _ => {
+            decided.dedup_by_key(|found| found.0);
+            ends_of(&decided)
+        }
+    };
+    Found { places, decided }
+}
+
+/// One case, with nothing but what it needs.
+#[derive(Clone, Debug)]
+struct Case {
+    patterns: Vec<String>,
+    text: Vec<u8>,
+    cuts: Vec<usize>,
+    layout: Layout,
+}
+
+impl Case {
+    /// What is found and what should be, where that differs: whole and cut, twice each, for the table is built on
+    /// the way.
+    fn difference(&self) -> Option<(Found, Vec<Place>)> {
+        let limits = PatternLimits::default();
+        let parse = |text: &String| pattern::parse(text, &limits).ok();
+        let hirs: Vec<Hir> = self.patterns.iter().map(parse).collect::<Option<_>>()?;
+        let mut set = Set::new(&self.patterns, &hirs, self.layout)?;
+        let want = set.expected(&self.text);
+        let first = set.found(&self.text, &self.cuts);
+        let mut all = vec![first.clone()];
+        for cuts in [&[], self.cuts.as_slice(), &[]] {
+            all.push(set.found(&self.text, cuts));
+        }
+        let wrong = |got: &Found| got.places != want || *got != first;
+        all.into_iter().find(wrong).map(|got| (got, want.clone()))
+    }
+
+    /// Every way to take one thing away, large ones first.
+    fn smaller(&self) -> Vec<Case> {
+        let mut smaller = Vec::new();
+        if self.patterns.len() > 1 {
+            for index in 0..self.patterns.len() {
+                let mut case = self.clone();
+                case.patterns.remove(index);
+                smaller.push(case);
+            }
+        }
+        for size in [16, 4, 1] {
+            for from in (0..self.text.len()).step_by(size) {
+                let to = (from + size).min(self.text.len());
+                let mut case = self.clone();
+                case.text.drain(from..to);
+                let moved = |&at: &usize| {
+                    if at > from {
+                        at.max(to) - (to - from)
+                    } else {
+                        at
+                    }
+                };
+                case.cuts = self.cuts.iter().map(moved).collect();
+                smaller.push(case);
+            }
+        }
+        for index in 0..self.cuts.len() {
+            let mut case = self.clone();
+            case.cuts.remove(index);
+            smaller.push(case);
+        }
+        for (index, pattern) in self.patterns.iter().enumerate() {
+            for size in [6, 3, 1] {
+                let chars: Vec<char> = pattern.chars().collect();
+                for from in 0..chars.len() {
+                    let mut chars = chars.clone();
+                    chars.drain(from..(from + size).min(chars.len()));
+                    let mut case = self.clone();
+                    case.patterns[index] = chars.into_iter().collect();
+                    smaller.push(case);
+                }
+            }
+        }
+        smaller
+    }
+}
+
+struct Difference {
+    case: Case,
+    /// Found and wanted; none if the case differs only after others of its set.
+    what: Option<(Found, Vec<Place>)>,
+    set: (u64, u64),
+}
+
+impl Difference {
+    fn smallest(mut case: Case, set: (u64, u64)) -> Difference {
+        if case.difference().is_some() {
+            while let Some(smaller) = case
+                .smaller()
+                .into_iter()
+                .find(|case| case.difference().is_some())
+            {
+                case = smaller;
+            }
+        }
+        let what = case.difference();
+        Difference { case, what, set }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case {
+            patterns,
+            text,
+            cuts,
+            layout,
+        } = &self.case;
+        let (seed, number) = self.set;
+        writeln!(f, "DIFFERS: --seed {seed} --set {number}")?;
+        writeln!(f, "  patterns {patterns:?}")?;
+        writeln!(f, "  text     b\"{}\"", text.escape_ascii())?;
+        writeln!(f, "  cuts     {cuts:?}")?;
+        writeln!(f, "  layout   {layout:?}")?;
+        match &self.what {
+            Some((got, want)) => {
+                writeln!(f, "  found    {got:?}")?;
+                write!(f, "  not      {want:?}")
+            }
+            None => write!(
+                f,
+                "  only after other texts of the set, so not made smaller"
+            ),
+        }
+    }
+}

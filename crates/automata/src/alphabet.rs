@@ -1,0 +1,520 @@
+//! The alphabet of an automaton: equivalence classes of symbols that no pattern distinguishes.
+//!
+//! Symbols are *code points* of one of two spaces. [`SymbolSpace::Chars`] has the Unicode scalar values and two more
+//! for bytes that belong to no character. [`SymbolSpace::Bytes`] has every byte; those that are not ASCII occur once
+//! for each position they can have in or outside a character, so that a Unicode `\b` next to a byte pattern stays
+//! exact. Patterns that can match single non-ASCII bytes need the second. All others use the first, in which `\w`
+//! is one class and not seven hundred byte sequences.
+//!
+//! The table knows a class by its *column*. Column 0 is `STAY`. The columns of ASCII bytes follow, frequent bytes
+//! first, then the column of bytes that need decoding, then all other classes.
+
+use std::collections::{HashMap, HashSet};
+
+use super::hash;
+use super::table::BLOCK;
+use super::utf8::Symbol;
+
+/// Inclusive ranges of code points.
+pub(crate) type Ranges = Vec<(u32, u32)>;
+
+/// A bit set of columns.
+pub(crate) type ColumnSet = Box<[u64]>;
+
+/// The meaning of the code points of an alphabet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SymbolSpace {
+    /// Unicode scalar values, and one code point each for raw and trailing bytes.
+    #[default]
+    Chars,
+    /// Bytes with their position in a character.
+    Bytes,
+}
+
+/// The column that leads every state to itself.
+pub(crate) const STAY: usize = 0;
+
+const RAW: u32 = 0x11_0000;
+const TRAILING: u32 = 0x11_0001;
+const CHARS_END: u32 = 0x11_0002;
+
+/// The position of a symbol in the pushed bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SymbolSpan {
+    /// The index of the byte that made the symbol certain.
+    pub(crate) at: usize,
+    /// The number of bytes between the end of the symbol and the end of that byte.
+    pub(crate) back: usize,
+    /// The number of bytes of the symbol.
+    pub(crate) width: usize,
+}
+
+impl SymbolSpan {
+    /// Returns the span of a whole character or byte.
+    pub(crate) fn whole(width: usize) -> SymbolSpan {
+        SymbolSpan {
+            at: 0,
+            back: 0,
+            width,
+        }
+    }
+
+    /// Shifts the span within a longer run of bytes.
+    pub(crate) fn after(self, at: usize, back: usize) -> SymbolSpan {
+        SymbolSpan {
+            at: self.at + at,
+            back: self.back + back,
+            width: self.width,
+        }
+    }
+}
+
+/// The position of a non-ASCII byte in a character. Its code point is `128 + 128 * role + (byte - 128)`.
+#[derive(Clone, Copy)]
+enum ByteRole {
+    Raw,
+    Trailing,
+    FirstOfOther,
+    FirstOfWord,
+    Middle,
+    LastOfOther,
+    LastOfWord,
+}
+
+const BYTE_ROLES: [ByteRole; 7] = [
+    ByteRole::Raw,
+    ByteRole::Trailing,
+    ByteRole::FirstOfOther,
+    ByteRole::FirstOfWord,
+    ByteRole::Middle,
+    ByteRole::LastOfOther,
+    ByteRole::LastOfWord,
+];
+const BYTES_END: u32 = 128 + 128 * BYTE_ROLES.len() as u32;
+
+fn placed(byte: u8, role: ByteRole) -> u32 {
+    128 + 128 * role as u32 + (u32::from(byte) - 128)
+}
+
+/// The properties of a symbol that assertions ask about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct SymbolFlags(u8);
+
+impl SymbolFlags {
+    const WORD_AHEAD: u8 = 1;
+    const WORD_BEHIND: u8 = 2;
+    const ASCII_WORD: u8 = 4;
+    const LF: u8 = 8;
+    const CR: u8 = 16;
+    const INVALID_AHEAD: u8 = 32;
+    const INVALID_BEHIND: u8 = 64;
+    const TRAILING: u8 = 128;
+
+    fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+    /// A word character starts here.
+    pub(crate) fn is_word_ahead(self) -> bool {
+        self.has(Self::WORD_AHEAD)
+    }
+    /// A word character ends here.
+    pub(crate) fn is_word_behind(self) -> bool {
+        self.has(Self::WORD_BEHIND)
+    }
+    pub(crate) fn is_ascii_word(self) -> bool {
+        self.has(Self::ASCII_WORD)
+    }
+    pub(crate) fn is_lf(self) -> bool {
+        self.has(Self::LF)
+    }
+    pub(crate) fn is_cr(self) -> bool {
+        self.has(Self::CR)
+    }
+    /// No character starts here.
+    pub(crate) fn is_invalid_ahead(self) -> bool {
+        self.has(Self::INVALID_AHEAD)
+    }
+    /// No character ends here.
+    pub(crate) fn is_invalid_behind(self) -> bool {
+        self.has(Self::INVALID_BEHIND)
+    }
+    pub(crate) fn is_trailing(self) -> bool {
+        self.has(Self::TRAILING)
+    }
+}
+
+/// The properties of symbols that the patterns of an automaton ask about.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LookNeeds {
+    pub(crate) line: bool,
+    pub(crate) crlf: bool,
+    pub(crate) word: WordLookNeeds,
+}
+
+/// The word boundaries that the patterns ask about.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WordLookNeeds {
+    pub(crate) ascii: bool,
+    pub(crate) unicode: bool,
+}
+
+/// The most classes of an alphabet: a row has a cell for each. Three thousand different characters in literals, as in
+/// a list of Chinese words, fit.
+pub const CLASSES: usize = 1 << 13;
+
+/// The most pairs of a class and a code range that are examined: about a second of work.
+const MEMBERSHIPS: usize = 1 << 30;
+
+/// The patterns distinguish too many classes of characters for one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyClasses;
+
+/// The map from symbols to columns.
+#[derive(Debug)]
+pub(crate) struct Alphabet {
+    space: SymbolSpace,
+    /// The column of each byte. Bytes that need decoding share one, on which no state has a transition.
+    bytes: [u8; 256],
+    /// A two-stage table of the columns of all code points: the block of each 128 code points, then its columns.
+    blocks: Box<[u16]>,
+    columns: Box<[u16]>,
+    flags: Box<[SymbolFlags]>,
+}
+
+const PAGE: usize = 128;
+
+impl Alphabet {
+    /// Builds the coarsest alphabet over which every class of `classes` is a union of columns. Also returns, by
+    /// class, the columns it contains.
+    ///
+    /// # Errors
+    /// The alphabet has more than [`CLASSES`] columns, or computing which class contains which column takes more than
+    /// [`MEMBERSHIPS`] steps.
+    pub(crate) fn new(
+        space: SymbolSpace,
+        classes: &[Ranges],
+        look_needs: LookNeeds,
+    ) -> Result<(Alphabet, Vec<ColumnSet>), TooManyClasses> {
+        let end = match space {
+            SymbolSpace::Chars => CHARS_END,
+            SymbolSpace::Bytes => BYTES_END,
+        };
+        let flag_sets = flag_sets(space, look_needs);
+        let code_ranges = split(end, classes, &flag_sets);
+        let signatures: HashSet<u128> = code_ranges.iter().map(|range| range.signature).collect();
+        if signatures.len() > CLASSES
+            || code_ranges.len().saturating_mul(classes.len()) > MEMBERSHIPS
+        {
+            return Err(TooManyClasses);
+        }
+        let (column_of_piece, columns, decode_column) = number(&code_ranges);
+        let mut flags = vec![SymbolFlags::default(); columns];
+        let mut members = vec![vec![0u64; columns.div_ceil(64)].into_boxed_slice(); classes.len()];
+        for_each_piece(&code_ranges, classes, |set, range| {
+            let column = column_of_piece[range] as usize;
+            members[set][column / 64] |= 1 << (column % 64);
+        });
+        let flag_ranges: Vec<Ranges> = flag_sets.iter().map(|(_, ranges)| ranges.clone()).collect();
+        for_each_piece(&code_ranges, &flag_ranges, |set, range| {
+            flags[column_of_piece[range] as usize].0 |= flag_sets[set].0;
+        });
+        let (blocks, table) = two_stage(&code_ranges, &column_of_piece, end);
+        let mut alphabet = Alphabet {
+            space,
+            bytes: [decode_column as u8; 256],
+            blocks,
+            columns: table,
+            flags: flags.into_boxed_slice(),
+        };
+        for byte in 0..128u8 {
+            alphabet.bytes[usize::from(byte)] = alphabet.column(u32::from(byte)) as u8;
+        }
+        Ok((alphabet, members))
+    }
+
+    /// Returns the number of columns, `STAY` and the decoding column included.
+    pub(crate) fn len(&self) -> usize {
+        self.flags.len()
+    }
+
+    /// Returns the column of each byte, as far as a byte alone decides it.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8; 256] {
+        &self.bytes
+    }
+
+    /// Returns the columns of the first [`BLOCK`](super::table::BLOCK) bytes, padded with `STAY`.
+    #[inline(always)]
+    pub(crate) fn block(&self, bytes: &[u8]) -> [u8; BLOCK] {
+        if let Some(block) = bytes.first_chunk::<BLOCK>() {
+            return block.map(|byte| self.bytes[usize::from(byte)]);
+        }
+        let mut columns = [STAY as u8; BLOCK];
+        for (column, &byte) in columns.iter_mut().zip(bytes) {
+            *column = self.bytes[usize::from(byte)];
+        }
+        columns
+    }
+
+    pub(crate) fn flags(&self, column: usize) -> SymbolFlags {
+        self.flags[column]
+    }
+
+    /// Calls `on` with the columns of a symbol in order.
+    #[inline]
+    pub(crate) fn symbol(&self, symbol: Symbol, mut on: impl FnMut(usize, SymbolSpan)) {
+        let one = SymbolSpan::whole(1);
+        match (self.space, symbol) {
+            (_, Symbol::Char(char)) if char.is_ascii() => on(self.column(u32::from(char)), one),
+            (SymbolSpace::Chars, Symbol::Char(char)) => {
+                on(
+                    self.column(u32::from(char)),
+                    SymbolSpan::whole(char.len_utf8()),
+                );
+            }
+            (SymbolSpace::Chars, Symbol::Raw(_)) => on(self.column(RAW), one),
+            (SymbolSpace::Chars, Symbol::Trailing(_)) => on(self.column(TRAILING), one),
+            (SymbolSpace::Bytes, Symbol::Char(char)) => self.char_bytes(char, on),
+            (SymbolSpace::Bytes, Symbol::Raw(byte)) => {
+                on(self.column(placed(byte, ByteRole::Raw)), one)
+            }
+            (SymbolSpace::Bytes, Symbol::Trailing(byte)) => {
+                on(self.column(placed(byte, ByteRole::Trailing)), one);
+            }
+        }
+    }
+
+    /// Returns the column of a character, if characters are the symbols.
+    #[inline(always)]
+    pub(crate) fn char(&self, char: char) -> Option<usize> {
+        (self.space == SymbolSpace::Chars).then(|| self.column(u32::from(char)))
+    }
+
+    fn char_bytes(&self, char: char, mut on: impl FnMut(usize, SymbolSpan)) {
+        let mut buffer = [0; 4];
+        let bytes = char.encode_utf8(&mut buffer).as_bytes();
+        let word = is_word(char);
+        let last = bytes.len() - 1;
+        for (index, &byte) in bytes.iter().enumerate() {
+            let role = match (index, word) {
+                (0, true) => ByteRole::FirstOfWord,
+                (0, false) => ByteRole::FirstOfOther,
+                (_, true) if index == last => ByteRole::LastOfWord,
+                (_, false) if index == last => ByteRole::LastOfOther,
+                _ => ByteRole::Middle,
+            };
+            let place = SymbolSpan {
+                at: 0,
+                back: last - index,
+                width: 1,
+            };
+            on(self.column(placed(byte, role)), place);
+        }
+    }
+
+    #[inline(always)]
+    fn column(&self, code: u32) -> usize {
+        let block = usize::from(self.blocks[code as usize / PAGE]);
+        usize::from(self.columns[block * PAGE + code as usize % PAGE])
+    }
+}
+
+/// Appends the code points that a byte range matches in [`SymbolSpace::Bytes`].
+pub(crate) fn byte_ranges(start: u8, end: u8, out: &mut Ranges) {
+    if start < 128 {
+        out.push((u32::from(start), u32::from(end.min(127))));
+    }
+    if end >= 128 {
+        for role in BYTE_ROLES {
+            out.push((placed(start.max(128), role), placed(end, role)));
+        }
+    }
+}
+
+fn is_word(char: char) -> bool {
+    regex_syntax::try_is_word_character(char).expect("the Unicode word tables are compiled in")
+}
+
+fn word_ranges() -> Ranges {
+    let class = regex_syntax::parse(r"\w").expect("`\\w` is a valid pattern");
+    match class.kind() {
+        regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) => class
+            .ranges()
+            .iter()
+            .map(|r| (u32::from(r.start()), u32::from(r.end())))
+            .collect(),
+        _ => unreachable!("`\\w` is a Unicode class"),
+    }
+}
+
+/// Returns, for each flag that the patterns ask about, the code points that have it.
+fn flag_sets(space: SymbolSpace, look_needs: LookNeeds) -> Vec<(u8, Ranges)> {
+    const ASCII_WORD: [(u32, u32); 4] = [(48, 57), (65, 90), (95, 95), (97, 122)];
+    let mut classes = Vec::new();
+    if look_needs.line || look_needs.crlf {
+        classes.push((SymbolFlags::LF, vec![(10, 10)]));
+    }
+    if look_needs.crlf {
+        classes.push((SymbolFlags::CR, vec![(13, 13)]));
+    }
+    if look_needs.word.ascii {
+        classes.push((SymbolFlags::ASCII_WORD, ASCII_WORD.to_vec()));
+    }
+    if !look_needs.word.unicode {
+        return classes;
+    }
+    let all = |role| (placed(128, role), placed(255, role));
+    match space {
+        SymbolSpace::Chars => {
+            classes.push((
+                SymbolFlags::WORD_AHEAD | SymbolFlags::WORD_BEHIND,
+                word_ranges(),
+            ));
+            classes.push((SymbolFlags::INVALID_AHEAD, vec![(RAW, TRAILING)]));
+            classes.push((SymbolFlags::INVALID_BEHIND, vec![(RAW, RAW)]));
+            classes.push((SymbolFlags::TRAILING, vec![(TRAILING, TRAILING)]));
+        }
+        SymbolSpace::Bytes => {
+            let ascii = ASCII_WORD.to_vec();
+            classes.push((SymbolFlags::WORD_AHEAD | SymbolFlags::WORD_BEHIND, ascii));
+            classes.push((SymbolFlags::WORD_AHEAD, vec![all(ByteRole::FirstOfWord)]));
+            classes.push((SymbolFlags::WORD_BEHIND, vec![all(ByteRole::LastOfWord)]));
+            let no_start = [
+                ByteRole::Raw,
+                ByteRole::Trailing,
+                ByteRole::Middle,
+                ByteRole::LastOfOther,
+                ByteRole::LastOfWord,
+            ];
+            classes.push((SymbolFlags::INVALID_AHEAD, no_start.map(all).to_vec()));
+            let no_end = [
+                ByteRole::Raw,
+                ByteRole::FirstOfOther,
+                ByteRole::FirstOfWord,
+                ByteRole::Middle,
+            ];
+            classes.push((SymbolFlags::INVALID_BEHIND, no_end.map(all).to_vec()));
+            classes.push((SymbolFlags::TRAILING, vec![all(ByteRole::Trailing)]));
+        }
+    }
+    classes
+}
+
+/// A range of code points that no class splits: its first code point, and the sum of the hashes of the classes that
+/// contain it. Ranges with equal signatures have one column.
+struct CodeRange {
+    start: u32,
+    signature: u128,
+}
+
+fn split(end: u32, classes: &[Ranges], flag_sets: &[(u8, Ranges)]) -> Vec<CodeRange> {
+    let mut changes: Vec<(u32, u128)> = vec![(0, 0)];
+    let all = classes
+        .iter()
+        .chain(flag_sets.iter().map(|(_, ranges)| ranges));
+    for (index, ranges) in all.enumerate() {
+        let hash = hash::wide(index as u64);
+        for &(start, last) in ranges {
+            changes.push((start, hash));
+            changes.push((last + 1, hash.wrapping_neg()));
+        }
+    }
+    changes.sort_unstable_by_key(|change| change.0);
+    let mut code_ranges: Vec<CodeRange> = Vec::new();
+    let mut signature = 0u128;
+    for (start, change) in changes {
+        signature = signature.wrapping_add(change);
+        if start >= end {
+            break;
+        }
+        match code_ranges.last_mut() {
+            Some(last) if last.start == start => last.signature = signature,
+            _ => code_ranges.push(CodeRange { start, signature }),
+        }
+    }
+    code_ranges
+}
+
+/// Bytes by falling frequency in text and code, so that hot columns share cache lines.
+pub(super) const BY_FREQUENCY: &[u8] = b" etaonirsldcu\nmpfhg_.\",b():y;=v-w/k*'0x>1<,TCSE{}&[]A#2RIN`qjDLPMOzFU!3B45\t8HV6G9W7|\\+?$@YKX%QJZ~^\r";
+
+/// Assigns columns. Returns the column of each range, the number of columns, and the decoding column.
+fn number(code_ranges: &[CodeRange]) -> (Vec<u16>, usize, usize) {
+    let mut of: HashMap<u128, u16> = HashMap::new();
+    let mut next = STAY as u16 + 1;
+    let mut give = |signature: u128, next: &mut u16| {
+        of.entry(signature).or_insert_with(|| {
+            *next += 1;
+            *next - 1
+        });
+    };
+    let piece_of = |code: u32| &code_ranges[code_ranges.partition_point(|p| p.start <= code) - 1];
+    for byte in BY_FREQUENCY.iter().copied().chain(0..128) {
+        give(piece_of(u32::from(byte)).signature, &mut next);
+    }
+    let decode_column = next as usize;
+    next += 1;
+    // Invalid input is rare: its code points are the last, and so are its columns.
+    code_ranges
+        .iter()
+        .for_each(|p| give(p.signature, &mut next));
+    let columns = code_ranges.iter().map(|p| of[&p.signature]).collect();
+    (columns, next as usize, decode_column)
+}
+
+/// Calls `on` with each pair of a class and a range that it contains.
+fn for_each_piece(code_ranges: &[CodeRange], classes: &[Ranges], mut on: impl FnMut(usize, usize)) {
+    for (index, ranges) in classes.iter().enumerate() {
+        for &(start, last) in ranges {
+            let first = code_ranges.partition_point(|p| p.start < start);
+            let held = code_ranges[first..]
+                .iter()
+                .take_while(|p| p.start <= last)
+                .count();
+            (first..first + held).for_each(|range| on(index, range));
+        }
+    }
+}
+
+/// Builds the two-stage table: the block of each [`PAGE`] code points, and the columns of each distinct block.
+fn two_stage(code_ranges: &[CodeRange], columns: &[u16], end: u32) -> (Box<[u16]>, Box<[u16]>) {
+    let mut blocks = Vec::with_capacity(end as usize / PAGE + 1);
+    let mut table: Vec<u16> = Vec::new();
+    let mut known: HashMap<[u16; PAGE], u16> = HashMap::new();
+    // Most blocks have a single column, the same one as the block before.
+    let mut latest: Option<(u16, u16)> = None;
+    let mut range = 0;
+    for start in (0..end).step_by(PAGE) {
+        let first = columns[piece_at(code_ranges, &mut range, start)];
+        let is_whole = code_ranges
+            .get(range + 1)
+            .is_none_or(|next| next.start >= start + PAGE as u32);
+        match latest {
+            Some((column, block)) if is_whole && column == first => blocks.push(block),
+            _ => {
+                let mut cells = [first; PAGE];
+                for (offset, cell) in cells.iter_mut().enumerate().skip(1) {
+                    *cell = columns[piece_at(code_ranges, &mut range, start + offset as u32)];
+                }
+                let block = *known.entry(cells).or_insert_with(|| {
+                    table.extend_from_slice(&cells);
+                    (table.len() / PAGE - 1) as u16
+                });
+                latest = is_whole.then_some((first, block));
+                blocks.push(block);
+            }
+        }
+    }
+    (blocks.into_boxed_slice(), table.into_boxed_slice())
+}
+
+/// Advances to the range that contains `code`.
+fn piece_at(code_ranges: &[CodeRange], range: &mut usize, code: u32) -> usize {
+    while code_ranges
+        .get(*range + 1)
+        .is_some_and(|next| next.start <= code)
+    {
+        *range += 1;
+    }
+    *range
+}

@@ -1,0 +1,104 @@
+//! The representation of a state set as a short byte string, equal for equal sets.
+//!
+//! A cache holds tens of thousands of sets and rarely reads one. Differences of sorted numbers, as varints, take a
+//! byte or two each instead of four.
+
+use super::super::determinize::{StateSet, Successor};
+use super::super::look::LookBehind;
+
+/// Replaces `code` by the representation of a successor whose lists are sorted.
+pub(crate) fn encode(successor: &Successor, code: &mut Vec<u8>) {
+    let Successor {
+        state_set,
+        now,
+        late,
+    } = successor;
+    code.clear();
+    code.push(state_set.before as u8);
+    number(state_set.cut.map_or(0, |cut| cut + 1), code);
+    // The states come last, so they need no length.
+    for list in [now, late] {
+        number(list.len() as u32, code);
+        numbers(list, code);
+    }
+    numbers(&state_set.states, code);
+}
+
+/// Decodes the state set; the reports are skipped.
+pub(crate) fn decode(code: &[u8], state_set: &mut StateSet) {
+    let mut rest = &code[1..];
+    state_set.before = LookBehind::ALL[usize::from(code[0])];
+    state_set.cut = next(&mut rest).checked_sub(1);
+    for _ in 0..2 {
+        for _ in 0..next(&mut rest) {
+            next(&mut rest);
+        }
+    }
+    state_set.states.clear();
+    let mut last = 0;
+    while !rest.is_empty() {
+        last += next(&mut rest);
+        state_set.states.push(last);
+    }
+}
+
+fn numbers(list: &[u32], code: &mut Vec<u8>) {
+    let mut last = 0;
+    for &value in list {
+        number(value - last, code);
+        last = value;
+    }
+}
+
+/// Appends a varint: seven bits in a byte, low bits first; the last byte is below 128.
+fn number(mut value: u32, code: &mut Vec<u8>) {
+    while value >= 128 {
+        code.push(value as u8 | 128);
+        value >>= 7;
+    }
+    code.push(value as u8);
+}
+
+fn next(rest: &mut &[u8]) -> u32 {
+    let (mut value, mut shift) = (0, 0);
+    while let [byte, behind @ ..] = *rest {
+        *rest = behind;
+        value |= u32::from(byte & 127) << shift;
+        if *byte < 128 {
+            break;
+        }
+        shift += 7;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_holds_what_it_was_made_of() {
+        let successor = Successor {
+            state_set: StateSet {
+                cut: Some(300),
+                before: LookBehind::Cr,
+                states: vec![0, 1, 127, 128, 70_000, u32::MAX],
+            },
+            now: vec![5, 1 << 31],
+            late: vec![0],
+        };
+        let (mut code, mut state_set) = (Vec::new(), StateSet::default());
+        encode(&successor, &mut code);
+        decode(&code, &mut state_set);
+        assert_eq!(state_set, successor.state_set);
+        let mut other = Vec::new();
+        encode(
+            &Successor {
+                late: vec![1],
+                ..successor
+            },
+            &mut other,
+        );
+        assert_ne!(code, other);
+    }
+}

@@ -1,0 +1,495 @@
+//! A lazily built DFA. Its transition table is append-only and shared by all streams and threads.
+//!
+//! The search is one state. When it reaches the cut of a pattern it *activates* the suffix of that cut: another
+//! state of the same table, which is stepped beside the search until it is dead. Activating a live suffix merges
+//! into its state, so a cursor has at most one suffix for each cut.
+//!
+//! When the table is full, a cursor enters the *fallback*: it carries its NFA states and steps them, exactly and in
+//! time linear in the input, until it meets states of the table again. As soon as building the states anew would
+//! have been cheaper, a new *generation* starts with an empty table. Cursors move to it when they next step in the
+//! fallback, and the old generation is freed with its last cursor. There are never more than two.
+//!
+//! # How a delta becomes a report
+//!
+//! `push` chooses a strategy by the length of the delta: [`short_input`] (up to 16 bytes), the prefilter or
+//! speculative lanes ([`long_input`]), and [`search`] for everything else and for whatever those decline. All of them
+//! only step states that are not special. A special state goes to [`step`], the one place that reports,
+//! activates suffixes and asks for unbuilt states; [`fallback`] does the same outside the table.
+
+mod fallback;
+mod long_input;
+mod search;
+mod short_input;
+mod step;
+
+use std::sync::OnceLock;
+
+use super::MatchEvent;
+use super::bit_nfa::BitNfa;
+use super::cache::{CacheBuilder, Unbuilt};
+use super::generations::{self, Generations};
+use super::look::LookBehind;
+use super::nfa::Nfa;
+use super::prefilter::Prefilter;
+use super::simd::SimdLevel;
+use super::single_match::SingleMatch;
+use super::speculative::Tile;
+use super::suffix::CursorExtra;
+use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
+use super::table::{SHORT, StateId, Table, TableConfig};
+use super::utf8::{Symbol, Utf8Decoder};
+
+pub use search::IdleRun;
+pub use short_input::is_short;
+
+/// The automaton of a set of patterns.
+#[derive(Debug)]
+pub(crate) struct LazyDfa {
+    nfa: Nfa,
+    config: TableConfig,
+    /// The look-behind after the symbol of each column, for columns of a single ASCII character.
+    look_behind_after: Box<[LookBehind]>,
+    /// The tiles that a long delta is cut into: the first size as often as it fits, then the second.
+    tiles: [Tile; 2],
+    filter: Option<Box<Prefilter>>,
+    /// The least bytes of a delta that is prefiltered.
+    prefiltered: usize,
+    /// Set if each pattern is reported once.
+    single_match: Option<SingleMatch>,
+    /// The masks for the fallback, built when a cursor first enters it. Building them cannot fail.
+    bit_nfa: OnceLock<BitNfa>,
+    generations: Generations<DfaCache>,
+}
+
+/// A table with its generation number.
+type Generation = generations::Generation<DfaCache>;
+
+/// A table and the state sets behind its rows.
+#[derive(Debug)]
+struct DfaCache {
+    table: Table,
+    /// The states without a partial match, by look-behind.
+    start_states: [StateId; LookBehind::ALL.len()],
+    /// The state of a suffix that can no longer match.
+    dead: StateId,
+    /// The start state of the suffix of each cut, by look-behind; 0 if it is not built.
+    suffixes: Box<[AtomicU32]>,
+    /// The cuts that are reached before the first symbol.
+    initial_cuts: Box<[u32]>,
+    cache: Mutex<CacheBuilder>,
+}
+
+/// The complete search state of one haystack: a state of a table, and the bytes of an incomplete character.
+#[derive(Clone, Debug)]
+pub(crate) struct DfaCursor {
+    generation: Arc<Generation>,
+    state: StateId,
+    decoder: Utf8Decoder,
+    invalid_bytes: u32,
+    /// The bytes stepped in the table since a state was last built.
+    stepped: u32,
+    /// Live suffixes and fallback states; allocated on first use.
+    extra: Option<Box<CursorExtra>>,
+}
+
+impl DfaCursor {
+    /// Returns the number of bytes so far that belong to no character. It saturates.
+    pub(crate) fn invalid_bytes(&self) -> u32 {
+        self.invalid_bytes
+    }
+
+    fn count(&mut self, symbol: Symbol) {
+        if !matches!(symbol, Symbol::Char(_)) {
+            self.invalid_bytes = self.invalid_bytes.saturating_add(1);
+        }
+    }
+
+    /// Returns true if the cursor has left the table.
+    fn in_fallback(&self) -> bool {
+        self.extra
+            .as_ref()
+            .is_some_and(|extra| extra.nfa_cursor.is_some())
+    }
+
+    /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the bytes
+    /// to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
+    #[inline(always)]
+    pub(crate) fn push_short(
+        &mut self,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
+    ) -> bool {
+        let is_single_state = match &self.extra {
+            None => true,
+            Some(extra) => extra.is_empty(),
+        };
+        if !is_single_state || self.decoder.is_pending() {
+            return false;
+        }
+        let table = &self.generation.table;
+        let (state, bits) = table.push_short(self.state, bytes, room);
+        if table.any_special(bits) || !agrees(room) {
+            return false;
+        }
+        self.state = state;
+        self.stepped = self.stepped.wrapping_add(bytes.len() as u32);
+        self.decoder.passed_ascii();
+        true
+    }
+
+    /// Returns true if no pattern can be reported any more, so that the cursor need not be stepped.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.is_exhausted)
+    }
+
+    /// Returns true if the cursor is a single state with a full row: no suffixes, no fallback, no incomplete character.
+    #[inline(always)]
+    fn is_single_state(&self) -> bool {
+        !self.in_fallback()
+            && !self.has_suffixes()
+            && !self.decoder.is_pending()
+            && !self.state.is_sparse()
+    }
+
+    fn has_suffixes(&self) -> bool {
+        self.extra
+            .as_ref()
+            .is_some_and(|extra| !extra.suffixes.is_empty())
+    }
+}
+
+impl DfaCache {
+    fn new(nfa: &Nfa, config: TableConfig) -> DfaCache {
+        let table = Table::new(&nfa.alphabet, config);
+        let mut cache = CacheBuilder::new(nfa, &table, config.budget);
+        let (start_states, dead) = cache.first_states(&table);
+        let suffixes = nfa.cuts.len() * LookBehind::ALL.len();
+        DfaCache {
+            table,
+            start_states,
+            dead,
+            suffixes: (0..suffixes).map(|_| AtomicU32::new(0)).collect(),
+            initial_cuts: cache.initial_cuts().into(),
+            cache: Mutex::new(cache),
+        }
+    }
+
+    /// Returns true if the state has no partial match.
+    #[inline(always)]
+    fn is_start_state(&self, state: StateId) -> bool {
+        // The start states have the first rows.
+        state.bits() <= self.start_states[LookBehind::ALL.len() - 1].bits()
+    }
+
+    /// Returns the state at the start of a haystack.
+    fn start(&self) -> StateId {
+        self.start_states[LookBehind::Start as usize]
+    }
+
+    /// Returns the start state of the suffix of a cut, if it is built.
+    fn suffix_start(&self, cut: u32, before: LookBehind) -> Option<StateId> {
+        let slot = cut as usize * LookBehind::ALL.len() + before as usize;
+        StateId::of_bits(self.suffixes[slot].load(Ordering::Acquire))
+    }
+
+    /// Publishes the start state of a suffix, whose row is complete.
+    fn publish_suffix_start(&self, unbuilt: Unbuilt, state: StateId) {
+        if let Unbuilt::SuffixStart(cut, before) = unbuilt {
+            let slot = cut as usize * LookBehind::ALL.len() + before as usize;
+            self.suffixes[slot].store(state.bits(), Ordering::Release);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CacheBuilder> {
+        // No code panics under this lock. If it did, the table would still be whole: a row is published only when it is
+        // complete.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The current size of one automaton. It grows with the text it reads, up to its budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AutomatonSize {
+    /// The number of NFA states, one for each character class.
+    pub nfa_states: usize,
+    /// The number of columns: the classes of symbols that the patterns distinguish, and two more.
+    pub columns: usize,
+    /// The number of cuts: places where a pattern is cut before a wide gap. The suffix after a cut is stepped only
+    /// once the cut is reached.
+    pub cuts: usize,
+    /// The number of DFA states built so far.
+    pub states: usize,
+    /// The bytes of their rows in the transition table.
+    pub table_bytes: usize,
+    /// The bytes of their state sets.
+    pub set_bytes: usize,
+    /// True if the budget is spent, so that new states are simulated instead of built.
+    pub is_full: bool,
+    /// How often a full table was replaced by a larger one, up to the budget. The table before is kept while
+    /// streams still use it; there are never more than two.
+    pub generation: u32,
+}
+
+/// The least bytes of a delta that is prefiltered. A shorter one is hardly longer than what must be stepped anyway.
+const PREFILTERED: usize = 32;
+
+impl LazyDfa {
+    /// Compiles the automaton of `nfa`. Its tables grow from generation to generation up to `config.budget`.
+    pub(crate) fn new(nfa: Nfa, config: TableConfig) -> LazyDfa {
+        LazyDfa::with_first(nfa, config, config.of_generation(0)).prefiltered()
+    }
+
+    /// Adds a prefilter for long deltas, if the patterns and the processor allow one.
+    pub(crate) fn prefiltered(mut self) -> LazyDfa {
+        let current = self.generations.current();
+        // If the start closure reaches a cut, entering a start state activates a suffix. The prefilter jumps to start
+        // states and would skip that.
+        let mut start_states = current.start_states.iter();
+        let activates_suffix =
+            start_states.any(|&start_closures| current.table.is_special(start_closures));
+        if !activates_suffix {
+            self.filter = Prefilter::new(&self.nfa, self.config.level).map(Box::new);
+        }
+        self
+    }
+
+    /// Returns true if the tables have these parameters.
+    pub(crate) fn has(&self, config: TableConfig) -> bool {
+        self.config == config
+    }
+
+    /// Compiles an automaton without a prefilter, for profiling on a sample: its first table has `room` bytes.
+    pub(crate) fn for_profile(nfa: Nfa, config: TableConfig, room: usize) -> LazyDfa {
+        let first = TableConfig {
+            budget: config.budget.min(room),
+            ..config
+        };
+        LazyDfa::with_first(nfa, config, first)
+    }
+
+    fn with_first(nfa: Nfa, config: TableConfig, first: TableConfig) -> LazyDfa {
+        let first = DfaCache::new(&nfa, first);
+        let look_behind_after =
+            |column| LookBehind::Other.after(nfa.alphabet.flags(column), nfa.look_needs);
+        LazyDfa {
+            look_behind_after: (0..nfa.alphabet.len()).map(look_behind_after).collect(),
+            tiles: [Tile::USUAL, Tile::SMALL],
+            filter: None,
+            prefiltered: PREFILTERED,
+            single_match: None,
+            bit_nfa: OnceLock::new(),
+            nfa,
+            config,
+            generations: Generations::new(first),
+        }
+    }
+
+    /// Compiles an automaton for patterns that match nearly any text: each is reported once, and a cursor is exhausted
+    /// when all have been. There are at most [`MAX_SINGLE_MATCH`](super::single_match::MAX_SINGLE_MATCH).
+    pub(crate) fn single_match(nfa: Nfa, config: TableConfig) -> LazyDfa {
+        LazyDfa {
+            single_match: Some(SingleMatch::new(&nfa)),
+            ..LazyDfa::new(nfa, config)
+        }
+    }
+
+    pub(crate) fn nfa(&self) -> &Nfa {
+        &self.nfa
+    }
+
+    /// Returns the NFA without the states built from it.
+    pub(crate) fn into_nfa(self) -> Nfa {
+        self.nfa
+    }
+
+    /// Returns a cursor at the start of a haystack.
+    pub(crate) fn start(&self) -> DfaCursor {
+        let generation = self.generations.current();
+        let mut cursor = DfaCursor {
+            state: generation.start(),
+            generation,
+            decoder: Utf8Decoder::default(),
+            invalid_bytes: 0,
+            stepped: 0,
+            extra: None,
+        };
+        self.activate_initial_suffixes(&mut cursor);
+        cursor
+    }
+
+    /// Moves the cursor to the start of another haystack.
+    pub(crate) fn restart(&self, cursor: &mut DfaCursor) {
+        if !self.generations.is_latest(&cursor.generation) {
+            cursor.generation = self.generations.current();
+        }
+        cursor.state = cursor.generation.start();
+        cursor.decoder = Utf8Decoder::default();
+        cursor.invalid_bytes = 0;
+        if let Some(extra) = &mut cursor.extra {
+            extra.clear();
+        }
+        self.activate_initial_suffixes(cursor);
+    }
+
+    /// Steps the bytes and calls `on` for each match that becomes certain.
+    #[inline]
+    pub(crate) fn push(
+        &self,
+        cursor: &mut DfaCursor,
+        bytes: &[u8],
+        on: &mut impl FnMut(MatchEvent),
+    ) {
+        if cursor.is_exhausted() {
+            return;
+        }
+        cursor.stepped = cursor.stepped.wrapping_add(bytes.len() as u32);
+        if bytes.len() >= self.prefiltered
+            && let Some(filter) = &self.filter
+            && (self.prefiltered < PREFILTERED || filter.is_worth(bytes.len()))
+        {
+            return self.push_prefiltered(filter, cursor, bytes, on);
+        }
+        let (mut at, mut stepped) = (0, 0);
+        for tile in self.tiles {
+            if bytes.len() - at >= tile.least {
+                at = self.push_tiles(tile, cursor, bytes, at, &mut stepped, on);
+            }
+        }
+        self.push_scalar(cursor, bytes, at, on);
+        if bytes.len() >= self.prefiltered
+            && let Some(filter) = &self.filter
+        {
+            filter.record_unfiltered(bytes.len(), stepped + bytes.len() - at);
+        }
+    }
+
+    /// Returns true if there is no partial match. Only meaningful for an automaton whose NFA has
+    /// [distinct starts](Nfa::with_distinct_starts).
+    pub(crate) fn is_idle(&self, cursor: &DfaCursor) -> bool {
+        if cursor.decoder.is_pending() {
+            return false;
+        }
+        let generation = &*cursor.generation;
+        let extra = cursor.extra.as_deref();
+        match extra.and_then(|extra| extra.nfa_cursor.as_ref()) {
+            Some(nfa_cursor) => nfa_cursor.search.states().next().is_none(),
+            None if generation.is_start_state(cursor.state) => true,
+            None if !generation.table.is_special(cursor.state) => false,
+            None => generation
+                .lock()
+                .state_set(&generation.table, cursor.state)
+                .is_start_closure(),
+        }
+    }
+
+    /// Ends a run of bytes: the bytes of an incomplete character belong to none.
+    pub(crate) fn flush(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
+        let mut decoder = std::mem::take(&mut cursor.decoder);
+        decoder.flush(|symbol, back| {
+            cursor.count(symbol);
+            self.nfa.alphabet.symbol(symbol, |column, place| {
+                self.step(cursor, column, place.after(0, back), on);
+            });
+        });
+        cursor.decoder = decoder;
+    }
+
+    /// Ends the haystack: calls `on` for the matches that the end decides.
+    pub(crate) fn finish(&self, cursor: &mut DfaCursor, on: &mut impl FnMut(MatchEvent)) {
+        if cursor.is_exhausted() {
+            return;
+        }
+        self.flush(cursor, on);
+        if !self.nfa.has_look {
+            return;
+        }
+        let generation = Arc::clone(&cursor.generation);
+        let mut cache = generation.lock();
+        self.enter_fallback(cursor, &cache);
+        let nfa_cursor = cursor
+            .extra
+            .as_mut()
+            .and_then(|extra| extra.nfa_cursor.take());
+        let nfa_cursor = nfa_cursor.expect("the cursor has left the table");
+        let search = nfa_cursor.state_set();
+        let suffixes = nfa_cursor.suffixes.iter().map(|(_, state_set)| state_set);
+        for state_set in [&search].into_iter().chain(suffixes) {
+            for pattern in cache.at_end(&self.nfa, state_set) {
+                on(MatchEvent {
+                    pattern,
+                    at: 0,
+                    back: 0,
+                });
+            }
+        }
+    }
+
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
+    pub(crate) fn set_tile(&mut self, tile: Tile) {
+        self.tiles = [tile; 2];
+    }
+
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
+    pub(crate) fn set_prefiltered(&mut self, least: usize, level: SimdLevel) {
+        self.prefiltered = least;
+        if let Some(filter) = &mut self.filter {
+            filter.level = level;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn forced(&self) -> ([Tile; 2], usize, Option<SimdLevel>) {
+        (
+            self.tiles,
+            self.prefiltered,
+            self.filter.as_ref().map(|filter| filter.level),
+        )
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_prefilter(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Returns, in one line, everything that decides how fast deltas are stepped.
+    #[cfg(test)]
+    pub(super) fn shape(&self) -> String {
+        use super::tests::shape::sum;
+        let generation = self.generations.current();
+        let filter = self.filter.as_ref().map(|filter| filter.shape());
+        format!(
+            "{} columns #{:08x}; {}; once: {}; {}",
+            self.nfa.alphabet.len(),
+            sum(self.nfa.alphabet.bytes()),
+            generation.lock().shape(),
+            self.single_match.is_some(),
+            filter.as_deref().unwrap_or("no filter")
+        )
+    }
+
+    pub(crate) fn size(&self) -> AutomatonSize {
+        let generation = self.generations.current();
+        let cache = generation.lock();
+        AutomatonSize {
+            nfa_states: self.nfa.states.len(),
+            columns: self.nfa.alphabet.len(),
+            cuts: self.nfa.cuts.len(),
+            states: cache.states(),
+            table_bytes: cache.table_bytes(&generation.table),
+            set_bytes: cache.set_bytes(),
+            is_full: cache.is_full() && cache.budget() >= self.config.budget,
+            generation: generation.number(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Which way texts are stepped, and in which tables.
+
+use super::*;
+use crate::alphabet::SymbolSpace;
+use crate::test_support::parsed;
+
+fn lazy(patterns: &[&str], budget: usize) -> LazyDfa {
+    let nfa = Nfa::new(SymbolSpace::Chars, &parsed(patterns), None).expect("few classes");
+    let config = TableConfig {
+        budget,
+        ..TableConfig::BARE
+    };
+    LazyDfa::new(nfa, config)
+}
+
+/// Text without hits in which the patterns are in progress now and then, also where stretches of lanes begin.
+fn text() -> Vec<u8> {
+    let mut random = ttsr_testing::Random::new(7);
+    let words = ["an x of ", "plain ", "text, ", "with ", "a few ", "x and "];
+    let mut text = Vec::new();
+    while text.len() < 8192 {
+        text.extend_from_slice(random.pick(&words).as_bytes());
+    }
+    text.truncate(8192);
+    text
+}
+
+#[test]
+fn text_that_brings_nothing_special_is_stepped_in_lanes() {
+    let (lazy, text) = (lazy(&["x[a-y ]{40}z", "x of [a-y, ]{9}z"], 1 << 20), text());
+    let mut nothing = |event| panic!("{event:?}");
+    let mut plain = lazy.start();
+    // The first time states are built: those of the text, and those of lanes that begin somewhere in it.
+    for begin in (0..text.len()).rev() {
+        lazy.restart(&mut plain);
+        let end = text.len().min(begin + 2 * Tile::USUAL.stretch);
+        lazy.push_scalar(&mut plain, &text[begin..end], 0, &mut nothing);
+    }
+    lazy.restart(&mut plain);
+    lazy.push_scalar(&mut plain, &text, 0, &mut nothing);
+    for tile in [Tile::USUAL, Tile::SMALL] {
+        for end in [text.len(), text.len() - 1] {
+            let mut cursor = lazy.start();
+            let mut stepped = 0;
+            let at = lazy.push_tiles(
+                tile,
+                &mut cursor,
+                &text[..end],
+                0,
+                &mut stepped,
+                &mut nothing,
+            );
+            assert_eq!(at, end / tile.bytes() * tile.bytes());
+            assert_eq!(stepped, 0, "{tile:?}");
+            lazy.push_scalar(&mut cursor, &text, at, &mut nothing);
+            assert_eq!(cursor.state, plain.state, "{tile:?}");
+        }
+    }
+    // A byte that needs decoding takes its tile out, and some behind it, which are not tried.
+    let mut wide = text;
+    wide[100] = 0xFF;
+    let (mut cursor, mut stepped) = (lazy.start(), 0);
+    lazy.push_tiles(
+        Tile::SMALL,
+        &mut cursor,
+        &wide,
+        0,
+        &mut stepped,
+        &mut nothing,
+    );
+    assert_eq!(stepped, 2 * Tile::SMALL.bytes());
+    assert_eq!(cursor.invalid_bytes(), 1);
+}
+
+#[test]
+fn who_begins_anew_begins_in_the_latest_table() {
+    let lazy = lazy(&["[a-z]+@[a-z]+\\.com", "x[a-y ]{5}z"], 2048);
+    let mut old = lazy.start();
+    assert_eq!(old.generation.number(), 0);
+    let (mut cursor, text) = (lazy.start(), text());
+    let mut passes = 0;
+    while lazy.size().generation == 0 {
+        lazy.push(&mut cursor, &text, &mut |event| panic!("{event:?}"));
+        passes += 1;
+        assert!(passes < 100, "{:?}", lazy.size());
+    }
+    assert_eq!(old.generation.number(), 0, "it goes on in its own");
+    lazy.restart(&mut old);
+    assert!(old.generation.number() > 0);
+    let mut hits = 0;
+    lazy.push(&mut old, b"at me@here.com", &mut |_| hits += 1);
+    assert_eq!(hits, 1);
+}
+
+#[test]
+fn a_table_that_was_tried_is_taken_only_as_it_was() {
+    let lazy = lazy(&["abc"], 1 << 20);
+    let config = lazy.config;
+    assert!(lazy.has(config));
+    let other = TableConfig {
+        budget: config.budget / 2,
+        ..config
+    };
+    assert!(!lazy.has(other));
+}
+
+#[test]
+fn tables_grow_up_to_the_budget() {
+    for (budget, want) in [
+        (200 << 20, [16 << 20, 64 << 20, 200 << 20, 200 << 20]),
+        (64 << 20, [16 << 20, 64 << 20, 64 << 20, 64 << 20]),
+        (1 << 20, [1 << 20; 4]),
+        (0, [0; 4]),
+    ] {
+        let lazy = lazy(&["abc"], budget);
+        let mut cursor = lazy.start();
+        let rooms = std::array::from_fn(|_| {
+            let room = cursor.generation.lock().budget();
+            lazy.move_to_current(&mut cursor);
+            room
+        });
+        assert_eq!(rooms, want);
+        assert_eq!(lazy.config.of_generation(u32::MAX).budget, budget);
+    }
+    // A sample is tried in one table, whatever comes of it.
+    let LazyDfa { nfa, config, .. } = lazy(&["abc"], 64 << 20);
+    let tried = LazyDfa::for_profile(nfa, config, 32 << 20);
+    assert_eq!(tried.generations.current().lock().budget(), 32 << 20);
+    assert!(tried.has(config));
+}

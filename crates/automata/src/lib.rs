@@ -1,0 +1,429 @@
+//! A streaming multi-pattern automaton: bytes go in, pattern ids and offsets come out. It knows nothing of
+//! rules or TOML.
+//!
+//! # How a pattern set becomes a report
+//!
+//! 1. `pattern` parses a pattern, estimates its size and refuses it if it is too large; `simplify` drops what
+//!    cannot move the end of its first match; `split` finds the wide gap that it is cut at.
+//! 2. `partition` decides which patterns share an automaton (`partition::profile` measures them on a sample).
+//! 3. `alphabet`, `look`, `prefix_tree` and `nfa` compile the patterns of an automaton to a Thompson NFA over
+//!    equivalence classes of symbols.
+//! 4. `lazy_dfa` searches. `lazy_dfa::search` steps byte by byte through the `table`, which all cursors share;
+//!    `lazy_dfa::step` handles a symbol that reports, activates a suffix or leads to an unbuilt state;
+//!    `determinize` computes the state that `cache` then adds to the table. `prefilter` and `speculative` are the
+//!    accelerators for long input, `table::short_input` the one for short input.
+//! 5. When the table is full, `lazy_dfa::fallback` simulates the NFA (`bit_nfa`) until the cursor meets a state of
+//!    the table again, or `generations` replaces the table.
+//!
+//! `utf8` decodes bytes to symbols, `suffix` holds what a cursor carries besides one state, `single_match` stops
+//! patterns that match nearly any text after their first match, `hash` identifies states and classes, and `pike`
+//! finds whole matches and the start of a match. With the feature `lookaround`, `lookaround::approximate`
+//! over-approximates a pattern with look-around by a regular one and `lookaround::verify` verifies its matches.
+//!
+//! # Glossary
+//!
+//! | term | meaning |
+//! |---|---|
+//! | symbol | a decoded character, or a byte that belongs to none |
+//! | column | the equivalence class of a symbol: an index into a row of the table |
+//! | row | the transitions of one state; *full* with a cell for each column, *sparse* with three |
+//! | start closure | the NFA states in the epsilon closure of the start of every pattern |
+//! | idle | no partial match: the state set is the start closure and nothing else |
+//! | report | pattern ids that a state reports on entry: *now* for certain, *late* if the last symbol decided them |
+//! | cut, suffix | a pattern with a wide gap is cut before it; the NFA after the cut is its suffix |
+//! | special state | a state that reports, is unbuilt or has a sparse row: the search loop leaves its fast path |
+//! | generation | one table in a sequence: a full table is replaced by the next generation |
+
+pub(crate) mod alphabet;
+mod bit_nfa;
+mod cache;
+mod determinize;
+mod generations;
+mod hash;
+mod lazy_dfa;
+mod limits;
+mod look;
+#[cfg(feature = "lookaround")]
+pub mod lookaround;
+pub(crate) mod nfa;
+pub(crate) mod partition;
+pub mod pattern;
+pub mod pike;
+mod prefilter;
+mod prefix_tree;
+pub(crate) mod simd;
+mod simplify;
+mod single_match;
+pub(crate) mod speculative;
+pub(crate) mod split;
+mod suffix;
+mod sync;
+pub(crate) mod table;
+#[cfg(test)]
+mod test_support;
+pub mod utf8;
+
+use regex_syntax::hir::Hir;
+
+use alphabet::SymbolSpace;
+pub use alphabet::{CLASSES, TooManyClasses};
+pub use lazy_dfa::AutomatonSize;
+pub use lazy_dfa::IdleRun;
+use lazy_dfa::LazyDfa;
+pub use lazy_dfa::is_short;
+pub use limits::PatternLimits;
+use nfa::Nfa;
+use partition::{Partition, PartitionPlan, SimplifiedPattern};
+use simd::SimdLevel;
+pub use table::SHORT;
+use table::TableConfig;
+use table::sparse::SparseRows;
+
+/// The most automata, besides the first, that the path for short input steps.
+const MOST_SHORT: usize = 8;
+
+/// A match event: a pattern matches, and no further input can change that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchEvent {
+    /// The index of the pattern.
+    pub pattern: u32,
+    /// The index, in the pushed bytes, of the byte that made the match certain.
+    pub at: usize,
+    /// The number of bytes between the end of the match and the end of that byte.
+    pub back: usize,
+}
+
+/// A compiled set of patterns. It is immutable except for the append-only tables that all cursors share.
+///
+/// Each pattern is reported at least at the earliest end of a match, at the first byte at which that end is
+/// certain. It may be reported again at later ends.
+#[derive(Debug)]
+pub struct Matcher {
+    /// Patterns over whole characters: nearly all of them, or none.
+    first: Automaton,
+    /// The other automata: for patterns that would multiply the states of the first, and for patterns that
+    /// can match single bytes of a character.
+    more: Box<[Automaton]>,
+}
+
+/// One automaton and the patterns it searches for.
+#[derive(Debug)]
+struct Automaton {
+    lazy: LazyDfa,
+    patterns: Box<[u32]>,
+}
+
+/// The search state of one haystack.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    first: lazy_dfa::DfaCursor,
+    more: Option<Box<[lazy_dfa::DfaCursor]>>,
+}
+
+impl Cursor {
+    /// Steps a delta of 1 to [`SHORT`] bytes if no state on the way is special and `agrees` accepts it. Copies the
+    /// bytes to `room`, padded with zeros. Returns false if it declined; then only `room` has changed.
+    #[inline(always)]
+    pub fn push_short(
+        &mut self,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+        agrees: impl FnOnce(&[u8; SHORT]) -> bool,
+    ) -> bool {
+        self.more.is_none() && self.first.push_short(bytes, room, agrees)
+    }
+}
+
+impl Matcher {
+    /// Compiles patterns that [`pattern::parse`] has accepted. `table_bytes` bounds the bytes of all tables together.
+    ///
+    /// # Errors
+    /// The patterns distinguish more classes of characters than a table has columns.
+    pub fn new(patterns: &[Hir], table_bytes: usize) -> Result<Matcher, TooManyClasses> {
+        Matcher::with_every_end(patterns, table_bytes, &[])
+    }
+
+    /// As [`new`](Self::new), but reports every end of a match of the patterns marked in `every_end`.
+    pub fn with_every_end(
+        patterns: &[Hir],
+        table_bytes: usize,
+        every_end: &[bool],
+    ) -> Result<Matcher, TooManyClasses> {
+        Matcher::planned(patterns, table_bytes, every_end, PartitionPlan::USUAL)
+    }
+
+    /// As [`with_every_end`](Self::with_every_end), with the patterns partitioned as `plan` says.
+    pub(crate) fn planned(
+        patterns: &[Hir],
+        table_bytes: usize,
+        every_end: &[bool],
+        plan: PartitionPlan,
+    ) -> Result<Matcher, TooManyClasses> {
+        let simplified: Vec<SimplifiedPattern> = patterns
+            .iter()
+            .enumerate()
+            .map(|(index, pattern)| match every_end.get(index) {
+                Some(true) => SimplifiedPattern {
+                    hir: simplify::simplify_front(pattern),
+                    wants_every_end: true,
+                },
+                _ => SimplifiedPattern {
+                    hir: simplify::simplify(pattern),
+                    wants_every_end: false,
+                },
+            })
+            .collect();
+        let layout = plan.partition(&simplified, table_bytes)?;
+        let config = plan.config(layout.len(), table_bytes);
+        let automata = layout
+            .into_iter()
+            .map(|part| Automaton::new(part, &simplified, config));
+        let mut automata = automata.collect::<Result<Vec<Automaton>, _>>()?.into_iter();
+        let first = match automata.next() {
+            Some(first) => first,
+            None => Automaton::new(Partition::default(), &[], TableConfig::BARE)?,
+        };
+        Ok(Matcher {
+            first,
+            more: automata.collect(),
+        })
+    }
+
+    /// Compiles a matcher for callers that need whole matches: patterns are not simplified or cut, every end is
+    /// reported, and [`is_idle`](Self::is_idle) tells where no partial match exists.
+    ///
+    /// # Errors
+    /// The patterns distinguish more classes of characters than a table has columns.
+    pub fn for_spans(patterns: &[Hir], table_bytes: usize) -> Result<Matcher, TooManyClasses> {
+        let all = 0..patterns.len() as u32;
+        let (bytes, chars): (Vec<u32>, Vec<u32>) =
+            all.partition(|&index| nfa::needs_bytes(&patterns[index as usize]));
+        let automaton = |space, members: Vec<u32>| {
+            let own = members
+                .iter()
+                .map(|&index| patterns[index as usize].clone());
+            // No pattern is cut: a partial match must be visible as long as it lasts.
+            let nfa = Nfa::new(space, &own.collect::<Vec<_>>(), None)?.with_distinct_starts();
+            let config = TableConfig {
+                budget: table_bytes,
+                level: SimdLevel::best(),
+                sparse: SparseRows::USUAL,
+            };
+            Ok(Automaton {
+                lazy: LazyDfa::new(nfa, config),
+                patterns: members.into_boxed_slice(),
+            })
+        };
+        let has_bytes = !bytes.is_empty();
+        let more = has_bytes
+            .then(|| automaton(SymbolSpace::Bytes, bytes))
+            .transpose()?;
+        Ok(Matcher {
+            first: automaton(SymbolSpace::Chars, chars)?,
+            more: more.into_iter().collect(),
+        })
+    }
+
+    /// Steps ASCII bytes up to the first special state. Only for matchers made by [`for_spans`](Self::for_spans).
+    #[inline]
+    pub fn run(&self, cursor: &mut Cursor, bytes: &[u8]) -> IdleRun {
+        match self.more.is_empty() {
+            true => self.first.lazy.run(&mut cursor.first, bytes),
+            false => IdleRun::default(),
+        }
+    }
+
+    /// As [`push_short`](Self::push_short); also returns the number of leading bytes after which the search was last
+    /// idle, 0 if it never was. Only for matchers made by [`for_spans`](Self::for_spans).
+    #[inline]
+    pub fn push_short_tracking_idle(
+        &self,
+        cursor: &mut Cursor,
+        bytes: &[u8],
+    ) -> Option<([u8; SHORT], usize)> {
+        if !self.more.is_empty() {
+            return None;
+        }
+        self.first
+            .lazy
+            .push_short_tracking_idle(&mut cursor.first, bytes)
+    }
+
+    /// Returns true if there is no partial match: no match that starts before this position can end after it.
+    /// Only for matchers made by [`for_spans`](Self::for_spans).
+    pub fn is_idle(&self, cursor: &Cursor) -> bool {
+        let mut more = self.more.iter().zip(cursor.more.iter().flatten());
+        self.first.lazy.is_idle(&cursor.first)
+            && more.all(|(automaton, cursor)| automaton.lazy.is_idle(cursor))
+    }
+
+    /// Returns a cursor at the start of a haystack.
+    #[inline]
+    pub fn start(&self) -> Cursor {
+        let more = || {
+            self.more
+                .iter()
+                .map(|automaton| automaton.lazy.start())
+                .collect()
+        };
+        Cursor {
+            first: self.first.lazy.start(),
+            more: (!self.more.is_empty()).then(more),
+        }
+    }
+
+    /// Moves the cursor to the start of another haystack.
+    pub fn restart(&self, cursor: &mut Cursor) {
+        self.each(cursor, |automaton, cursor| automaton.lazy.restart(cursor));
+    }
+
+    /// Steps the bytes, each once, and calls `on` for each match that becomes certain. Events of one pattern come in
+    /// the order of `at`; events of different patterns come in no order.
+    #[inline]
+    pub fn push(&self, cursor: &mut Cursor, bytes: &[u8], mut on: impl FnMut(MatchEvent)) {
+        if self.more.is_empty() {
+            let Matcher { first, .. } = self;
+            return first.lazy.push(
+                &mut cursor.first,
+                bytes,
+                &mut |event| on(first.event(event)),
+            );
+        }
+        self.each(cursor, |automaton, cursor| {
+            // A delta that is special to one automaton may be plain to the others.
+            if !cursor.is_exhausted() && automaton.lazy.push_short(cursor, bytes).is_none() {
+                automaton
+                    .lazy
+                    .push(cursor, bytes, &mut |event| on(automaton.event(event)));
+            }
+        });
+    }
+
+    /// Does what [`Cursor::push_short`] does, also with several automata and with active suffixes. Returns the bytes
+    /// padded with zeros, or `None` if it declined; then nothing has changed.
+    pub fn push_short(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        if !self.more.is_empty() {
+            return self.push_short_all(cursor, bytes);
+        }
+        self.first.lazy.push_short(&mut cursor.first, bytes)
+    }
+
+    /// [`push_short`](Self::push_short) over several automata: all of them accept the delta, or none steps it.
+    fn push_short_all(&self, cursor: &mut Cursor, bytes: &[u8]) -> Option<[u8; SHORT]> {
+        let first = self.first.lazy.try_step_short(&mut cursor.first, bytes)?;
+        let cursors = cursor.more.as_deref_mut()?;
+        let mut shorts = [first; MOST_SHORT];
+        if cursors.len() > MOST_SHORT {
+            return None;
+        }
+        for ((automaton, cursor), short) in self.more.iter().zip(&mut *cursors).zip(&mut shorts) {
+            if !cursor.is_exhausted() {
+                *short = automaton.lazy.try_step_short(cursor, bytes)?;
+            }
+        }
+        self.first.lazy.accept_short(&mut cursor.first, &first);
+        for ((automaton, cursor), short) in self.more.iter().zip(cursors).zip(&shorts) {
+            if !cursor.is_exhausted() {
+                automaton.lazy.accept_short(cursor, short);
+            }
+        }
+        Some(first.padded)
+    }
+
+    /// Ends a run of bytes: later bytes cannot complete a character that began in it.
+    pub fn flush(&self, cursor: &mut Cursor, mut on: impl FnMut(MatchEvent)) {
+        self.each(cursor, |automaton, cursor| {
+            automaton
+                .lazy
+                .flush(cursor, &mut |event| on(automaton.event(event)));
+        });
+    }
+
+    /// Ends the haystack. In its events `at` is 0 and `back` counts from the end of the haystack.
+    pub fn finish(&self, cursor: &mut Cursor, mut on: impl FnMut(MatchEvent)) {
+        self.each(cursor, |automaton, cursor| {
+            automaton
+                .lazy
+                .finish(cursor, &mut |event| on(automaton.event(event)));
+        });
+    }
+
+    /// Sets how long deltas are cut into tiles.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
+    pub(crate) fn set_tile(&mut self, tile: speculative::Tile) {
+        self.first.lazy.set_tile(tile);
+        self.more
+            .iter_mut()
+            .for_each(|automaton| automaton.lazy.set_tile(tile));
+    }
+
+    /// Forces the prefilter for deltas of at least `least` bytes, at the given SIMD level.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "forced by tests and examples/collide.rs")
+    )]
+    pub(crate) fn set_prefiltered(&mut self, least: usize, level: SimdLevel) {
+        self.first.lazy.set_prefiltered(least, level);
+        self.more
+            .iter_mut()
+            .for_each(|automaton| automaton.lazy.set_prefiltered(least, level));
+    }
+
+    /// Returns the number of automata that have a prefilter.
+    #[cfg(test)]
+    fn filters(&self) -> usize {
+        let automata = [&self.first].into_iter().chain(&self.more);
+        automata
+            .filter(|automaton| automaton.lazy.has_prefilter())
+            .count()
+    }
+
+    /// Returns the sizes of the automata that have patterns.
+    pub fn sizes(&self) -> impl Iterator<Item = AutomatonSize> {
+        let automata = [&self.first].into_iter().chain(&self.more);
+        automata
+            .filter(|automaton| !automaton.patterns.is_empty())
+            .map(|automaton| automaton.lazy.size())
+    }
+
+    /// Returns the number of bytes of this haystack that belong to no character.
+    pub fn invalid_bytes(cursor: &Cursor) -> u64 {
+        // Every automaton reads the same bytes.
+        cursor.first.invalid_bytes().into()
+    }
+
+    #[inline(always)]
+    fn each(&self, cursor: &mut Cursor, mut on: impl FnMut(&Automaton, &mut lazy_dfa::DfaCursor)) {
+        on(&self.first, &mut cursor.first);
+        let more = cursor.more.iter_mut().flat_map(|more| more.iter_mut());
+        self.more
+            .iter()
+            .zip(more)
+            .for_each(|(automaton, cursor)| on(automaton, cursor));
+    }
+}
+
+impl Automaton {
+    fn new(
+        part: Partition,
+        simplified: &[SimplifiedPattern],
+        config: TableConfig,
+    ) -> Result<Automaton, TooManyClasses> {
+        let (lazy, patterns) = part.lazy(simplified, config)?;
+        Ok(Automaton { lazy, patterns })
+    }
+
+    #[inline]
+    fn event(&self, event: MatchEvent) -> MatchEvent {
+        MatchEvent {
+            pattern: self.patterns[event.pattern as usize],
+            ..event
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Look-behind and look-ahead at a position, and the assertions they decide.
+
+use regex_syntax::hir::Look;
+
+use super::alphabet::{LookNeeds, SymbolFlags};
+
+/// The symbol before a position, as far as an assertion can distinguish it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum LookBehind {
+    /// None: the haystack starts here.
+    #[default]
+    Start,
+    Lf,
+    Cr,
+    /// An ASCII word character.
+    AsciiWord,
+    /// A word character that is not ASCII (or whose look-behind window ends in a stray byte).
+    Word,
+    /// Any other character.
+    Other,
+    /// A byte that is not part of a character.
+    Invalid,
+}
+
+impl LookBehind {
+    pub(crate) const ALL: [LookBehind; 7] = [
+        LookBehind::Start,
+        LookBehind::Lf,
+        LookBehind::Cr,
+        LookBehind::AsciiWord,
+        LookBehind::Word,
+        LookBehind::Other,
+        LookBehind::Invalid,
+    ];
+
+    /// Returns the look-behind after a symbol with these flags. A property that no pattern asks about has no flag, so it
+    /// does not distinguish states.
+    pub(crate) fn after(self, flags: SymbolFlags, look_needs: LookNeeds) -> LookBehind {
+        let after = if flags.is_trailing() {
+            self.after_trailing()
+        } else if flags.is_invalid_behind() {
+            LookBehind::Invalid
+        } else if flags.is_lf() {
+            LookBehind::Lf
+        } else if flags.is_cr() {
+            LookBehind::Cr
+        } else if flags.is_ascii_word() {
+            LookBehind::AsciiWord
+        } else if flags.is_word_behind() {
+            LookBehind::Word
+        } else {
+            LookBehind::Other
+        };
+        match after {
+            LookBehind::Word if !look_needs.word.unicode => LookBehind::Other,
+            after => after,
+        }
+    }
+
+    /// `regex` decodes backwards over stray continuation bytes to the character before them.
+    fn after_trailing(self) -> LookBehind {
+        match self {
+            LookBehind::Start | LookBehind::Invalid => LookBehind::Invalid,
+            LookBehind::Lf | LookBehind::Cr | LookBehind::Other => LookBehind::Other,
+            LookBehind::AsciiWord | LookBehind::Word => LookBehind::Word,
+        }
+    }
+
+    fn is_word(self) -> bool {
+        matches!(self, LookBehind::AsciiWord | LookBehind::Word)
+    }
+}
+
+/// The symbol after a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookAhead {
+    /// Not known yet.
+    Unknown,
+    /// A symbol with these flags.
+    Symbol(SymbolFlags),
+    /// None: the haystack ends here.
+    End,
+}
+
+impl LookAhead {
+    fn flag(self, has: impl Fn(SymbolFlags) -> bool) -> Option<bool> {
+        match self {
+            LookAhead::Unknown => None,
+            LookAhead::Symbol(flags) => Some(has(flags)),
+            LookAhead::End => Some(false),
+        }
+    }
+}
+
+/// Returns whether the assertion holds between `before` and `after`; `None` if that depends on an unknown `after`.
+pub(crate) fn holds(look: Look, before: LookBehind, after: LookAhead) -> Option<bool> {
+    let at_end = || match after {
+        LookAhead::Unknown => None,
+        LookAhead::Symbol(_) => Some(false),
+        LookAhead::End => Some(true),
+    };
+    let lf = || after.flag(SymbolFlags::is_lf);
+    let cr = || after.flag(SymbolFlags::is_cr);
+    let word = || after.flag(SymbolFlags::is_word_ahead);
+    let invalid = || after.flag(SymbolFlags::is_invalid_ahead);
+    let ascii = || after.flag(SymbolFlags::is_ascii_word);
+    let was_word = before.is_word();
+    let was_ascii = before == LookBehind::AsciiWord;
+    let was_valid = before != LookBehind::Invalid;
+    match look {
+        Look::Start => Some(before == LookBehind::Start),
+        Look::End => at_end(),
+        Look::StartLF => Some(matches!(before, LookBehind::Start | LookBehind::Lf)),
+        Look::EndLF => Some(at_end()? || lf()?),
+        Look::StartCRLF => match before {
+            LookBehind::Start | LookBehind::Lf => Some(true),
+            LookBehind::Cr => lf().map(|lf| !lf),
+            _ => Some(false),
+        },
+        Look::EndCRLF => Some(at_end()? || cr()? || (lf()? && before != LookBehind::Cr)),
+        Look::WordUnicode => word().map(|word| was_word != word),
+        Look::WordUnicodeNegate => both(was_valid, || Some(!invalid()? && was_word == word()?)),
+        Look::WordStartUnicode => both(!was_word, word),
+        Look::WordEndUnicode => both(was_word, || word().map(|word| !word)),
+        Look::WordStartHalfUnicode => Some(was_valid && !was_word),
+        Look::WordEndHalfUnicode => Some(!invalid()? && !word()?),
+        Look::WordAscii => ascii().map(|word| was_ascii != word),
+        Look::WordAsciiNegate => ascii().map(|word| was_ascii == word),
+        Look::WordStartAscii => both(!was_ascii, ascii),
+        Look::WordEndAscii => both(was_ascii, || ascii().map(|word| !word)),
+        Look::WordStartHalfAscii => Some(!was_ascii),
+        Look::WordEndHalfAscii => ascii().map(|word| !word),
+    }
+}
+
+/// Returns `before && after`, without evaluating `after` if `before` is false.
+fn both(before: bool, after: impl FnOnce() -> Option<bool>) -> Option<bool> {
+    if before { after() } else { Some(false) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alphabet::SymbolSpace;
+    use crate::nfa::Nfa;
+    use crate::test_support::parsed;
+
+    /// Checks assertions about ASCII words against their definition: the kinds of both neighbours.
+    #[test]
+    fn ascii_words_begin_and_end_where_the_neighbours_say() {
+        let nfa =
+            Nfa::new(SymbolSpace::Chars, &parsed(&[r"(?-u:\b)a"]), None).expect("few classes");
+        let flags = |byte: u8| {
+            nfa.alphabet
+                .flags(nfa.alphabet.bytes()[usize::from(byte)].into())
+        };
+        let (word, other) = (flags(b'a'), flags(b'-'));
+        for (before, was_word) in [
+            (LookBehind::AsciiWord, true),
+            (LookBehind::Other, false),
+            (LookBehind::Word, false),
+        ] {
+            for (after, is_word) in [
+                (LookAhead::Symbol(word), true),
+                (LookAhead::Symbol(other), false),
+                (LookAhead::End, false),
+            ] {
+                let all = [
+                    (Look::WordAscii, was_word != is_word),
+                    (Look::WordAsciiNegate, was_word == is_word),
+                    (Look::WordStartAscii, !was_word && is_word),
+                    (Look::WordEndAscii, was_word && !is_word),
+                    (Look::WordStartHalfAscii, !was_word),
+                    (Look::WordEndHalfAscii, !is_word),
+                ];
+                for (look, expected) in all {
+                    assert_eq!(
+                        holds(look, before, after),
+                        Some(expected),
+                        "{look:?} between {before:?} and {after:?}"
+                    );
+                }
+            }
+            // Before the next symbol is known, only the look-behind can decide.
+            let open = [
+                Look::WordAscii,
+                Look::WordAsciiNegate,
+                Look::WordEndHalfAscii,
+            ];
+            for look in open {
+                assert_eq!(holds(look, before, LookAhead::Unknown), None, "{look:?}");
+            }
+            let start = holds(Look::WordStartAscii, before, LookAhead::Unknown);
+            assert_eq!(start, was_word.then_some(false));
+            let end = holds(Look::WordEndAscii, before, LookAhead::Unknown);
+            assert_eq!(end, (!was_word).then_some(false));
+        }
+    }
+}

@@ -1,0 +1,541 @@
+//! The transition table: append-only rows of cells that any number of threads read without a lock.
+//!
+//! # Layout
+//!
+//! A state id is the offset of the state's row in `cells` and never changes. Full rows without a report grow up
+//! from 0, sparse rows grow down from the *match bit*, and rows with a report lie above it. The row at the match bit
+//! itself is `UNKNOWN`: every unbuilt transition leads to it, and all of its own cells lead back to it. One test of
+//! the ORed ids of several steps therefore tells whether any of them was special.
+//!
+//! A full row has a cell for each column and two more: the state that a suffix re-enters when it is activated while
+//! live, and either the look-behind of the state or, for a state with a report, the offset of that report.
+//!
+//! # Invariants
+//!
+//! 1. A row is complete before the first cell that leads to it is published (`Release`); a reader loads cells with
+//!    `Acquire`, so it sees the whole row.
+//! 2. A published cell changes only from `UNKNOWN` to a state, or from a sparse row to the full row of the same
+//!    state.
+//! 3. Rows and reports are never moved or freed while the table lives: a state id stays valid as long as the table.
+//! 4. Only [`RowAllocator`] hands out rows, under the lock of the cache.
+//!
+//! The memory is reserved as a whole, so that ids stay valid and readers need no lock. The operating system zeroes
+//! it page by page on first use. Steps read cells without bounds checks, which is why this module has `unsafe`.
+#![allow(unsafe_code)] // reserved memory and unchecked steps: the reasons stand at each block
+
+pub(crate) mod short_input;
+pub(crate) mod sparse;
+
+use super::alphabet::{Alphabet, STAY};
+use super::simd::SimdLevel;
+use super::sync::{AtomicU32, Ordering};
+use sparse::SparseRows;
+
+/// A state of a table: the offset of its row. Only [`RowAllocator`] and [`Table`] create ids, and an id is valid for
+/// its own table only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct StateId(u32);
+
+impl StateId {
+    /// Returns the id as bits that can be ORed with others and passed to [`Table::any_special`].
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the state with these bits; `None` for 0, the state that a haystack begins in.
+    pub(crate) fn of_bits(bits: u32) -> Option<StateId> {
+        (bits != 0).then_some(StateId(bits))
+    }
+}
+
+/// The transition table of one automaton.
+#[derive(Debug)]
+pub(crate) struct Table {
+    cells: Box<[AtomicU32]>,
+    /// The reports of the states that have one, one after the other.
+    reports: Box<[AtomicU32]>,
+    columns: usize,
+    stride: usize,
+    match_bit: u32,
+    special_bits: u32,
+    sparse: SparseRows,
+    level: SimdLevel,
+    bytes: ByteColumns,
+}
+
+/// The parameters of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableConfig {
+    /// The bytes that rows, reports and state sets may take.
+    pub(crate) budget: usize,
+    /// The vector instructions in use.
+    pub(crate) level: SimdLevel,
+    /// The states that get sparse rows.
+    pub(crate) sparse: SparseRows,
+}
+
+/// The budget of the first generation, in bytes. A table reserves three times its budget of address space, and most
+/// packs never need more than the first: a dozen automata with 64 MiB each exceeded what some systems allow.
+const FIRST_ROOM: usize = 16 << 20;
+
+impl TableConfig {
+    /// Returns the parameters of the generation with this number: four times the budget of the one before, up to the
+    /// full budget.
+    pub(crate) fn of_generation(self, number: u32) -> TableConfig {
+        let room = FIRST_ROOM.saturating_mul(4usize.saturating_pow(number));
+        TableConfig {
+            budget: self.budget.min(room),
+            ..self
+        }
+    }
+
+    /// A table without room beyond its first states.
+    pub(crate) const BARE: TableConfig = TableConfig {
+        budget: 0,
+        level: SimdLevel::Portable,
+        sparse: SparseRows::NONE,
+    };
+}
+
+/// The column of each byte. A copy of the alphabet's, so that a delta reads nothing but the table.
+#[derive(Debug)]
+#[repr(align(64))]
+struct ByteColumns([u8; 256]);
+
+/// The steps between two tests for a special state.
+pub(crate) const BLOCK: usize = 4;
+
+/// The most bytes of a delta that the path for short input steps.
+pub const SHORT: usize = 16;
+
+/// A short delta, classified and stepped from one state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortInput {
+    /// The state after the last byte.
+    pub(crate) state: StateId,
+    /// The bits of all states on the way, ORed.
+    pub(crate) bits: u32,
+    /// The bytes of the delta, padded with zeros.
+    pub(crate) padded: [u8; SHORT],
+    /// The columns of the bytes, padded with `STAY`.
+    columns: u128,
+    len: usize,
+}
+
+/// The patterns and cuts that a state reports on entry; each list is sorted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReportLists<'a> {
+    /// Reported whatever comes next.
+    pub(crate) now: &'a [AtomicU32],
+    /// Ended before the last symbol, which was needed to decide it.
+    pub(crate) late: &'a [AtomicU32],
+}
+
+impl ShortInput {
+    /// Returns the number of bytes of the delta.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u32 {
+        self.len as u32
+    }
+}
+
+/// The cells of a full row besides its columns.
+const EXTRA: usize = 2;
+
+/// The cells of a report before its lists: the look-behind and the lengths of both lists.
+const HEAD: usize = 3;
+
+/// The length of a row is a multiple of this: half a cache line.
+const LINE: usize = 8;
+
+/// The number of rows that fit whatever the budget is: those of the start states.
+const LEAST_ROWS: usize = 32;
+
+impl Table {
+    /// Reserves a table with a column for each of the alphabet's, and with room for `config.budget` in rows with a
+    /// report and as much in rows without.
+    pub(crate) fn new(alphabet: &Alphabet, config: TableConfig) -> Table {
+        let columns = alphabet.len();
+        let stride = (columns + EXTRA).next_multiple_of(LINE);
+        let room = (config.budget / size_of::<AtomicU32>()).clamp(LEAST_ROWS * stride, 1 << 29);
+        let match_bit = room.next_power_of_two();
+        let cells = reserve(match_bit + room);
+        // Obligation 3 of `next`: a step after a sparse row may begin at any number that a cell holds.
+        assert!(config.sparse.most().max(columns + 1) + stride <= cells.len());
+        let table = Table {
+            cells,
+            reports: reserve(room),
+            columns,
+            stride,
+            match_bit: match_bit as u32,
+            special_bits: Table::special_bits(match_bit),
+            sparse: config.sparse,
+            level: config.level,
+            bytes: ByteColumns(*alphabet.bytes()),
+        };
+        table.fill(table.unknown());
+        table.set(table.unknown(), STAY, table.unknown());
+        table
+    }
+
+    /// Returns the id that stands for "not built yet".
+    #[inline(always)]
+    pub(crate) fn unknown(&self) -> StateId {
+        StateId(self.match_bit)
+    }
+
+    /// Returns true if the state has a report or a sparse row, or is [`Table::unknown`].
+    #[inline(always)]
+    pub(crate) fn is_special(&self, state: StateId) -> bool {
+        self.any_special(state.0)
+    }
+
+    /// Returns true if any of the states whose bits were ORed is special.
+    #[inline(always)]
+    pub(crate) fn any_special(&self, bits: u32) -> bool {
+        bits & self.special_bits != 0
+    }
+
+    /// Returns the state after `state` on a symbol of this column. `state` must have a full row; if it has a sparse
+    /// one the result is meaningless, but reading it is safe.
+    #[inline(always)]
+    pub(crate) fn next(&self, state: StateId, column: usize) -> StateId {
+        debug_assert!(column <= self.columns);
+        let cell = state.0 as usize + column;
+        debug_assert!(cell < self.cells.len());
+        // SAFETY: the index is in bounds, because
+        // 1. a `StateId` is the offset of a whole row: it is made by `RowAllocator::add` and `Table::unknown`, or read from
+        //    a published cell;
+        // 2. every column of the alphabet is below `columns`, and `columns < stride`, the length of a full row. A sparse row
+        //    is shorter, but lies below the match bit, and `match_bit + stride` cells exist;
+        // 3. after a sparse row the loaded cell may not be an id. It is then a column number, a look-behind, an entry
+        //    counter or the offset of a report. Each is below the match bit, and `Table::new` asserts that a full row
+        //    fits after the largest of them;
+        // 4. a cursor steps only the table it was started on: the stream that owns the cursor holds the pack.
+        // PERF: bounds checks cost 17 % per delta at 10 rules (`cargo bench --bench delta`).
+        StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
+    }
+
+    /// Steps a block of columns, and ORs the bits of each state into `bits`. A block shorter than [`BLOCK`] is padded
+    /// with `STAY`. This is the innermost loop of every search.
+    #[inline(always)]
+    pub(crate) fn step_block(
+        &self,
+        mut state: StateId,
+        columns: [u8; BLOCK],
+        bits: &mut u32,
+    ) -> StateId {
+        for column in columns {
+            state = self.next(state, usize::from(column));
+            *bits |= state.bits();
+        }
+        state
+    }
+
+    /// Steps at most [`SHORT`] bytes and copies them to `room`, padded with zeros. Returns the last state and the ORed
+    /// bits of all states on the way. There is no branch on the number of bytes: absent bytes have the column
+    /// `STAY`, and only the number of blocks of four is tested. Bytes that need decoding lead to [`Table::unknown`].
+    #[inline(always)]
+    pub(crate) fn push_short(
+        &self,
+        state: StateId,
+        bytes: &[u8],
+        room: &mut [u8; SHORT],
+    ) -> (StateId, u32) {
+        match self.level {
+            // SAFETY: the level is `Avx512` only if the processor supports the instruction sets of this function.
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => unsafe { short_input::push_avx512(self, state, bytes, room) },
+            SimdLevel::Portable => short_input::push_portable(self, state, bytes, room),
+        }
+    }
+
+    /// As [`push_short`](Self::push_short), for callers that step several states over the same bytes.
+    #[inline(always)]
+    pub(crate) fn short(&self, state: StateId, bytes: &[u8]) -> ShortInput {
+        let (padded, columns) = match self.level {
+            // SAFETY: as in `push_short`.
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => unsafe { short_input::columns_avx512(&self.bytes.0, bytes) },
+            SimdLevel::Portable => short_input::columns_portable(&self.bytes.0, bytes),
+        };
+        let len = bytes.len().min(SHORT);
+        let (state, bits) = match short_input::is_ascii(padded) {
+            true => short_input::steps(self, state, columns, len),
+            false => (self.unknown(), self.unknown().bits()),
+        };
+        ShortInput {
+            state,
+            bits,
+            padded,
+            columns,
+            len,
+        }
+    }
+
+    /// Steps another state over the bytes of a short delta. Returns the last state and the ORed bits of all states.
+    #[inline(always)]
+    pub(crate) fn step_short_from(&self, short: &ShortInput, state: StateId) -> (StateId, u32) {
+        short_input::steps(self, state, short.columns, short.len)
+    }
+
+    /// Publishes a transition: whoever reads it here sees the whole row of `to`. The row of `from` must have
+    /// [a free slot](Table::has_slot).
+    pub(crate) fn set(&self, from: StateId, column: usize, to: StateId) {
+        if from.is_sparse() {
+            return self.set_slot(from, column, to);
+        }
+        self.cells[from.0 as usize + column].store(to.0, Ordering::Release);
+    }
+
+    /// Returns the state of a live suffix after it is activated again.
+    #[inline]
+    pub(crate) fn reentry(&self, suffix: StateId) -> StateId {
+        self.step(suffix, self.columns)
+    }
+
+    /// Publishes the state that [`Table::reentry`] returns.
+    pub(crate) fn set_reentry(&self, suffix: StateId, to: StateId) {
+        self.set(suffix, self.columns, to);
+    }
+
+    /// Returns the index of the state's look-behind.
+    pub(crate) fn before(&self, state: StateId) -> u32 {
+        if state.is_sparse() {
+            return self.sparse_before(state);
+        }
+        let about = self.about(state);
+        match self.is_special(state) {
+            true => self.reports[about as usize].load(Ordering::Relaxed),
+            false => about,
+        }
+    }
+
+    /// Returns the report of a state that is special and not [`Table::unknown`].
+    pub(crate) fn report(&self, state: StateId) -> ReportLists<'_> {
+        if state.is_sparse() {
+            return ReportLists {
+                now: &[],
+                late: &[],
+            };
+        }
+        let about = self.about(state) as usize;
+        let length = |at: usize| self.reports[at].load(Ordering::Relaxed) as usize;
+        let (now, late) = (length(about + 1), length(about + 2));
+        let lists = &self.reports[about + HEAD..][..now + late];
+        let (now, late) = lists.split_at(now);
+        ReportLists { now, late }
+    }
+
+    fn about(&self, state: StateId) -> u32 {
+        // Written before the id of the state was published.
+        self.cells[state.0 as usize + self.columns + 1].load(Ordering::Relaxed)
+    }
+
+    /// Returns which states get sparse rows.
+    pub(crate) fn sparse(&self) -> SparseRows {
+        self.sparse
+    }
+
+    /// Returns the bytes of a full row.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.stride * size_of::<AtomicU32>()
+    }
+
+    /// Returns the number of the row among those of its kind: sparse, with a report, or without.
+    pub(crate) fn row(&self, state: StateId) -> usize {
+        if state.is_sparse() {
+            return self.sparse_row(state);
+        }
+        (state.0 & !self.match_bit) as usize / self.stride
+    }
+
+    fn fill(&self, state: StateId) {
+        let row = state.0 as usize;
+        for cell in &self.cells[row..row + self.stride] {
+            cell.store(self.match_bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Hands out the rows of a table. There is one for each table, behind the lock of its cache.
+#[derive(Debug)]
+pub(crate) struct RowAllocator {
+    free: usize,
+    free_match: usize,
+    free_report: usize,
+    /// The number of sparse rows.
+    sparse: usize,
+}
+
+/// The description of a new row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowSpec<'a> {
+    /// The index of the state's look-behind.
+    pub(crate) before: u32,
+    pub(crate) now: &'a [u32],
+    pub(crate) late: &'a [u32],
+}
+
+impl RowSpec<'_> {
+    /// Returns true if the state reports something.
+    pub(crate) fn is_special(&self) -> bool {
+        !self.now.is_empty() || !self.late.is_empty()
+    }
+
+    /// Returns the cells of the report.
+    fn cells(&self) -> usize {
+        match self.is_special() {
+            true => HEAD + self.now.len() + self.late.len(),
+            false => 0,
+        }
+    }
+
+    /// Returns the bytes of the report.
+    pub(crate) fn bytes(&self) -> usize {
+        self.cells() * size_of::<AtomicU32>()
+    }
+}
+
+impl RowAllocator {
+    pub(crate) fn new(table: &Table) -> RowAllocator {
+        RowAllocator {
+            free: 0,
+            free_match: table.match_bit as usize + table.stride,
+            free_report: 0,
+            sparse: 0,
+        }
+    }
+
+    /// Adds a full row whose transitions are unknown, except that of the column `STAY`. Returns `None` if the table is
+    /// full.
+    pub(crate) fn add(&mut self, table: &Table, new: RowSpec<'_>) -> Option<StateId> {
+        let (free, end) = if new.is_special() {
+            (&mut self.free_match, table.cells.len())
+        } else {
+            let end = table.match_bit as usize - self.sparse_cells();
+            (&mut self.free, end)
+        };
+        let stride = table.stride;
+        let has_room =
+            end - *free >= stride && table.reports.len() - self.free_report >= new.cells();
+        if !has_room {
+            return None;
+        }
+        let state = StateId(*free as u32);
+        *free += stride;
+        table.fill(state);
+        table.set(state, STAY, state);
+        let about = match new.is_special() {
+            true => self.add_report(table, new),
+            false => new.before,
+        };
+        table.cells[state.0 as usize + table.columns + 1].store(about, Ordering::Relaxed);
+        Some(state)
+    }
+
+    fn add_report(&mut self, table: &Table, new: RowSpec<'_>) -> u32 {
+        let about = self.free_report;
+        let head = [new.before, new.now.len() as u32, new.late.len() as u32];
+        for &value in head.iter().chain(new.now).chain(new.late) {
+            table.reports[self.free_report].store(value, Ordering::Relaxed);
+            self.free_report += 1;
+        }
+        about as u32
+    }
+
+    /// Returns the bytes of all rows and reports handed out.
+    pub(crate) fn bytes(&self, table: &Table) -> usize {
+        let rows = self.free + self.free_match - table.match_bit as usize;
+        (rows + self.sparse_cells() + self.free_report) * size_of::<AtomicU32>()
+    }
+}
+
+#[cfg(not(loom))]
+fn reserve(cells: usize) -> Box<[AtomicU32]> {
+    // SAFETY: all bits zero are a valid `AtomicU32`.
+    // PERF: writing the cells makes the whole reservation resident: 128 MiB and 40 ms for each pack with the default
+    // budget, of which a pack of 1,000 rules uses 4 MiB.
+    unsafe { Box::<[AtomicU32]>::new_zeroed_slice(cells).assume_init() }
+}
+
+/// loom's cells cannot be created by zeroing memory.
+#[cfg(loom)]
+fn reserve(cells: usize) -> Box<[AtomicU32]> {
+    (0..cells).map(|_| AtomicU32::new(0)).collect()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::alphabet::SymbolSpace;
+    use super::super::nfa::Nfa;
+    use super::super::test_support::parsed;
+    use super::*;
+
+    fn table() -> (Nfa, Table, RowAllocator) {
+        let nfa = Nfa::new(SymbolSpace::Chars, &parsed(&["ab"]), None).expect("few classes");
+        let config = TableConfig {
+            budget: 1 << 20,
+            ..TableConfig::BARE
+        };
+        let table = Table::new(&nfa.alphabet, config);
+        let rows = RowAllocator::new(&table);
+        (nfa, table, rows)
+    }
+
+    fn new(now: &[u32]) -> RowSpec<'_> {
+        RowSpec {
+            before: 3,
+            now,
+            late: &[],
+        }
+    }
+
+    #[test]
+    fn a_row_and_a_report_take_the_stated_bytes() {
+        let (nfa, table, mut rows) = table();
+        let stride = (nfa.alphabet.len() + EXTRA).next_multiple_of(LINE);
+        assert_eq!(table.row_bytes(), 4 * stride);
+        let before = rows.bytes(&table);
+        let plain = rows.add(&table, new(&[])).expect("room");
+        assert_eq!(rows.bytes(&table) - before, 4 * stride);
+        // A report: the look-behind, two lengths, and the lists.
+        let report = RowSpec {
+            before: 1,
+            now: &[5, 7],
+            late: &[9],
+        };
+        assert_eq!((new(&[]).bytes(), report.bytes()), (0, 4 * 6));
+        let before = rows.bytes(&table);
+        let special = rows.add(&table, report).expect("room");
+        assert_eq!(rows.bytes(&table) - before, 4 * stride + report.bytes());
+        assert!(table.is_special(special) && !table.is_special(plain));
+        assert_eq!((table.before(special), table.before(plain)), (1, 3));
+        let list = |list: &[AtomicU32]| -> Vec<u32> {
+            list.iter().map(|it| it.load(Ordering::Relaxed)).collect()
+        };
+        let found = table.report(special);
+        assert_eq!((list(found.now), list(found.late)), (vec![5, 7], vec![9]));
+    }
+
+    #[test]
+    fn an_unknown_state_leads_to_itself_on_every_column() {
+        let (nfa, table, _) = table();
+        for column in 0..=nfa.alphabet.len() {
+            assert_eq!(table.next(table.unknown(), column), table.unknown());
+        }
+    }
+
+    #[test]
+    fn both_kinds_of_rows_have_room_for_the_budget() {
+        let (nfa, table, mut rows) = table();
+        let stride = (nfa.alphabet.len() + EXTRA).next_multiple_of(LINE);
+        let room = (1 << 20) / 4;
+        // Rows without a report end below the match bit; `UNKNOWN` takes the first row above it.
+        let plain = std::iter::from_fn(|| rows.add(&table, new(&[]))).count();
+        assert_eq!(plain, room / stride);
+        let special = std::iter::from_fn(|| rows.add(&table, new(&[1]))).count();
+        assert_eq!(special, room / stride - 1);
+    }
+}
