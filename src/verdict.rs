@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::rule::{Action, Rule};
 
-/// One block of a reply, as the host numbers it. Any numbers will do; parts are not indexed by them.
+/// The number of one block of a reply, chosen by the host. Any number is allowed; parts are not indexed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PartId(pub u32);
 
-/// A rule of a pack: its place in [`Pack::rules`](crate::Pack::rules).
+/// The id of a rule in one pack: its index in [`Pack::rules`](crate::Pack::rules). Another pack gives other ids; see
+/// [`Session::rule_id`](crate::Session::rule_id).
 ///
 /// # Example: the rule behind an id
 /// ```
@@ -26,20 +27,20 @@ pub struct PartId(pub u32);
 pub struct RuleId(pub(crate) u32);
 
 impl RuleId {
-    /// The place of the rule in [`Pack::rules`](crate::Pack::rules).
+    /// The index of the rule in [`Pack::rules`](crate::Pack::rules).
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A rule's condition became true. Ids and offsets only; text is asked for with
+/// The condition of a rule became true. It consists of ids and offsets; text is returned by
 /// [`Stream::excerpt`](crate::Stream::excerpt).
 ///
 /// Both offsets count bytes of the part *as delivered*, also where the rule saw decoded text. A rule hits
-/// at most once in a part: what breaks it there again is not told.
+/// at most once in a part: later matches there are not reported.
 ///
-/// # Example: where it is in what was delivered
+/// # Example: offsets of an escaped match
 /// ```
 /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
 /// let rule = Rule::new("demo/no-rm", vec![Pattern::literal("rm -rf")]);
@@ -70,7 +71,7 @@ pub struct Hit {
 }
 
 impl Hit {
-    /// Whether it became certain later than at `decided`, or then and ends later than at `end`.
+    /// Returns true if the hit became certain after `decided`, or at `decided` and ends after `end`.
     pub(crate) fn is_after(&self, end: u64, decided: u64) -> bool {
         (self.decided, self.end) > (decided, end)
     }
@@ -79,7 +80,7 @@ impl Hit {
 /// `Hit::arg` of a hit that is not inside an argument.
 pub(crate) const NO_ARG: u32 = u32::MAX;
 
-/// Why a decision was made.
+/// The cause of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -122,9 +123,9 @@ impl Source {
     }
 }
 
-/// What the harness must do, and why.
+/// An action for the host, and its cause.
 ///
-/// # Example: what it rests on
+/// # Example: the cause of a decision
 /// ```
 /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
 /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::literal("TODO")])).build()?;
@@ -141,23 +142,22 @@ impl Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[must_use]
 pub struct Decision {
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// The hit or the limit that it rests on.
+    /// The hit or the limit that caused it.
     pub source: Source,
     /// The attempt it was made in, counted from 1 within a turn; 0 before the first one.
     pub attempt: u32,
     /// The turn it was made in, counted from 1; 0 before the first one.
     pub turn: u32,
-    /// Why the policy keeps this one silent, if it does: then there is nothing to do, but it is worth a
-    /// line in a log.
+    /// The reason why the policy suppresses the action, if it does: then there is nothing to do but to log it.
     pub suppression: Option<Suppression>,
-    /// The pack that the rule's id is of: how many the session had before it.
+    /// The number of packs that the session had before the one that the rule's id belongs to.
     #[serde(skip)]
     pub(crate) generation: u32,
 }
 
-/// Why a decision is not acted on.
+/// The reason why a decision is not acted on.
 ///
 /// # Example: more often than a rule may act
 /// ```
@@ -203,13 +203,13 @@ impl Suppression {
 }
 
 impl Decision {
-    /// Whether the policy keeps it silent.
+    /// Returns true if the policy suppresses the action.
     #[must_use]
     pub fn is_suppressed(&self) -> bool {
         self.suppression.is_some()
     }
 
-    /// The hit it rests on, unless a limit decided.
+    /// The hit that caused it, unless a limit did.
     #[must_use]
     pub fn hit(&self) -> Option<Hit> {
         match self.source {
@@ -218,7 +218,7 @@ impl Decision {
         }
     }
 
-    /// The rule that was broken, unless a limit decided.
+    /// The rule that was broken, unless a limit caused it.
     #[must_use]
     pub fn rule(&self) -> Option<RuleId> {
         self.hit().map(|hit| hit.rule)
@@ -243,9 +243,9 @@ impl Decision {
     }
 }
 
-/// What to do after a delta: nothing, or one decision.
+/// The result of reading a delta: nothing to do, or one decision.
 ///
-/// # Example: what is shown of a reply
+/// # Example: a reply that is cut
 /// ```
 /// use ttsr::{Action, Pack, PartId, Pattern, Rule, Verdict};
 /// let mut rule = Rule::new("demo/no-any", vec![Pattern::literal(": any")]);
@@ -283,7 +283,7 @@ impl Verdict {
     }
 }
 
-/// Ranks hits that became certain at the same byte: what is done the stronger first, then the higher
+/// Compares hits that became certain at the same byte: the stronger action first, then the higher
 /// priority, then the worse severity, then the full rule id.
 pub(crate) fn rank(a: (Action, &Rule), b: (Action, &Rule)) -> Ordering {
     let key = |(action, rule): (Action, &Rule)| (action, rule.priority, rule.severity);

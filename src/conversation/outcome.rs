@@ -1,4 +1,4 @@
-//! The owned, serialisable results of a conversation: what the host is told, without borrows and without ids.
+//! The owned, serialisable results of a conversation: values for the host, without borrows and without ids.
 
 use std::fmt;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl fmt::Display for Cut {
 
 impl std::error::Error for Cut {}
 
-/// What cut an attempt.
+/// The source of a cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 #[non_exhaustive]
@@ -181,7 +181,7 @@ impl CutSource {
     }
 }
 
-/// How the next attempt is made, as the rule that retries asks.
+/// Options of the next attempt, as the rule that retries asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RetryOptions {
     /// The model, by a name that the host resolves; `None`: the same one.

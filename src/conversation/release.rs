@@ -1,6 +1,6 @@
 //! The text of a part between its arrival and its release to the host.
 //!
-//! It applies what others decide: how far the text is released, and what is replaced in it.
+//! The stream decides how far the text is released, and the session which rules redact it; this module applies both.
 
 use super::outcome::replacement_of;
 use super::redact::{Piece, Replacement, floor_char};
@@ -9,7 +9,7 @@ use crate::rule::{Action, Channel, Mode, Rule};
 use crate::stream::{Redaction, Stream};
 use crate::verdict::{PartId, RuleId};
 
-/// How the text of each streamed channel is released under the rules of one pack.
+/// The way in which the text of each streamed channel is released, under the rules of one pack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReleasePlan {
     /// By the place of the channel in [`Channel::STREAMED`]: true if a live rule holds or redacts text there.
