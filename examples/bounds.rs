@@ -6,7 +6,7 @@
 //! Names: `long` (5 GiB through one stream), `open` (100,000 streams open at once, 1,000 rules), `closed`
 //! (1,000,000 streams opened and closed), `hostile` (text that leads to a new state at every byte).
 //! `--percent` does less of each. Memory is what the system says is resident, so nothing is asserted of it
-//! where there is no `/proc`. Allocations per delta are counted in `tests/allocations.rs`, work on hostile
+//! where there is no `/proc`. Allocations per delta are counted in `crates/agent/tests/agent/allocations.rs`, work on hostile
 //! text in `benches/instructions`.
 
 use std::process::ExitCode;

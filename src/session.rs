@@ -430,7 +430,9 @@ impl Session {
 
     /// Counts guidance as delivered, as [`delivered`](Self::delivered) does for its decision.
     pub(crate) fn deliver_pending(&mut self, pending: &PendingGuidance) {
-        let place = pending.id.and_then(|id| self.current_index(pending.generation, id));
+        let place = pending
+            .id
+            .and_then(|id| self.current_index(pending.generation, id));
         self.live.deliver(place, pending.turn, self.turn);
     }
 

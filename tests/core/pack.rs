@@ -1,6 +1,6 @@
 //! Rule packs: what loads, what does not, and what authors are told.
 //!
-//! Each `tests/pack/*.toml` is loaded; what is shown about it stands in the `.txt` beside it. Cases that
+//! Each `tests/core/pack/*.toml` is loaded; what is shown about it stands in the `.txt` beside it. Cases that
 //! need files, folders or limits make them and compare in the same way. `UPDATE_GOLDEN=1` rewrites.
 
 mod accepts;

@@ -281,7 +281,7 @@ fn every_hit_in_ordinary_output_is_judged_and_few_are_false() {
     let text = format!(
         "# What the packs find in ordinary output\n\n\
         All built-in packs over {} recorded streams and transcripts of coding and chat models ({parts} parts). Each hit\n\
-        stands here with a verdict; `tests/packs.rs` makes the rows and fails where one is not judged, or where abort,\n\
+        stands here with a verdict; `tests/core/packs.rs` makes the rows and fails where one is not judged, or where abort,\n\
         retry and redact together are wrong in one of 1,000 streams or more.\n\n\
         Hits that abort, retry or redact: {acted}; wrongly: {wrong}.\n\n\
         | rule | action | where | what | verdict |\n|---|---|---|---|---|\n{rows}",

@@ -67,7 +67,7 @@ fn cases(toml: &str) -> Vec<String> {
 #[test]
 fn each_test_that_a_row_names_exists_and_begins_with_it() {
     let text = fs::read_to_string(root().join("docs/harness.md")).unwrap();
-    let names = names(&["tests"]);
+    let names = names(&["tests", "crates"]);
     let mut rows = Vec::new();
     for line in text.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -105,7 +105,7 @@ fn each_test_that_a_row_names_exists_and_begins_with_it() {
 #[test]
 fn each_test_that_a_fault_names_exists() {
     let text = fs::read_to_string(root().join("docs/harness.md")).unwrap();
-    let names = names(&["tests"]);
+    let names = names(&["tests", "crates"]);
     let mut count = 0;
     for line in text.lines().filter(|line| line.starts_with("| F")) {
         let tests = line.split('|').nth(3).unwrap_or_default();
@@ -118,7 +118,7 @@ fn each_test_that_a_fault_names_exists() {
 }
 
 /// Environment variables that tests may read by themselves: they change what a test does or how much, but leave
-/// nothing out. Whatever a test needs it asks for with `src/testing/skip.rs`, which says where it is missing.
+/// nothing out. Whatever a test needs it asks for with `crates/testing/src/skip.rs`, which says where it is missing.
 const MAY_BE_READ: [&str; 12] = [
     "\"CARGO_HOME\"",
     "\"FUZZ_CASES\"",
@@ -181,10 +181,11 @@ fn no_test_ends_early_in_silence() {
     for folder in [
         "src",
         "tests",
+        "crates",
         "fuzz/src",
         "fuzz/tests",
-        "oracle/src",
-        "mutants/src",
+        "tools/oracle/src",
+        "tools/mutants/src",
     ] {
         files(&root().join(folder), &mut paths);
     }
@@ -309,8 +310,8 @@ fn written(faults: &[Fault]) -> String {
          Of {} lines, {shown} have their cases, {} by name; {} do not apply, and say why. Names are those of tests, and of\n\
          cases in `tests/data` and `tests/conformance`; there a name says what a wrong engine would do. Each case of\n\
          `tests/data` is run under many cuts into deltas, and the hits must be the same under all.\n\n\
-         `tests/rows.rs` writes this page from `tests/data/faults.toml` and checks that every case is there;\n\
-         `UPDATE_GOLDEN=1 cargo test --test rows` writes it anew.\n",
+         `tests/core/rows.rs` writes this page from `tests/data/faults.toml` and checks that every case is there;\n\
+         `UPDATE_GOLDEN=1 cargo test -p ttsr --test core rows` writes it anew.\n",
         faults.len(),
         cases.len(),
         faults.len() - shown,
@@ -337,7 +338,7 @@ fn each_fault_has_its_cases_or_says_why_it_has_none() {
     let faults = faults();
     let found: Vec<&String> = faults.iter().map(|fault| &fault.id).collect();
     assert_eq!(found, ids().iter().collect::<Vec<_>>());
-    let names = names(&["tests", "src"]);
+    let names = names(&["tests", "src", "crates"]);
     for fault in &faults {
         let Fault { id, cases, .. } = fault;
         let applies = fault.none.is_empty();

@@ -1,7 +1,7 @@
 //! Generations of a shared value that fills up: who uses which, and when a new one starts.
 //!
 //! This module knows nothing of tables. A generation lives as long as somebody holds it. A new one starts only when
-//! nobody holds the one before the current, so that at most two are in use. `tests/loom.rs` runs this file with
+//! nobody holds the one before the current, so that at most two are in use. `crates/automata/tests/loom.rs` runs this file with
 //! loom's locks in place of the standard library's.
 
 use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError, Weak};

@@ -1,5 +1,5 @@
 //! Tests that cannot run everywhere, and say so where they do not. Tests of the public interface take this file in
-//! as source; `tests/rows.rs` checks that no test ends early in silence.
+//! as source; `tests/core/rows.rs` checks that no test ends early in silence.
 
 use std::ffi::OsString;
 use std::io::Write;

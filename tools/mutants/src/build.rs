@@ -16,7 +16,7 @@ use crate::write::{Numbered, Written, write};
 #[derive(Default, Serialize, Deserialize)]
 pub struct Built {
     pub mutants: Vec<Mutant>,
-    /// Their names, as `--test` takes them (`lib` for the tests of the library), and where they are.
+    /// Their names, as `--test` takes them (the name of a library for its unit tests), and where they are.
     pub programs: Vec<(String, PathBuf)>,
     /// By number, from one.
     pub numbers: Vec<Numbered>,
@@ -107,7 +107,10 @@ fn copy(tree: &Path) -> Result<()> {
     let names: BTreeSet<&str> = output.split_terminator('\0').collect();
     for name in &names {
         // The mutants' own files are written below.
-        if Path::new(name).is_file() && !name.starts_with("src/") {
+        let is_mutated = LIBRARIES
+            .iter()
+            .any(|library| Path::new(name).starts_with(library));
+        if Path::new(name).is_file() && !is_mutated {
             put(&tree.join(name), &fs::read(name)?)?;
         }
     }
@@ -130,6 +133,9 @@ fn put(path: &Path, content: &[u8]) -> Result<()> {
     fs::write(path, content).with_context(|| path.display().to_string())
 }
 
+/// The sources of the libraries that are mutated.
+const LIBRARIES: [&str; 2] = ["src", "crates/automata/src"];
+
 /// Which mutant each line of each file is.
 type Lines = BTreeMap<String, Vec<(std::ops::Range<usize>, usize)>>;
 
@@ -145,7 +151,11 @@ fn write_all(tree: &Path, built: &mut Built) -> Result<Lines> {
         }
     }
     let mut lines = Lines::new();
-    for file in sources(Path::new("src"))? {
+    let mut files = Vec::new();
+    for library in LIBRARIES {
+        files.extend(sources(Path::new(library))?);
+    }
+    for file in files {
         let name = file.to_str().context("a path is text")?;
         let mut source = fs::read_to_string(&file)?;
         if let Some(here) = of_file.get(name) {
@@ -166,12 +176,18 @@ fn write_all(tree: &Path, built: &mut Built) -> Result<Lines> {
             built.numbers.extend(mutants);
             built.elsewhere.extend(elsewhere);
         }
-        if name == "src/lib.rs" {
+        if LIBRARIES
+            .iter()
+            .any(|library| file == Path::new(library).join("lib.rs"))
+        {
             source.push_str("\nmod mutant;\npub(crate) use mutant::mutant;\n");
         }
         put(&tree.join(name), source.as_bytes())?;
     }
-    put(&tree.join("src/mutant.rs"), include_bytes!("choose.rs"))?;
+    for library in LIBRARIES {
+        let chooser = tree.join(library).join("mutant.rs");
+        put(&chooser, include_bytes!("choose.rs"))?;
+    }
     Ok(lines)
 }
 
@@ -206,7 +222,14 @@ fn cargo(folders: &Folders, command: &str) -> Command {
 /// The mutants in whose lines the compiler finds errors.
 fn failing(folders: &Folders, lines: &Lines) -> Result<BTreeSet<usize>> {
     let output = cargo(folders, "check")
-        .args(["--lib", "--profile=test"])
+        .args([
+            "-p",
+            "ttsr",
+            "-p",
+            "ttsr-automata",
+            "--lib",
+            "--profile=test",
+        ])
         .output()?;
     let mut wrong = BTreeSet::new();
     let mut of_none = String::new();
@@ -242,7 +265,7 @@ fn blamed(message: &Value, lines: &Lines) -> Option<usize> {
 
 fn programs(folders: &Folders, tests: &[String]) -> Result<Vec<(String, PathBuf)>> {
     let mut cargo = cargo(folders, "test");
-    cargo.args(["--no-run", "--lib"]);
+    cargo.args(["--no-run", "--workspace", "--lib"]);
     for test in tests {
         cargo.args(["--test", test]);
     }
@@ -256,7 +279,10 @@ fn programs(folders: &Folders, tests: &[String]) -> Result<Vec<(String, PathBuf)
             continue;
         };
         match kind {
-            "lib" => found.push(("lib".to_owned(), path.into())),
+            "lib" => found.push((
+                target["name"].as_str().unwrap_or_default().to_owned(),
+                path.into(),
+            )),
             "test" => found.push((
                 target["name"].as_str().unwrap_or_default().to_owned(),
                 path.into(),

@@ -62,8 +62,11 @@ impl Mutant {
         function.is_some_and(|it| it.return_type.contains("impl "))
     }
 
-    /// `matcher`, `view`, …: what is summed up together.
+    /// Returns the module whose mutants are summed up together: `automata`, `view`, ….
     pub fn module(&self) -> &str {
+        if self.file.starts_with("crates/automata/") {
+            return "automata";
+        }
         let path = self.file.strip_prefix("src/").unwrap_or(&self.file);
         path.split(['/', '.']).next().unwrap_or(path)
     }
@@ -72,7 +75,7 @@ impl Mutant {
 /// Every mutant of the package in the working directory.
 pub fn all() -> Result<Vec<Mutant>> {
     let output = Command::new("cargo")
-        .args(["mutants", "--list", "--json"])
+        .args(["mutants", "--workspace", "--list", "--json"])
         .output()
         .context("cargo-mutants is needed: cargo install --locked cargo-mutants")?;
     ensure!(

@@ -100,7 +100,7 @@ fn main() -> Result<ExitCode> {
         find(&options, &folders, &built, &results)?;
     }
     let findings = run::findings(&results);
-    let reasons = Reasons::read(Path::new("mutants/reasons.toml"))?;
+    let reasons = Reasons::read(Path::new("tools/mutants/reasons.toml"))?;
     let report = Report {
         mutants: &built.mutants,
         unviable: &built.unviable,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::list::Mutant;
 use crate::run::{Finding, Outcome};
 
-/// Why some mutants survive, by hand: `mutants/reasons.toml`.
+/// Why some mutants survive, by hand: `tools/mutants/reasons.toml`.
 #[derive(Debug, Default, Deserialize)]
 pub struct Reasons {
     #[serde(default)]
@@ -188,6 +188,6 @@ impl Report<'_> {
 const HEAD: &str = "\
 # Mutants that survive
 
-Written by `scripts/mutants`; the reasons stand in `mutants/reasons.toml`. How it works: [trust.md](trust.md#mutation).
+Written by `scripts/mutants`; the reasons stand in `tools/mutants/reasons.toml`. How it works: [trust.md](trust.md#mutation).
 
 ";

@@ -1,6 +1,6 @@
 //! Compares comments and strings with the grammars of tree-sitter, on real files.
 //!
-//! `cargo run --release --manifest-path oracle/Cargo.toml [-- [--show N] FOLDER…]`
+//! `cargo run --release --manifest-path tools/oracle/Cargo.toml [-- [--show N] FOLDER…]`
 //!
 //! Without folders: the sources in cargo's registry. Files that tree-sitter does not read without an error
 //! are left out. Ends with status 1 where more files of a language differ than one and [`ALLOWED`] of a thousand;

@@ -1,4 +1,4 @@
-//! The behaviour of the loop as data: `tests/conformance/*.toml`, in the format of `docs/conformance.md`.
+//! The behaviour of the loop as data: `crates/agent/tests/agent/conformance/*.toml`, in the format of `docs/conformance.md`.
 //!
 //! Each case runs as written and with its deltas cut into single bytes; what is published joined must be
 //! the same. `UPDATE_GOLDEN=1` writes the steps that were given into the files: look at the difference.

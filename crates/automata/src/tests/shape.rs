@@ -295,7 +295,7 @@ fn held_to(name: &str, level: SimdLevel, more: &str) {
     let mut found: String = classes().iter().map(|set| describe(set, level)).collect();
     found += more;
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("src/matcher/tests")
+        .join("src/tests")
         .join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &found).expect("the folder is there");
