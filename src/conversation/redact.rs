@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn the_result_is_the_same_however_the_text_is_released() {
-        let cases: &[(&str, &[(u64, u64)], &str)] = &[
+        type Case<'c> = (&'c str, &'c [(u64, u64)], &'c str);
+        let cases: &[Case<'_>] = &[
             ("my key-1234.", &[(3, 11)], "my [\"x\"]."),
             ("abcdef", &[(1, 3), (2, 5)], "a[\"x\"]f"),
             ("abcdef", &[(1, 3), (3, 5)], "a[\"x\"][\"x\"]f"),

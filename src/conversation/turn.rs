@@ -57,7 +57,6 @@ impl<'c> Turn<'c> {
     }
 
     /// The prompt as it may be sent, after `user-input` rules have read it.
-    #[must_use]
     pub fn prompt(&self) -> &ScreenedText {
         &self.prompt
     }
