@@ -118,6 +118,7 @@
 
 #[cfg(feature = "ast")]
 mod ast;
+mod authoring;
 pub mod conversation;
 mod detect;
 mod event;
@@ -128,6 +129,7 @@ pub mod guard;
 pub mod harness;
 pub mod limits;
 pub mod pack;
+mod program;
 pub mod rule;
 pub mod scan;
 pub mod session;
@@ -135,6 +137,7 @@ pub mod stream;
 mod verdict;
 mod view;
 
+pub use authoring::check;
 // At most 35 names: what most hosts need. The rest is in the modules.
 #[doc(inline)]
 pub use conversation::{Attempt, Conversation, Cut, DecisionRecord, Flow, Turn};
@@ -147,7 +150,7 @@ pub use guard::Guard;
 #[doc(inline)]
 pub use limits::Limits;
 #[doc(inline)]
-pub use pack::{Diagnostic, Level, LoadError, Pack, PackBuilder, check};
+pub use pack::{Diagnostic, Level, LoadError, Pack, PackBuilder};
 #[doc(inline)]
 pub use rule::{Action, Channel, Mode, Partial, Pattern, Rule, Severity};
 #[doc(inline)]

@@ -1,21 +1,21 @@
-//! Every match of every rule in a text that is at hand.
+//! Scans: every match of every rule in a complete text.
 //!
-//! A [`Stream`] reports a rule once per part, as early as it is certain. A scan reports each match, whole. It first
-//! reads the text with a stream, which is fast and finds out which rules hit at all; only those are searched for all
-//! of their matches, each by itself, so what is reported of a rule does not depend on other rules.
+//! A [`Stream`] reports a rule once per part, as early as it is certain. A scan reports each full match. It first reads
+//! the text with a stream, which is fast and tells which rules hit at all. Only those rules are searched for all of
+//! their matches, each separately, so the matches reported for a rule do not depend on other rules.
 //!
 //! # Every match
 //!
-//! - A rule with `match.any` alone: for each pattern what `regex::bytes::Regex::find_iter` gives on the haystack
-//!   (leftmost-first, not overlapping). Matches of different patterns may overlap; two with the same start and end are
-//!   one. For patterns that look around it is what `fancy_regex::Regex::find_iter` gives.
-//! - `none`, `first`, `last`, `line`, `capture`: those of these matches that the condition leaves.
+//! - A rule with only `match.any`: for each pattern the matches of `regex::bytes::Regex::find_iter` in the haystack
+//!   (leftmost-first, non-overlapping). Matches of different patterns may overlap; matches with equal start and end are
+//!   reported once. For patterns with look-around, the matches of `fancy_regex::Regex::find_iter`.
+//! - `none`, `first`, `last`, `line`, `capture`: the matches that the condition does not exclude.
 //! - `all`, `sequence`: each match that completes the condition, given the matches before it.
-//! - `count`: the match that reaches the number, and each after it.
-//! - Detectors (`repetition`, `limit`, `leak`, `unknown-name`, …) and `ast`: each place that they report.
-//! - `args`, `paths`, `tools` and `[[allow]]` hold for each match.
+//! - `count`: the match that reaches the number, and each later one.
+//! - Detectors (`repetition`, `limit`, `leak`, `unknown-name`, …) and `ast`: each of their findings.
+//! - `args`, `paths`, `tools` and `[[allow]]` apply to each match.
 //!
-//! Conditions that look at other replies (`count` per turn or session, `doom-loop`, `turns`) see this text only.
+//! Conditions on several replies (`count` per turn or session, `doom-loop`, `turns`) are decided on this text alone.
 
 use std::fmt;
 use std::ops::Range;
@@ -24,28 +24,24 @@ use std::sync::OnceLock;
 
 use crate::pack::Pack;
 use crate::rule::Channel;
-use crate::stream::{Counters, Stream};
+use crate::stream::{Counters, RecordedMatch, Stream};
 use crate::verdict::{Hit, PartId, RuleId};
-
-/// Least [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) of a scan: a match longer than this is cut, and
-/// counted in [`Counters::cut_matches`].
-pub(crate) const STRETCH_BYTES: usize = 8 << 20;
 
 const PART: PartId = PartId(0);
 
-/// What a text is, for the scopes of rules.
+/// The channel, tool and file of a text, for the scopes of rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The kind of part that the text is read as.
+    /// The channel that the text is read on.
     pub channel: Channel,
-    /// The tool that is called, for [`Channel::ToolInput`].
+    /// The name of the tool, for [`Channel::ToolInput`] and [`Channel::ToolOutput`].
     pub tool: Option<&'a str>,
     /// The file that the text is about; see [`Stream::set_path`].
     pub path: Option<&'a Path>,
 }
 
 impl Target<'_> {
-    /// Opens the part of `stream` that the text is pushed to, and returns it with the hits that are certain already.
+    /// Opens the part of `stream` that the text is pushed to. Returns the part, and the hits that are certain already.
     ///
     /// # Example: hits as they become certain, without a search for every match
     /// ```
@@ -75,22 +71,22 @@ impl Target<'_> {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScanMatch {
-    /// The rule that is broken.
+    /// The rule that matched.
     pub rule: RuleId,
-    /// Offset of the first byte of the match. Equal to `end` where only the end is known.
+    /// Offset of the first byte of the match. Equal to `end` if only the end is known.
     pub start: u64,
-    /// Offset behind its last byte.
+    /// Offset after its last byte.
     pub end: u64,
-    /// Number of bytes after which it was certain: at least `end`.
+    /// Number of bytes of the text read when the match was certain: at least `end`.
     pub decided: u64,
-    /// The argument of the tool call that holds it.
+    /// The dotted path of the argument of the tool call that contains the match.
     pub arg: Option<Box<str>>,
-    pub(crate) excerpt: Box<str>,
-    pub(crate) matched: Range<usize>,
+    excerpt: Box<str>,
+    matched: Range<usize>,
 }
 
 impl ScanMatch {
-    /// The match that a hit of `stream` is; `None` if the hit is not of this stream.
+    /// Returns the match of a hit of `stream`, or `None` for a hit of another stream.
     ///
     /// # Example: the first match only
     /// ```
@@ -104,16 +100,34 @@ impl ScanMatch {
     /// ```
     #[must_use]
     pub fn of(stream: &Stream, hit: &Hit) -> Option<ScanMatch> {
-        stream.match_of(hit)
+        Some(ScanMatch::from_record(
+            stream,
+            hit.rule,
+            stream.record(hit)?.clone(),
+        ))
     }
 
-    /// Up to 256 bytes around the match, as the pattern sees them: decoded and folded.
+    fn from_record(stream: &Stream, rule: RuleId, record: RecordedMatch) -> ScanMatch {
+        let Hit { end, decided, .. } = record.hit;
+        ScanMatch {
+            rule,
+            start: record.start.unwrap_or(end).min(end),
+            end,
+            decided,
+            arg: stream.arg(&record.hit).map(Box::from),
+            excerpt: record.text,
+            matched: record.matched,
+        }
+    }
+
+    /// Returns up to 256 bytes around the match, decoded and folded as the pattern reads them.
     #[must_use]
     pub fn excerpt(&self) -> &str {
         &self.excerpt
     }
 
-    /// The match inside of [`excerpt`](Self::excerpt), in bytes. Of a match that is longer than 120 bytes, its end.
+    /// Returns the range of the match in [`excerpt`](Self::excerpt), in bytes. Of a match that is longer than 120 bytes,
+    /// only the end is in the excerpt.
     #[must_use]
     pub fn matched(&self) -> Range<usize> {
         self.matched.clone()
@@ -122,7 +136,7 @@ impl ScanMatch {
 
 impl fmt::Debug for ScanMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the text, which may be what a rule keeps out of logs.
+        // Without the text, which may be a secret that a rule keeps out of logs.
         f.debug_struct("ScanMatch")
             .field("rule", &self.rule)
             .field("start", &self.start)
@@ -137,22 +151,23 @@ impl fmt::Debug for ScanMatch {
 pub struct Scanned {
     /// The matches, ordered by start, end and rule.
     pub matches: Vec<ScanMatch>,
-    /// Rules of which not every match is reported: a pattern is too large to be searched for whole matches, or its
-    /// search was given up. At least the first match is.
+    /// Rules of which some matches may be missing: a pattern is too large to be searched for full matches, or its search
+    /// exceeded a limit. The first match is always reported.
     pub incomplete: Vec<RuleId>,
-    /// Matches that were longer than a scan keeps, and are reported in pieces.
+    /// Number of matches that exceeded the limit of a scan, 8 MiB or [`Limits::stretch_bytes`](crate::Limits::stretch_bytes)
+    /// if that is more. They are reported in pieces.
     pub cut_matches: u64,
 }
 
-/// A pack, and what is compiled of it to find every match. One for all texts; threads may share it.
+/// A pack and the automata that find every match of its rules. One scanner serves any number of texts and threads.
 pub struct Scanner {
     pack: Pack,
-    /// By rule and channel; made when the rule hits there for the first time. `None` if a pattern is too large.
+    /// By rule and channel; compiled when the rule hits there for the first time. `None` if a pattern is too large.
     every: Box<[[OnceLock<Option<Pack>>; Channel::ALL.len()]]>,
 }
 
 impl Scanner {
-    /// A scanner for the rules of `pack`.
+    /// Creates a scanner for the rules of `pack`.
     #[must_use]
     pub fn new(pack: Pack) -> Scanner {
         let every = pack.rules().iter();
@@ -162,16 +177,16 @@ impl Scanner {
         Scanner { pack, every }
     }
 
-    /// The pack.
+    /// Returns the pack of the scanner.
     #[must_use]
     pub fn pack(&self) -> &Pack {
         &self.pack
     }
 
-    /// Every match in `text`.
+    /// Returns every match in `text`.
     ///
     /// # Complexity
-    /// One pass over a text in which nothing hits; one more for each rule that hits.
+    /// One pass over the text, and one more for each rule that hits.
     ///
     /// # Example: two matches of one rule
     /// ```
@@ -195,7 +210,7 @@ impl Scanner {
         every.finish(&stream)
     }
 
-    /// Begins a second pass over a text of which a stream has given `hits`: it finds every match of those rules.
+    /// Starts the second pass over a text, which finds every match of the rules in `hits`: the hits of the first pass.
     ///
     /// # Example: a text in blocks
     /// ```
@@ -251,10 +266,10 @@ impl fmt::Debug for Scanner {
     }
 }
 
-/// The second pass over a text: see [`Scanner::every`].
+/// The second pass over a text. See [`Scanner::every`].
 #[derive(Debug)]
 pub struct EveryMatch {
-    /// Those of the first pass.
+    /// The hits of the first pass.
     hits: Vec<Hit>,
     /// A stream for each rule that hit.
     readers: Vec<(RuleId, Stream)>,
@@ -265,14 +280,14 @@ impl EveryMatch {
     /// Reads the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         for (rule, stream) in &mut self.readers {
-            // A stream that reports every match has no hits: its matches are taken instead.
+            // A stream that reports every match has no hits; its matches are recorded instead.
             let _ = stream.push(PART, bytes);
             collect(*rule, stream, &mut self.found);
         }
     }
 
-    /// Ends the text. `first` is the stream that gave the hits: of a rule that could not be searched, its hit is
-    /// reported.
+    /// Ends the text. `first` is the stream of the first pass, whose hits are reported for rules that could not be
+    /// searched.
     #[must_use]
     pub fn finish(mut self, first: &Stream) -> Scanned {
         let mut scanned = Scanned::default();
@@ -313,14 +328,14 @@ impl EveryMatch {
     }
 }
 
-/// Takes what the stream of one rule has found.
+/// Appends the matches that the stream of one rule has recorded.
 fn collect(rule: RuleId, stream: &mut Stream, found: &mut Vec<ScanMatch>) {
-    let matches = stream.take_matches().into_iter();
-    found.extend(matches.map(|found| ScanMatch { rule, ..found }));
+    let records = stream.take_records().into_iter();
+    found.extend(records.map(|record| ScanMatch::from_record(stream, rule, record)));
 }
 
-/// Every match of every rule of `pack` in `text`, which is read as a part of that channel: ordered by start, end and
-/// rule. For many texts make a [`Scanner`] once.
+/// Returns every match of every rule of `pack` in `text`, ordered by start, end and rule. The text is read on `channel`.
+/// For several texts, create a [`Scanner`] once.
 ///
 /// # Example: a file of a project
 /// ```

@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::detect::unknown_name::KnownNames;
 use crate::pack::Pack;
 use crate::rule::{Action, Channel, Mode};
-use crate::stream::{Pasts, Stream};
+use crate::stream::{RuleHistories as Pasts, Stream};
 use crate::verdict::{Decision, Hit, PartId, RuleId, Source, Suppression, Verdict, rank};
 pub use check::Checked;
 pub(crate) use guidance::PendingGuidance;
@@ -93,6 +93,14 @@ pub struct Session {
     pasts: Pasts,
     /// Names that the host knows.
     known: Option<Arc<KnownNames>>,
+}
+
+impl Pack {
+    /// Creates a session: the state of one conversation.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        Session::new(self.clone())
+    }
 }
 
 impl Session {
@@ -344,7 +352,7 @@ impl Session {
         let _ = stream.finish();
         let verdict = self.judge(stream);
         if !stream.is_cut() {
-            let pasts = stream.pasts().into_iter();
+            let pasts = stream.histories().into_iter();
             let placed = pasts.filter_map(|(rule, past)| {
                 let place = self.current_index(stream.generation(), rule)?;
                 Some((RuleId(u32::try_from(place).ok()?), past))

@@ -1,10 +1,11 @@
-//! One reply, as it arrives: routes deltas to views and matchers, applies scopes, yields hits.
+//! A stream reads one reply as it arrives: it routes deltas to views and matchers, applies scopes, and reports hits.
 //!
-//! It knows nothing of policy (what happens after a hit, and how often): that is `session`.
+//! It knows no policy: what happens after a hit, and how often, is decided in [`session`](crate::session).
 
 mod closed;
+mod history;
 mod part;
-mod past;
+mod state;
 mod window;
 
 use std::fmt;
@@ -14,33 +15,33 @@ use std::time::Duration;
 
 use crate::detect::unknown_name::KnownNames;
 use crate::limits::OnLimit;
-use crate::pack::{Captured, MessageValues, Pack, render_message};
+use crate::pack::{MessageValues, Pack, render_message};
 use crate::rule::{Channel, Per, Rule};
-use crate::scan::ScanMatch;
 use crate::verdict::{Decision, Hit, NO_ARG, PartId, RuleId, Source};
-use closed::{ClosedPart, ClosedParts};
-use part::Part;
-use part::condition::Book;
-use part::judge::Queued;
-pub(crate) use past::{Past, Pasts};
+use closed::ClosedPart;
+pub(crate) use history::{RuleHistories, RuleHistory};
+use part::OpenPart;
+pub(crate) use state::RecordedMatch;
+use state::{SharedState, StreamState};
 use ttsr_automata::Cursor;
 
-/// How much text is kept, for whoever states bounds.
-pub(crate) mod kept {
-    pub(crate) const WAITING: usize = super::part::condition::WAITING;
-    /// Of a haystack, behind what was read.
-    pub(crate) const WINDOW: usize = super::window::ROOM;
-    /// Of a match that was found, with what stands around it.
-    pub(crate) const EXCERPT: usize = super::window::WINDOW;
+/// The sizes of the buffers of text that a stream keeps.
+pub(crate) mod buffers {
+    /// Most matches of one rule that wait: for an exception, for the rest of a sequence, or for its scope to be known.
+    pub(crate) const PENDING_MATCHES: usize = 256;
+    /// Bytes of the end of a haystack, for excerpts and for the starts of matches.
+    pub(crate) const WINDOW_BYTES: usize = super::window::ROOM;
+    /// Bytes of a match and the text around it.
+    pub(crate) const EXCERPT_BYTES: usize = super::window::WINDOW;
 }
 
-/// The mutable state of one attempt: feed it deltas, it gives hits.
+/// The mutable state of one attempt: it reads deltas and reports hits.
 ///
-/// It owns what it needs. Each byte is read once; between deltas a part of text is a matching state
-/// of a few words and a window of its last bytes, whatever its length.
+/// A stream owns its state. Each byte is read once. Between deltas, a part of text is a matching state of a few words
+/// and a window of its last bytes, whatever its length.
 ///
-/// Misuse is never an error, and never silent: an unknown part opens as text, a second open keeps the
-/// first, bytes after the close are not scanned, and each is [counted](Stream::counters).
+/// Misuse is not an error, but it is [counted](Stream::counters): an unknown part opens as text, a second open of a part
+/// has no effect, and bytes after the close are not scanned.
 ///
 /// # Example: the same hit under every split
 /// ```
@@ -65,18 +66,18 @@ pub(crate) mod kept {
 /// }
 /// # Ok::<(), ttsr::LoadError>(())
 /// ```
-// One cache line: thousands of streams may take turns, and a stride of more leaves most of a cache unused.
+// One cache line. Thousands of streams may be read in turn, and a larger stride would leave most of a cache unused.
 #[repr(align(64))]
 pub struct Stream {
-    /// Index of the part that was pushed to last.
+    /// Index in `parts` of the part that was pushed to last.
     latest: u32,
     is_cut: bool,
-    /// Whether the last call left anything in `found` that the next is not to see.
-    has_news: bool,
-    /// Those that are open, in any order.
-    parts: Vec<Part>,
+    /// True if the last call left results in `shared` that the next call must clear.
+    has_results: bool,
+    /// The open parts, in any order.
+    parts: Vec<OpenPart>,
     pack: Pack,
-    found: Box<Found>,
+    shared: Box<SharedState>,
 }
 
 /// The hits of one call, in the order in which they became certain.
@@ -99,182 +100,123 @@ impl<'a> IntoIterator for Hits<'a> {
     }
 }
 
-/// What a stream met that was not a plain delta of an open part. All zero on a well-behaved stream.
+/// Counts of events other than plain deltas of open parts. All are zero for a well-formed stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Deltas of parts that were never opened; each opens its part as text.
+    /// Parts that received a delta before they were opened; they open as text.
     pub unknown_parts: u64,
-    /// Second opens of a part; the first one counts.
+    /// Second opens of a part; they have no effect.
     pub duplicate_opens: u64,
     /// Closes of parts that were not open.
     pub stray_closes: u64,
-    /// Bytes that were not matched: after the close, after a cut, past a limit.
+    /// Bytes that were not matched: after the close of their part, after a cut, or above a limit.
     pub unscanned_bytes: u64,
-    /// Bytes that belong to no character; they are matched all the same.
+    /// Bytes that are not valid UTF-8; they are matched as they are.
     pub invalid_utf8: u64,
-    /// Tool inputs that are not a JSON object: matched as they are.
+    /// Tool inputs that are not JSON objects; they are matched unchanged.
     pub raw_inputs: u64,
-    /// Places where tool input stopped being JSON: matched as it is from there.
+    /// Tool inputs that stopped being JSON; they are matched unchanged from there on.
     pub malformed_json: u64,
-    /// Halves of a surrogate pair in JSON escapes: matched as U+FFFD.
+    /// Unpaired surrogates in JSON escapes; they are matched as U+FFFD.
     pub lone_surrogates: u64,
     /// Tool inputs nested deeper than [`Limits::json_depth`](crate::Limits::json_depth).
     pub too_deep: u64,
     /// Argument or file paths longer than [`Limits::path_bytes`](crate::Limits::path_bytes).
     pub long_paths: u64,
-    /// Matches that were dropped because the file or the tool they need never became known.
+    /// Matches that were dropped because the file or the tool of the part never became known.
     pub unscoped: u64,
-    /// Places where a pattern with look-around or back-references might match, and that were not decided
-    /// within [`Limits::confirm_steps`](crate::Limits::confirm_steps) and its neighbours; code that was too long
+    /// Possible matches that were not decided: of a pattern with look-around or back-references whose verification
+    /// exceeded a limit such as [`Limits::confirm_steps`](crate::Limits::confirm_steps), and in code that was too long
     /// for rules with `ast`.
     pub unconfirmed: u64,
-    /// Matches in progress that were longer than [`Limits::stretch_bytes`](crate::Limits::stretch_bytes)
-    /// and were cut there.
+    /// Matches that were longer than [`Limits::stretch_bytes`](crate::Limits::stretch_bytes) and were cut there.
     pub cut_matches: u64,
-    /// Lines of edits that were taken for added or removed before that was certain, because too much text
-    /// would have had to wait.
+    /// Lines of edits that were treated as added or removed before that was certain, to limit the text held back.
     pub released_edits: u64,
-    /// Runs of combining marks so long that they were folded in stretches.
+    /// Runs of combining marks that were too long to be folded as a whole.
     pub overlong_folds: u64,
-    /// Commands of a shell that were nested too deep or too long to be taken apart whole.
+    /// Shell commands that were nested too deep or too long to be parsed as a whole.
     pub cut_commands: u64,
 }
 
-/// What the parts of a stream found: the hits of the current call, and text kept for each hit.
-#[derive(Debug, Default)]
-struct Found {
-    attempt: u32,
-    /// Parts that were opened so far.
-    opened: u32,
-    closed: ClosedParts,
-    /// The session had so many packs before this one.
-    generation: u32,
-    /// True if the session is in shadow: nothing is held back or redacted.
-    is_shadow: bool,
-    /// For each rule whether it is out of scope in this stream; nothing if none is.
-    excluded: Option<Arc<[bool]>>,
-    hits: Vec<Hit>,
-    /// Text of every hit of this stream, by (rule, part).
-    quotes: Vec<Quote>,
-    args: Vec<Box<str>>,
-    counters: Counters,
-    limit: Option<Source>,
-    /// Matches of this call for conditions that are decided on a part or on the reply.
-    queue: Vec<Queued>,
-    /// Matches of this call for rules that count.
-    counting: Vec<Quote>,
-    /// Number of matches so far, by rule, and by part where they are counted there.
-    counts: Vec<Counted>,
-    /// Conditions that are decided on the whole reply. None of them waits for its end.
-    book: Book,
-    redactions: Vec<Redaction>,
-    /// Captures of rules that hit a text which came whole.
-    captures: Vec<(RuleId, Captured)>,
-    /// What earlier replies left.
-    pasts: Pasts,
-    /// The time told last.
-    now: Duration,
-    /// Names that the host knows.
-    known: Option<Arc<KnownNames>>,
-}
-
-/// Number of matches of a rule.
-#[derive(Clone, Copy, Debug)]
-struct Counted {
-    rule: RuleId,
-    part: Option<PartId>,
-    matches: u64,
-}
-
-/// A stretch of a part that a rule wants replaced before it leaves.
+/// A range of a part that must be replaced before the part is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Redaction {
     /// The part.
     pub part: PartId,
-    /// The rule whose [replacement](crate::Rule::replacement) takes its place.
+    /// The rule that has the [replacement](crate::Rule::replacement).
     pub rule: RuleId,
-    /// Where it begins, in bytes of the part as delivered.
+    /// Offset of its first byte in the part as delivered.
     pub start: u64,
-    /// Where it ends.
+    /// Offset after its last byte.
     pub end: u64,
 }
 
-/// The text of a hit, copied while it was at hand.
-#[derive(Clone, Debug)]
-struct Quote {
-    hit: Hit,
-    /// Where the match begins, in bytes of the part as delivered, if that is known.
-    start: Option<u64>,
-    /// The file that the text is of, where the text itself says so.
-    file: Option<Arc<str>>,
-    /// Up to [`window::WINDOW`] bytes around the match.
-    text: Box<str>,
-    /// The match inside `text`, in bytes.
-    matched: std::ops::Range<usize>,
-}
-
-impl Quote {
-    /// The same hit, certain no earlier than at `decided`.
-    fn at(mut self, decided: u64) -> Quote {
-        self.hit.decided = self.hit.decided.max(decided);
-        self
+impl Pack {
+    /// Creates a stream without a session: it reports hits and applies no policy.
+    #[must_use]
+    pub fn stream(&self) -> Stream {
+        Stream::new(self.clone(), 1)
     }
 }
 
 impl Stream {
     pub(crate) fn new(pack: Pack, attempt: u32) -> Stream {
+        let state = StreamState {
+            attempt,
+            ..StreamState::default()
+        };
         Stream {
             pack,
             parts: Vec::new(),
             latest: 0,
-            found: Box::new(Found {
-                attempt,
-                ..Found::default()
+            shared: Box::new(SharedState {
+                state,
+                ..SharedState::default()
             }),
             is_cut: false,
-            has_news: false,
+            has_results: false,
         }
     }
 
-    /// Sets what a session knows: the number of its pack, whether it is in shadow, and for each rule whether it is out of
-    /// scope.
+    /// Sets the state that a session passes on: the number of packs before this one, whether it is in shadow, the rules
+    /// out of scope, the histories of rules, and the names that the host knows.
     pub(crate) fn in_session(
         mut self,
         (generation, is_shadow): (u32, bool),
         excluded: Option<Arc<[bool]>>,
-        pasts: Pasts,
+        histories: RuleHistories,
         known: Option<Arc<KnownNames>>,
     ) -> Stream {
-        self.found.pasts = pasts;
-        self.found.known = known;
-        self.found.generation = generation;
-        self.found.is_shadow = is_shadow;
-        self.found.excluded = excluded;
+        let state = &mut self.shared.state;
+        state.generation = generation;
+        state.is_shadow = is_shadow;
+        state.excluded = excluded;
+        state.histories = histories;
+        state.known = known;
         self
     }
 
-    /// What later replies are to know of this one and those before.
-    pub(crate) fn pasts(&self) -> Pasts {
-        let mut pasts = self.found.pasts.clone();
-        for counted in &self.found.counts {
-            let count = self
-                .pack
-                .compound(counted.rule)
-                .and_then(|known| known.count);
-            if count.is_some_and(|count| matches!(count.per, Per::Turn | Per::Session)) {
-                let past = pasts.entry(counted.rule).or_default();
-                past.turn += counted.matches;
-                past.session += counted.matches;
+    /// Returns the histories of rules for later replies, this reply included.
+    pub(crate) fn histories(&self) -> RuleHistories {
+        let mut histories = self.shared.state.histories.clone();
+        for count in &self.shared.state.counts {
+            let compound = self.pack.program().compound(count.rule);
+            let per = compound.and_then(|it| it.count).map(|it| it.per);
+            if matches!(per, Some(Per::Turn | Per::Session)) {
+                let history = histories.entry(count.rule).or_default();
+                history.turn += count.matches;
+                history.session += count.matches;
             }
         }
-        pasts
+        histories
     }
 
-    /// Names that rules with `unknown-name` take for known from now on, besides their own: dependencies, members
-    /// of the workspace, modules. Code in which a part stands already is read with those it began with. For all
-    /// streams of a session: [`Session::know`](crate::Session::know).
+    /// Adds names that rules with `unknown-name` treat as known, in addition to their own lists: dependencies, members
+    /// of the workspace, modules. A code block that is already open keeps the names that were known when it opened. To
+    /// set names for all streams of a session, use [`Session::know`](crate::Session::know).
     ///
     /// # Example: a package of the project
     /// ```
@@ -290,12 +232,12 @@ impl Stream {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn know<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) {
-        let known = self.found.known.get_or_insert_default();
+        let known = self.shared.state.known.get_or_insert_default();
         Arc::make_mut(known).extend(names);
     }
 
-    /// Time has passed: `now` is any clock that never goes back, the same for the whole stream. Gives the
-    /// hits of rules that bound time. Deltas are taken to come at the time told last.
+    /// Sets the time, and returns the hits of rules that limit time. `now` is the time since any fixed moment; it must
+    /// not decrease. Deltas arrive at the time of the last call.
     ///
     /// # Example: a reply that takes longer than a minute
     /// ```
@@ -313,19 +255,20 @@ impl Stream {
     /// ```
     pub fn tick(&mut self, now: Duration) -> Hits<'_> {
         self.begin();
-        self.found.now = self.found.now.max(now);
+        let state = &mut self.shared.state;
+        state.now = state.now.max(now);
         if !self.is_cut {
             for part in &mut self.parts {
-                part.tick(&self.pack, &mut self.found);
+                part.tick(self.pack.program(), &mut self.shared);
             }
         }
         self.hits()
     }
 
-    /// The host has counted that many tokens of a part so far. Gives the hits of rules that bound tokens, which
-    /// are estimated as long as nobody counts them. A part that was never opened has none.
+    /// Sets the number of tokens of a part so far, and returns the hits of rules that limit tokens. Without this call,
+    /// the number is estimated. A part that was never opened has no tokens.
     ///
-    /// # Example
+    /// # Example: ten tokens at most
     /// ```
     /// use ttsr::{Channel, Pack, PartId};
     /// let pack = Pack::from_toml(r#"
@@ -347,29 +290,27 @@ impl Stream {
     pub fn count_tokens(&mut self, part: PartId, tokens: u64) -> Hits<'_> {
         self.begin();
         if let (Some(index), false) = (self.index(part), self.is_cut) {
-            self.parts[index].count_tokens(&self.pack, tokens, &mut self.found);
+            self.parts[index].set_tokens(self.pack.program(), tokens, &mut self.shared);
         }
         self.hits()
     }
 
-    /// Bytes of matching state that a part carries from delta to delta: for each haystack that is being
-    /// read, whatever its length.
+    /// Bytes of matching state that a part carries from delta to delta, for each open haystack.
     pub const STATE_BYTES: usize = size_of::<Cursor>();
 
-    /// Opens a part. Parts may interleave; their numbers are the caller's.
+    /// Opens a part. Parts may interleave; the caller chooses their numbers.
     pub fn open(&mut self, part: PartId, channel: Channel) {
         self.begin();
         if self.index(part).is_some() || self.closed(part).is_some() {
-            self.found.counters.duplicate_opens += 1;
+            self.shared.state.counters.duplicate_opens += 1;
         } else {
             self.add(part, channel);
         }
     }
 
-    /// Names the tool of a part, and its call; any time before the close, for names may come late. The first name
-    /// stands, so a name that comes in pieces is told when it is whole.
-    ///
-    /// Gives the hits that waited for the name.
+    /// Sets the name of a part's tool and the id of its call, and returns the hits that waited for them. It may be called
+    /// at any time before the close. Only the first name counts, so a name that arrives in pieces must be passed when it
+    /// is complete. An empty name is not known.
     ///
     /// # Example: a match that waits for the name of the tool
     /// ```
@@ -387,17 +328,17 @@ impl Stream {
     pub fn tool(&mut self, part: PartId, name: &str, call: &str) -> Hits<'_> {
         self.begin();
         if let Some(index) = self.index_or_open(part) {
-            self.parts[index].name_tool(&self.pack, name, call, &mut self.found);
+            self.parts[index].set_tool(self.pack.program(), name, call, &mut self.shared);
         }
         self.hits()
     }
 
-    /// Sets the file that a part is about, before its first delta: rules with `paths` and allows with `paths` look
-    /// at it on every channel, and not at the paths that the text of the part names. A relative path counts from
-    /// the pack's [root](Pack::root).
+    /// Sets the file that a part is about; it must be called before the first delta. Rules and allow entries with `paths`
+    /// then test this file, on every channel, instead of the paths that the text of the part names. A relative path is
+    /// relative to the pack's [root](Pack::root).
     ///
-    /// A part without this has a file only where it is a tool call that names one; `paths` mean nothing in other
-    /// parts. An unknown part opens as text.
+    /// Without this call, only a tool call that names a file has one, and `paths` has no effect on other parts. An
+    /// unknown part opens as text.
     ///
     /// # Example: text of a file
     /// ```
@@ -422,52 +363,55 @@ impl Stream {
         }
     }
 
-    /// Reads a delta; gives the hits that became certain with it.
+    /// Reads a delta, and returns the hits that became certain with it.
     ///
     /// # Complexity
-    /// Linear in the delta, whatever was read before. Nothing is allocated while nothing hits, once
-    /// the part is open and the automaton is warm.
+    /// Linear in the length of the delta. Once the part is open and the states of the automaton are built, a call without
+    /// hits does not allocate.
     #[inline]
     pub fn push(&mut self, part: PartId, bytes: &[u8]) -> Hits<'_> {
         let latest = self.parts.get_mut(self.latest as usize);
         let is_done = !self.is_cut
             && latest.is_some_and(|latest| latest.id() == part && latest.push_short(bytes));
-        match is_done && !self.has_news {
+        match is_done && !self.has_results {
             true => Hits(&[]),
-            false => self.push_any(part, bytes, is_done),
+            false => self.push_slow(part, bytes, is_done),
         }
     }
 
-    /// What is left to do of a push, or all of it.
+    /// The slow path of [`push`](Self::push): reads the delta unless the fast path has (`is_done`), and clears the
+    /// results of the call before.
     #[inline(never)]
-    fn push_any(&mut self, part: PartId, bytes: &[u8], is_done: bool) -> Hits<'_> {
-        self.found.hits.clear();
+    fn push_slow(&mut self, part: PartId, bytes: &[u8], is_done: bool) -> Hits<'_> {
+        self.shared.results.hits.clear();
         if !is_done && !bytes.is_empty() {
             self.read(part, bytes);
         }
-        self.has_news = !self.found.hits.is_empty() || self.found.limit.is_some();
-        Hits(&self.found.hits)
+        let results = &self.shared.results;
+        self.has_results = !results.hits.is_empty() || results.limit.is_some();
+        Hits(&results.hits)
     }
 
-    /// Begins a call that may leave something.
+    /// Starts a call that may leave results.
     fn begin(&mut self) {
-        self.found.hits.clear();
-        self.has_news = true;
+        self.shared.results.hits.clear();
+        self.has_results = true;
     }
 
     fn read(&mut self, part: PartId, bytes: &[u8]) {
         match self.index_or_open(part) {
             Some(index) if !self.is_cut => {
-                self.parts[index].push(&self.pack, bytes, &mut self.found);
+                self.parts[index].push(self.pack.program(), bytes, &mut self.shared);
             }
-            _ => self.found.counters.unscanned_bytes += bytes.len() as u64,
+            _ => self.shared.state.counters.unscanned_bytes += bytes.len() as u64,
         }
-        self.sort();
+        self.sort_hits();
     }
 
-    /// Ends a part, which can decide: `$`, `\b`, a path that never came.
+    /// Closes a part, and returns the hits that its end decides: of `$`, of `\b`, of rules with a path scope if the part
+    /// has named no file.
     ///
-    /// # Example: a word that may yet go on
+    /// # Example: a word that may continue
     /// ```
     /// use ttsr::{Pack, PartId, Pattern, Rule};
     /// let pack = Pack::builder().rule(Rule::new("demo/no-any", vec![Pattern::word("any")])).build()?;
@@ -483,15 +427,15 @@ impl Stream {
             Some(index) => {
                 if !self.is_cut {
                     let part = self.parts.swap_remove(index);
-                    part.close(&self.pack, &mut self.found);
+                    part.close(self.pack.program(), &mut self.shared);
                 }
             }
-            None => self.found.counters.stray_closes += 1,
+            None => self.shared.state.counters.stray_closes += 1,
         }
         self.hits()
     }
 
-    /// Parts that are open, in the order in which they were opened.
+    /// Returns the open parts, in the order in which they were opened.
     ///
     /// # Example: two parts at once
     /// ```
@@ -504,37 +448,37 @@ impl Stream {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn open_parts(&self) -> impl Iterator<Item = PartId> {
-        let mut open: Vec<&Part> = self.parts.iter().collect();
+        let mut open: Vec<&OpenPart> = self.parts.iter().collect();
         open.sort_unstable_by_key(|part| part.order());
-        open.into_iter().map(Part::id)
+        open.into_iter().map(OpenPart::id)
     }
 
-    /// The channel of a part.
+    /// Returns the channel of a part, or `None` if the part is unknown.
     #[must_use]
     pub fn channel(&self, part: PartId) -> Option<Channel> {
-        let open = self.part(part).map(Part::channel);
+        let open = self.part(part).map(OpenPart::channel);
         open.or_else(|| Some(self.closed(part)?.channel()))
     }
 
-    /// The name of a part's tool, once it is known.
+    /// Returns the name of a part's tool, or `None` if it is not known yet.
     #[must_use]
     pub fn tool_name(&self, part: PartId) -> Option<&str> {
         match self.part(part) {
             Some(open) => open.tool(),
-            None => self.found.closed.tool(part),
+            None => self.shared.state.closed.tool(part),
         }
     }
 
-    /// The id of a part's tool call, once it is known.
+    /// Returns the id of a part's tool call, or `None` if it is not known yet.
     #[must_use]
     pub fn call(&self, part: PartId) -> Option<&str> {
         match self.part(part) {
             Some(open) => open.call(),
-            None => self.found.closed.call(part),
+            None => self.shared.state.closed.call(part),
         }
     }
 
-    /// The file that a tool call is about, as far as it is known: normalised, relative to the root.
+    /// Returns the file that a part is about, normalised and relative to the root, or `None` if it is not known yet.
     ///
     /// # Example: the file, before its new text
     /// ```
@@ -553,11 +497,11 @@ impl Stream {
     pub fn path(&self, part: PartId) -> Option<&str> {
         match self.part(part) {
             Some(open) => open.path(),
-            None => self.found.closed.path(part),
+            None => self.shared.state.closed.path(part),
         }
     }
 
-    /// Number of bytes of a part delivered so far.
+    /// Returns the number of bytes of a part delivered so far.
     #[must_use]
     pub fn delivered(&self, part: PartId) -> u64 {
         match self.part(part) {
@@ -566,12 +510,12 @@ impl Stream {
         }
     }
 
-    /// Number of bytes of a part that can never belong to an undecided match of a rule that holds; a
-    /// host in hold mode forwards up to here. Never decreases.
+    /// Returns the number of bytes of a part that no undecided match of a rule that holds can contain. A host that holds
+    /// text back forwards up to here. Never decreases.
     ///
-    /// It lags behind the text only while a match may be in progress, at most by
-    /// [`Limits::stretch_bytes`](crate::Limits::stretch_bytes), or while the name of the tool or of the
-    /// file is not known.
+    /// It is less than [`delivered`](Self::delivered) while a match may be in progress, by at most
+    /// [`Limits::stretch_bytes`](crate::Limits::stretch_bytes), and while the tool or the file that a rule needs is not
+    /// known.
     ///
     /// # Example: text that waits until it is harmless
     /// ```
@@ -590,18 +534,18 @@ impl Stream {
         let Some(index) = self.index(part) else {
             return self.closed(part).map_or(0, ClosedPart::delivered);
         };
-        if self.found.is_shadow {
+        if self.shared.state.is_shadow {
             return self.parts[index].delivered();
         }
-        self.parts[index].releasable(&self.pack)
+        self.parts[index].releasable(self.pack.program())
     }
 
-    /// What rules want replaced in this reply before it leaves, by part and place. A stretch is here before
-    /// its first byte is [releasable](Self::releasable); stretches of different rules may overlap.
+    /// Returns the ranges that must be replaced before the reply is forwarded, ordered by part and offset. A range is
+    /// present before its first byte is [releasable](Self::releasable). Ranges of different rules may overlap.
     ///
-    /// In tool input a stretch stands in one value or key, or in several words of a command. It may be part of a
-    /// number or of `true`: a host that wants JSON to stay JSON replaces such a value whole, by a string, and
-    /// forwards it once it is complete. The reference loop does.
+    /// In tool input, a range lies within one value or key, or within several words of a command. It may be part of a
+    /// number or of `true`. A host that must keep the input valid JSON replaces such a value as a whole, by a string,
+    /// and forwards it when it is complete, as the reference loop does.
     ///
     /// # Example: a key is taken out
     /// ```
@@ -618,15 +562,15 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn redactions(&self) -> &[Redaction] {
-        if self.found.is_shadow {
+        if self.shared.state.is_shadow {
             return &[];
         }
-        &self.found.redactions
+        &self.shared.state.redactions
     }
 
-    /// Where the match of a hit begins, in bytes of the part as delivered, where that is known: for rules that ask for
-    /// whole matches, hold or redact; and for others in text, but for patterns with `region` or `fold` and for matches
-    /// that begin more than 256 bytes back.
+    /// Returns the offset of the first byte of a hit's match in the part as delivered, if it is known. It is known for
+    /// rules that need full matches, hold or redact. For other rules it is known in text, except for patterns with
+    /// `region` or `fold` and for matches that begin more than 256 bytes before their end.
     ///
     /// # Example: what matched, and where
     /// ```
@@ -641,12 +585,12 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn start(&self, hit: &Hit) -> Option<u64> {
-        self.quote(hit)?.start
+        self.record(hit)?.start
     }
 
-    /// Ends the reply: closes every part that is open, in the order of their opening.
+    /// Ends the reply: closes every open part, in the order of opening, and returns their hits.
     ///
-    /// # Example: the last word of the reply
+    /// # Example: the last word of a reply
     /// ```
     /// use ttsr::{Pack, PartId, Pattern, Rule};
     /// let pack = Pack::builder().rule(Rule::new("demo/end", vec![Pattern::regex("(?i)done$")])).build()?;
@@ -662,11 +606,12 @@ impl Stream {
             hits.extend_from_slice(&self.close(part));
         }
         self.begin();
-        self.found.hits = hits;
-        Hits(&self.found.hits)
+        self.shared.results.hits = hits;
+        Hits(&self.shared.results.hits)
     }
 
-    /// The dotted path of the argument that a hit is in (`$raw`: tool input that is not JSON).
+    /// Returns the dotted path of the argument that contains a hit: `$raw` for tool input that is not JSON, `None` outside
+    /// of tool input.
     ///
     /// # Example: the command of a shell
     /// ```
@@ -680,27 +625,26 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn arg(&self, hit: &Hit) -> Option<&str> {
-        (hit.arg != NO_ARG).then(|| &*self.found.args[hit.arg as usize])
+        (hit.arg != NO_ARG).then(|| &*self.shared.state.args[hit.arg as usize])
     }
 
-    /// The text around a hit: at most 160 bytes up to the end of the match, and what was read behind it to be
-    /// certain, at most 96.
-    /// Invalid UTF-8 is shown as U+FFFD. Empty for a hit of another stream.
+    /// Returns the text around a hit: at most 160 bytes up to the end of the match, and at most 96 bytes of the text after
+    /// it that made the hit certain. Invalid UTF-8 is replaced by U+FFFD. Empty for a hit of another stream.
     #[must_use]
     pub fn excerpt(&self, hit: &Hit) -> &str {
-        self.quote(hit).map_or("", |quote| &quote.text)
+        self.record(hit).map_or("", |record| &record.text)
     }
 
-    /// The text that matched, from the leftmost start inside the [excerpt](Self::excerpt).
+    /// Returns the matched text, from its leftmost start inside the [excerpt](Self::excerpt).
     #[must_use]
     pub fn matched(&self, hit: &Hit) -> &str {
-        self.quote(hit)
-            .map_or("", |quote| &quote.text[quote.matched.clone()])
+        self.record(hit)
+            .map_or("", |record| &record.text[record.matched.clone()])
     }
 
-    /// The rule's message, with what it refers to filled in. For a decision of a limit, a sentence that names it.
+    /// Returns the rendered message of the decision's rule; for a decision of a limit, a sentence that names it.
     ///
-    /// # Example: what the model is told
+    /// # Example: a message that quotes the match
     /// ```
     /// use ttsr::{Pack, PartId, Pattern, Rule, Verdict};
     /// let mut rule = Rule::new("demo/no-todo", vec![Pattern::word("TODO")]);
@@ -723,9 +667,9 @@ impl Stream {
         }
     }
 
-    /// What a rule that consults asks, with what it refers to filled in. None for any other decision.
+    /// Returns the rendered prompt of a rule that consults a sub-agent. `None` for any other decision.
     ///
-    /// # Example: what a sub-agent is asked
+    /// # Example: the prompt of a sub-agent
     /// ```
     /// use ttsr::rule::Consult;
     /// use ttsr::{Action, Channel, Pack, PartId, Pattern, Rule, Verdict};
@@ -758,8 +702,8 @@ impl Stream {
             match_text: self.matched(&hit),
             channel: self.channel(hit.part).map(Channel::name),
             path: self
-                .quote(&hit)
-                .and_then(|quote| quote.file.as_deref())
+                .record(&hit)
+                .and_then(|record| record.file.as_deref())
                 .or(self.path(hit.part)),
             tool: self.tool_name(hit.part),
             arg: self.arg(&hit),
@@ -768,33 +712,33 @@ impl Stream {
         render_message(rule, &values)
     }
 
-    /// Keeps what the groups of a rule captured in a text that came whole, for its message.
+    /// Keeps the captures of a rule in a text that was delivered whole, for its message.
     pub(crate) fn capture(&mut self, text: &[u8], hit: &Hit) {
         if let Some(captures) = self.pack.captures(hit.rule) {
             let captured = captures.at(text, hit.end);
-            self.found.captures.push((hit.rule, captured));
+            self.shared.state.captures.push((hit.rule, captured));
         }
     }
 
     fn captures(&self, rule: RuleId) -> &[(String, String)] {
-        let mut known = self.found.captures.iter();
-        let captured = known.find(|(of, _)| *of == rule);
+        let mut captures = self.shared.state.captures.iter();
+        let captured = captures.find(|(captured, _)| *captured == rule);
         captured.map_or(&[], |(_, captured)| captured)
     }
 
-    /// The rule that a decision of this stream rests on: how it retries, what it keeps, whom it asks. `None` for a
-    /// decision of a limit, and for one that was made with another pack.
+    /// Returns the rule that a decision of this stream is based on. `None` for a decision of a limit, and for one that was
+    /// made with another pack.
     #[must_use]
     pub fn rule(&self, decision: &Decision) -> Option<&Rule> {
-        let is_own = decision.generation == self.found.generation;
+        let is_own = decision.generation == self.shared.state.generation;
         self.pack
             .rules()
             .get(decision.rule().filter(|_| is_own)?.index())
     }
 
-    /// What was counted so far.
+    /// Returns the counters so far.
     ///
-    /// # Example: a delta behind the close
+    /// # Example: a delta after the close
     /// ```
     /// use ttsr::{Channel, Pack, PartId, Pattern, Rule};
     /// let pack = Pack::builder().rule(Rule::new("demo/no-todo", vec![Pattern::word("TODO")])).build()?;
@@ -807,28 +751,28 @@ impl Stream {
     /// ```
     #[must_use]
     pub fn counters(&self) -> Counters {
-        let mut counters = self.found.counters;
+        let mut counters = self.shared.state.counters;
         self.parts.iter().for_each(|part| part.count(&mut counters));
         counters
     }
 
-    /// The pack whose rules this stream is read with.
+    /// Returns the pack of this stream.
     #[must_use]
     pub fn pack(&self) -> &Pack {
         &self.pack
     }
 
-    /// The number of this attempt in its turn, from 1.
+    /// Returns the number of this attempt in its turn, counted from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.found.attempt
+        self.shared.state.attempt
     }
 
     pub(crate) fn generation(&self) -> u32 {
-        self.found.generation
+        self.shared.state.generation
     }
 
-    /// Nothing more is read: a verdict has cut the reply here.
+    /// Stops reading: a decision has cut the reply here.
     pub(crate) fn cut(&mut self) {
         self.is_cut = true;
     }
@@ -837,43 +781,45 @@ impl Stream {
         self.is_cut
     }
 
-    /// Whether a limit was reached since the last [`Stream::take_limit`].
+    /// Returns true if a limit was reached since the last [`Stream::take_limit`].
     pub(crate) fn has_limit(&self) -> bool {
-        self.has_news && self.found.limit.is_some()
+        self.has_results && self.shared.results.limit.is_some()
     }
 
-    /// The limit that was reached since the last call, if reaching one is to cut.
+    /// Returns the limit that was reached since the last call, if a limit cuts the reply.
     pub(crate) fn take_limit(&mut self) -> Option<Source> {
-        let limit = self.found.limit.take();
+        let limit = self.shared.results.limit.take();
         limit.filter(|_| self.pack.limits().on_limit == OnLimit::Abort)
     }
 
     pub(crate) fn hits(&mut self) -> Hits<'_> {
-        self.sort();
-        Hits(&self.found.hits)
+        self.sort_hits();
+        Hits(&self.shared.results.hits)
     }
 
-    fn sort(&mut self) {
-        if let Some(excluded) = self.found.excluded.clone() {
-            // All or nothing for the whole stream, so that "one hit per rule and part" is not concerned.
-            let is_in = |rule: RuleId| !excluded[rule.index()];
-            self.found.hits.retain(|hit| is_in(hit.rule));
-            self.found.redactions.retain(|known| is_in(known.rule));
+    /// Removes the hits of rules that are out of scope, and sorts the others.
+    fn sort_hits(&mut self) {
+        let SharedState { results, state } = &mut *self.shared;
+        if let Some(excluded) = &state.excluded {
+            // A rule is excluded from the whole stream, so this cannot suppress a later hit that would have counted.
+            let is_in_scope = |rule: RuleId| !excluded[rule.index()];
+            results.hits.retain(|hit| is_in_scope(hit.rule));
+            state.redactions.retain(|it| is_in_scope(it.rule));
         }
-        self.found
+        results
             .hits
             .sort_unstable_by_key(|hit| (hit.decided, hit.end, hit.rule));
     }
 
-    fn part(&self, part: PartId) -> Option<&Part> {
+    fn part(&self, part: PartId) -> Option<&OpenPart> {
         self.index(part).map(|index| &self.parts[index])
     }
 
     fn closed(&self, part: PartId) -> Option<&ClosedPart> {
-        self.found.closed.get(part)
+        self.shared.state.closed.get(part)
     }
 
-    /// The place of an open part.
+    /// Returns the index of an open part.
     #[inline]
     fn index(&self, part: PartId) -> Option<usize> {
         match self.parts.get(self.latest as usize) {
@@ -882,7 +828,8 @@ impl Stream {
         }
     }
 
-    /// The same, opening it as text if it is unknown; none if it is closed, or one too many.
+    /// Returns the index of a part, opening it as text if it is unknown. `None` if the part is closed, or if the limit on
+    /// parts is reached.
     #[inline]
     fn index_or_open(&mut self, part: PartId) -> Option<usize> {
         let index = match self.index(part) {
@@ -890,7 +837,7 @@ impl Stream {
             None if self.closed(part).is_some() => return None,
             None => {
                 let index = self.add(part, Channel::Text)?;
-                self.found.counters.unknown_parts += 1;
+                self.shared.state.counters.unknown_parts += 1;
                 index
             }
         };
@@ -899,65 +846,45 @@ impl Stream {
     }
 
     fn add(&mut self, part: PartId, channel: Channel) -> Option<usize> {
-        if self.found.opened as usize >= self.pack.limits().parts {
-            self.found.limit = Some(Source::Limit {
+        let SharedState { results, state } = &mut *self.shared;
+        if state.opened as usize >= self.pack.limits().parts {
+            results.limit = Some(Source::Limit {
                 name: "parts",
                 part,
                 decided: 0,
             });
             return None;
         }
-        let order = self.found.opened;
-        self.found.opened += 1;
-        let now = self.found.now;
+        let order = state.opened;
+        state.opened += 1;
         if self.parts.is_empty() {
-            // Most replies have one; room for four would be a kilobyte.
+            // Most replies have a single part, and the default capacity of four would take a kilobyte.
             self.parts.reserve_exact(1);
         }
-        self.parts
-            .push(Part::new(&self.pack, part, channel, order, now));
+        let opened = OpenPart::new(self.pack.program(), part, channel, order, state.now);
+        self.parts.push(opened);
         self.latest = (self.parts.len() - 1) as u32;
         Some(self.latest as usize)
     }
 
-    /// Takes the matches found so far out of a stream that reports every match.
-    pub(crate) fn take_matches(&mut self) -> Vec<ScanMatch> {
-        let quotes = std::mem::take(&mut self.found.quotes);
-        let matches = quotes.into_iter().map(|quote| self.scan_match(quote));
-        matches.collect()
+    /// Returns the matches that were recorded since the last call, and forgets them. For a stream that reports every
+    /// match.
+    pub(crate) fn take_records(&mut self) -> Vec<RecordedMatch> {
+        std::mem::take(&mut self.shared.state.records)
     }
 
-    /// A hit of this stream as a scan reports it.
-    pub(crate) fn match_of(&self, hit: &Hit) -> Option<ScanMatch> {
-        Some(self.scan_match(self.quote(hit)?.clone()))
-    }
-
-    fn scan_match(&self, quote: Quote) -> ScanMatch {
-        let Hit {
-            rule, end, decided, ..
-        } = quote.hit;
-        ScanMatch {
-            rule,
-            start: quote.start.unwrap_or(end).min(end),
-            end,
-            decided,
-            arg: self.arg(&quote.hit).map(Box::from),
-            excerpt: quote.text,
-            matched: quote.matched,
-        }
-    }
-
-    fn quote(&self, hit: &Hit) -> Option<&Quote> {
-        self.found.quotes.iter().find(|quote| quote.hit == *hit)
+    /// Returns the recorded match of a hit, or `None` for a hit of another stream.
+    pub(crate) fn record(&self, hit: &Hit) -> Option<&RecordedMatch> {
+        self.shared.state.record(hit)
     }
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // No text of the reply: it may hold what a rule was made to keep out of logs.
+        // Text of the reply is left out, because it may be a secret that a rule keeps out of logs.
         f.debug_struct("Stream")
-            .field("parts", &self.found.opened)
-            .field("attempt", &self.found.attempt)
+            .field("parts", &self.shared.state.opened)
+            .field("attempt", &self.shared.state.attempt)
             .field("is_cut", &self.is_cut)
             .field("counters", &self.counters())
             .finish_non_exhaustive()

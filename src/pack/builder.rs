@@ -6,6 +6,7 @@ use super::check::Terms;
 use super::compose::{self, Date, Today};
 use super::diagnostic::{Diagnostic, code};
 use super::escape::quote;
+use super::lint::LintTrial;
 use super::source::Files;
 use super::{Check, LoadError, Lock, Pack, builtin, finish, nearest};
 use crate::limits::Limits;
@@ -201,28 +202,9 @@ impl PackBuilder {
         self
     }
 
-    /// Also looks for what is odd and works all the same, such as a rule that another one shadows, and
-    /// puts it among the [`warnings`](Pack::warnings). It costs about as much again as the load.
-    ///
-    /// # Example: a rule that shows no near miss
-    /// ```
-    /// use ttsr::Pack;
-    /// let text = r#"
-    /// schema = 1
-    /// [pack]
-    /// name = "demo"
-    /// [rule.no-todo]
-    /// description = "Do it now"
-    /// match.any = [{ literal = "TODO" }]
-    /// examples.match = ["TODO: more"]
-    /// "#;
-    /// assert!(Pack::builder().toml("demo.toml", text).build()?.warnings().is_empty());
-    /// let pack = Pack::builder().toml("demo.toml", text).lints().build()?;
-    /// assert!(pack.warnings().iter().any(|odd| odd.code() == "no-negative-example"));
-    /// # Ok::<(), ttsr::LoadError>(())
-    /// ```
-    pub fn lints(mut self) -> PackBuilder {
-        self.terms.lints = true;
+    /// Runs the lints, with `trial` for those that must run a rule.
+    pub(crate) fn lint_with(mut self, trial: LintTrial) -> PackBuilder {
+        self.terms.lints = Some(trial);
         self
     }
 

@@ -14,7 +14,7 @@ use super::compose::{self, Allow, Override, Source, Today, Written};
 use super::diagnostic::{Code, Cursor, Diagnostic, Excerpt, Report, code};
 use super::escape::{self, quote};
 use super::header::{self as pack_header, PackHeader};
-use super::lint;
+use super::lint::{self, LintTrial};
 use super::lock::Lock;
 use super::tools::KnownTools;
 use crate::limits::Limits;
@@ -85,8 +85,8 @@ pub(super) struct Terms {
     pub(super) today: Today,
     /// What the packs must be.
     pub(super) lock: Option<Lock>,
-    /// Whether to look for what is odd, too.
-    pub(super) lints: bool,
+    /// The trial that lints run rules with; `None` if no lints are wanted.
+    pub(super) lints: Option<LintTrial>,
 }
 
 /// What a load comes to. With an error in the report, the rules are not all there.
@@ -283,8 +283,8 @@ impl<'l> Check<'l> {
             if faults.is_empty() {
                 faults = compose::ungranted(draft, asked, terms.grants.as_deref());
             }
-            if terms.lints && faults.is_empty() {
-                faults = lint::of_rule(draft, self.limits, known.as_ref());
+            if let Some(trial) = terms.lints.filter(|_| faults.is_empty()) {
+                faults = lint::lint_rule(draft, self.limits, known.as_ref(), trial);
             }
             let id = Some(draft.rule.id.clone());
             late.extend(
@@ -293,8 +293,8 @@ impl<'l> Check<'l> {
                     .map(|(at, fault)| (at, id.clone(), fault)),
             );
         }
-        if terms.lints {
-            late.extend(lint::of_all(&self.drafts));
+        if terms.lints.is_some() {
+            late.extend(lint::lint_all(&self.drafts));
         }
         late
     }
@@ -302,7 +302,7 @@ impl<'l> Check<'l> {
     /// The tools that scopes are compared with, where lints are asked for.
     fn known_tools(&self, terms: &Terms) -> Option<KnownTools> {
         let own = self.facts.iter().flat_map(|facts| &facts.tools);
-        terms.lints.then(|| KnownTools::new(own))
+        terms.lints.map(|_| KnownTools::new(own))
     }
 
     fn read_by_hand(&mut self, terms: &Terms) {

@@ -1,363 +1,183 @@
-//! The last step of loading: checked rules become automata, conditions and scopes.
+//! The last step of loading: compiles checked rules into a [`Program`].
 
-mod sight;
-mod what;
+mod name_sets;
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use globset::GlobSet;
-use regex_syntax::hir::{Hir, HirKind};
+use regex_syntax::hir::Hir;
 
 #[cfg(feature = "ast")]
 use crate::ast::{Grammar, Shapes, Sought};
-use crate::detect::entropy::{Entropy, EntropyLimits};
 use crate::limits::Limits;
 use crate::pack::Allow;
 use crate::pack::lower::{self, lower};
-use crate::rule::{Action, Capture, Channel, Condition, Count, Pattern, Rule, Severity, Within};
+#[cfg(feature = "lookaround")]
+use crate::program::ConfirmTable;
+use crate::program::{
+    AllowEntry, CaptureGroup, ChannelRules, CompoundCondition, DetectorRule, DetectorSpec,
+    FirstEndPattern, FullMatchPattern, FullMatchRules, FullMatchSearch, GroupFilter, MatchMode,
+    PatternRole, Program, RuleScope, ViewKey, ViewRules,
+};
+use crate::rule::{Capture, Channel, Condition, Pattern, Rule, Severity};
 use crate::verdict::RuleId;
 use crate::view::path::{ArgScope, PathScope, ToolScope};
-use crate::view::piece::Regions;
+use name_sets::NameSetCache;
 #[cfg(feature = "lookaround")]
 use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
 use ttsr_automata::pattern::{self, Refused};
 use ttsr_automata::pike::{self, PikeVm};
 use ttsr_automata::{Matcher, TooManyClasses};
 
-pub(crate) use sight::{Sight, Source};
-use what::NameSets;
-pub(crate) use what::What;
-
-/// What streams need of a pack: for each channel its automata, for each rule its scope and condition.
-#[derive(Debug, Default)]
-pub(crate) struct Compiled {
-    /// By [`Channel::ALL`]'s order; `None` where no rule reads the channel.
-    pub(crate) channels: [Option<ChannelRules>; Channel::ALL.len()],
-    /// By rule.
-    pub(crate) scopes: Vec<Scope>,
-    /// By rule: what is more than that one of its patterns matches.
-    pub(crate) compounds: Vec<Option<Box<Compound>>>,
-    /// By rule: where its hits do not count.
-    pub(crate) allowed: Vec<Vec<Arc<Allowed>>>,
-}
-
-/// Where hits of a rule do not count: all that is given must hold.
+/// An error that concerns the rules of a pack together, though each of them is valid.
 #[derive(Debug)]
-pub(crate) struct Allowed {
-    pub(crate) tools: Option<Arc<ToolScope>>,
-    pub(crate) paths: Option<Arc<PathScope>>,
-    /// Texts of the match.
-    pub(crate) text: Option<Arc<GlobSet>>,
+pub(super) struct CompileError {
+    /// The id of the rule at which a limit was exceeded.
+    pub(super) rule: String,
+    pub(super) kind: CompileErrorKind,
 }
 
-/// The rules of one channel, by what their patterns see of it.
+impl CompileError {
+    fn at(rule: &Rule, kind: CompileErrorKind) -> CompileError {
+        CompileError {
+            rule: rule.id.clone(),
+            kind,
+        }
+    }
+}
+
+/// See [`CompileError`].
 #[derive(Debug)]
-pub(crate) struct ChannelRules {
-    /// Those that see the text as it is.
-    pub(crate) raw: ViewRules,
-    /// Those that see some of it, or see it folded.
-    pub(crate) views: Box<[ViewRules]>,
-    /// Rules that no pattern says.
-    pub(crate) watches: Box<[Watched]>,
-    /// Shapes of code, by rule.
-    #[cfg(feature = "ast")]
-    pub(crate) shapes: Option<Box<Shapes>>,
-    /// Whether some rule here has a path scope, so that paths in tool input are worth reading.
-    pub(crate) reads_paths: bool,
-}
-
-/// A rule whose condition is a detector's.
-#[derive(Debug)]
-pub(crate) struct Watched {
-    pub(crate) rule: RuleId,
-    pub(crate) what: What,
-    /// Whether text waits for it.
-    pub(crate) holds: bool,
-}
-
-/// The rules that see the same text.
-#[derive(Debug)]
-pub(crate) struct ViewRules {
-    pub(crate) sight: Sight,
-    /// Patterns of which the first end is enough.
-    pub(crate) matcher: Matcher,
-    /// By pattern of the matcher.
-    pub(crate) patterns: Box<[PatternOf]>,
-    #[cfg(feature = "lookaround")]
-    pub(crate) confirms: Confirms,
-    /// Patterns of which every match is wanted whole: of rules that hold text back, and of others.
-    pub(crate) spans: Box<[SpanRules]>,
-}
-
-/// Patterns of which every match is wanted whole, in one matcher.
-#[derive(Debug)]
-pub(crate) struct SpanRules {
-    pub(crate) matcher: Matcher,
-    /// By pattern of the matcher.
-    pub(crate) patterns: Box<[SpanPattern]>,
-    /// Whether text waits for them.
-    pub(crate) holds: bool,
-    /// Whether these patterns look around, so that the haystack is searched whole and not in stretches.
-    pub(crate) is_unbroken: bool,
-}
-
-/// A pattern of which every match is wanted whole.
-#[derive(Debug)]
-pub(crate) struct SpanPattern {
-    pub(crate) rule: RuleId,
-    pub(crate) role: Role,
-    /// Where it is looked for, besides its rule's own arguments.
-    pub(crate) arg: Option<Arc<ArgScope>>,
-    /// Where its group of interest is.
-    pub(crate) capture: Option<Arc<Captured>>,
-    pub(crate) search: WholeSearch,
-}
-
-/// The search for the whole matches of a pattern.
-#[derive(Debug)]
-pub(crate) enum WholeSearch {
-    Pike(Arc<PikeVm>),
-    /// For a pattern that looks around, which only [`MatchMode::Every`] allows.
-    #[cfg(feature = "lookaround")]
-    Around(Arc<AroundSearch>),
-}
-
-/// Which matches of a rule a stream reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MatchMode {
-    /// One hit per rule and part, as early as it is certain. Patterns are compiled for their first ends where
-    /// that is enough.
-    First,
-    /// Every match. All patterns are compiled for whole matches.
-    Every,
-}
-
-/// What a pattern is to its rule's condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Role {
-    Any,
-    /// One of several that must all be there, by index.
-    All(u32),
-    /// One of several that must follow each other, by index.
-    Sequence(u32),
-    /// An exception.
-    None,
-}
-
-/// What a group of a match must be like.
-#[derive(Debug)]
-pub(crate) struct Captured {
-    group: Group,
-    entropy: Option<u32>,
-    random: bool,
-    not_in: Option<Arc<GlobSet>>,
-}
-
-/// The group of a match that a capture is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Group {
-    /// The match itself.
-    Whole,
-    /// The group with this number.
-    Number(u32),
-    /// The first group, or the match itself where that is not part of it.
-    FirstOrWhole,
-}
-
-/// The condition of a rule that is more than that one of its patterns matches.
-#[derive(Debug)]
-pub(crate) struct Compound {
-    /// Number of patterns that must all be there, and that must follow each other.
-    pub(crate) all: usize,
-    pub(crate) sequence: usize,
-    pub(crate) has_none: bool,
-    /// How far apart its patterns may match.
-    pub(crate) within: Within,
-    pub(crate) first: Option<u32>,
-    pub(crate) last: Option<u32>,
-    pub(crate) count: Option<Count>,
-    pub(crate) redacts: bool,
-    /// Whether some texts of a match are allowed.
-    is_allowed_by_text: bool,
-    mode: MatchMode,
-}
-
-/// What a condition is decided on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    Haystack,
-    Part,
-    Message,
-}
-
-/// Which pattern of which rule a pattern of the matcher is.
-#[derive(Debug)]
-pub(crate) struct PatternOf {
-    pub(crate) rule: RuleId,
-    /// Where it is looked for, besides its rule's own arguments.
-    pub(crate) arg: Option<Arc<ArgScope>>,
-    /// Finds where matches begin; none where `confirm` does.
-    pub(crate) vm: Option<Arc<PikeVm>>,
-    #[cfg(feature = "lookaround")]
-    confirm: Option<Arc<Confirm>>,
+pub(super) enum CompileErrorKind {
+    /// The rules up to this one need this number of automaton states, more than [`Limits::pack_states`].
+    States(usize),
+    /// `globset` cannot compile the globs of one scope together.
+    Scope(globset::Error),
+    /// A pattern is refused, though the check has accepted it.
+    Pattern(Refused),
+    /// The patterns of all rules distinguish too many classes of characters.
+    Classes,
 }
 
 /// A pattern, compiled once for all channels.
-struct Prepared {
+struct CompiledPattern {
     hir: Hir,
     arg: Option<Arc<ArgScope>>,
     vm: Option<Arc<PikeVm>>,
-    capture: Option<Arc<Captured>>,
+    filter: Option<Arc<GroupFilter>>,
     #[cfg(feature = "lookaround")]
     confirm: Option<Arc<Confirm>>,
-    /// Set for a pattern that looks around if every match is wanted.
+    /// Set for a pattern with look-around if every match is wanted.
     #[cfg(feature = "lookaround")]
     around: Option<Arc<AroundSearch>>,
 }
 
-impl Prepared {
-    /// The search for whole matches; `None` if the pattern can only be verified at an end.
-    fn search(&self) -> Option<WholeSearch> {
+impl CompiledPattern {
+    /// Returns the search for full matches, or `None` if the pattern can only be confirmed at an end.
+    fn search(&self) -> Option<FullMatchSearch> {
         #[cfg(feature = "lookaround")]
         if let Some(around) = &self.around {
-            return Some(WholeSearch::Around(Arc::clone(around)));
+            return Some(FullMatchSearch::Around(Arc::clone(around)));
         }
-        self.vm.clone().map(WholeSearch::Pike)
+        self.vm.clone().map(FullMatchSearch::Pike)
     }
 }
 
-/// Where in a reply a rule applies, besides the channel.
-#[derive(Debug)]
-pub(crate) struct Scope {
-    pub(crate) tools: Option<Arc<ToolScope>>,
-    pub(crate) args: Option<Arc<ArgScope>>,
-    pub(crate) paths: Option<Arc<PathScope>>,
-    pub(crate) agents: Option<Arc<ToolScope>>,
-    pub(crate) models: Option<Arc<ToolScope>>,
-    pub(crate) providers: Option<Arc<ToolScope>>,
-    /// A rule whose scope stays unknown applies all the same if it is critical.
-    pub(crate) is_critical: bool,
-}
-
-/// Why rules that are right one by one cannot be a pack: what the rule with that index makes too big.
-#[derive(Debug)]
-pub(crate) struct TooBig {
-    /// Index of the rule.
-    pub(crate) rule: usize,
-    /// What is too big.
-    pub(crate) what: Big,
-}
-
-/// See [`TooBig`].
-#[derive(Debug)]
-pub(crate) enum Big {
-    /// The rules up to this one need so many automaton states, more than [`Limits::pack_states`].
-    States(usize),
-    /// All globs of one scope together are too much for `globset`.
-    Scope(globset::Error),
-    /// A pattern is refused, though the check has accepted it.
-    Pattern(Refused),
-    /// The patterns of all rules up to this one tell too many characters apart.
-    Classes,
-}
-
-/// Compiles rules that are checked and final; they keep their order: a [`RuleId`] is an index.
-pub(crate) fn compile(
-    rules: &[Rule],
+/// Compiles rules that are checked and final. They keep their order, because a [`RuleId`] is an index.
+pub(super) fn compile(
+    rules: Vec<Rule>,
     allows: &[Allow],
-    limits: &Limits,
+    limits: Limits,
+    root: Option<String>,
     mode: MatchMode,
-) -> Result<Compiled, TooBig> {
-    let mut globs = Globs::default();
-    let mut names = NameSets::default();
-    let scopes = rules.iter().enumerate().map(|(index, rule)| {
-        Scope::new(rule, &mut globs).map_err(|error| TooBig {
-            rule: index,
-            what: Big::Scope(error),
-        })
+) -> Result<Program, CompileError> {
+    let mut globs = GlobCache::default();
+    let mut names = NameSetCache::default();
+    let scopes = rules.iter().map(|rule| {
+        scope(rule, &mut globs)
+            .map_err(|error| CompileError::at(rule, CompileErrorKind::Scope(error)))
     });
     let scopes = scopes.collect::<Result<_, _>>()?;
-    let allowed = allowed(rules, allows, &mut globs)?;
-    // Where only some texts are allowed, a rule wants more than its first match.
-    let by_text = |index: usize| allowed[index].iter().any(|allow| allow.text.is_some());
-    let rules_by_index = rules.iter().enumerate();
-    let compounds: Vec<_> = rules_by_index
-        .map(|(index, rule)| match mode {
-            MatchMode::First => Compound::of(rule, by_text(index)),
-            MatchMode::Every => Some(Box::new(Compound {
-                mode: MatchMode::Every,
-                ..Compound::new(rule, by_text(index))
-            })),
-        })
+    let allow_entries = allow_entries(&rules, allows, &mut globs)?;
+    // An allow entry with globs on the text may reject the first match, so the rule needs the later ones too.
+    let is_allowed_by_text = |index: usize| {
+        let mut entries = allow_entries[index].iter();
+        entries.any(|entry| entry.text.is_some())
+    };
+    let indexed = rules.iter().enumerate();
+    let conditions: Vec<_> = indexed
+        .map(|(index, rule)| CompoundCondition::from_rule(rule, is_allowed_by_text(index), mode))
         .collect();
-    let prepared = prepared(rules, &compounds, limits, &mut globs)?;
+    let patterns = compile_patterns(&rules, &conditions, &limits, &mut globs)?;
+    let sources = RuleSources {
+        rules: &rules,
+        patterns: &patterns,
+        conditions: &conditions,
+        allows: &allow_entries,
+    };
     let mut channels = Channel::ALL.map(|_| None);
-    for (rules_of, channel) in channels.iter_mut().zip(Channel::ALL) {
-        let from = Parts {
-            rules,
-            prepared: &prepared,
-            compounds: &compounds,
-            allowed: &allowed,
-        };
-        let new = ChannelRules::new(channel, &from, &mut names, limits);
-        *rules_of = new.map_err(|TooManyClasses| TooBig {
-            rule: rules.len() - 1,
-            what: Big::Classes,
+    for (channel_rules, channel) in channels.iter_mut().zip(Channel::ALL) {
+        let compiled = compile_channel(channel, &sources, &mut names, &limits);
+        *channel_rules = compiled.map_err(|TooManyClasses| {
+            let last = rules.last().expect("no rules have no character classes");
+            CompileError::at(last, CompileErrorKind::Classes)
         })?;
     }
-    Ok(Compiled {
+    Ok(Program {
         channels,
         scopes,
-        compounds,
-        allowed,
+        conditions,
+        allows: allow_entries,
+        rules,
+        limits,
+        root,
     })
 }
 
-/// The patterns of each rule, within [`Limits::pack_states`].
-fn prepared<'r>(
+/// Compiles the patterns of each rule, within [`Limits::pack_states`].
+fn compile_patterns<'r>(
     rules: &'r [Rule],
-    compounds: &[Option<Box<Compound>>],
+    conditions: &[Option<Box<CompoundCondition>>],
     limits: &Limits,
-    globs: &mut Globs<'r>,
-) -> Result<Vec<Vec<Prepared>>, TooBig> {
+    globs: &mut GlobCache<'r>,
+) -> Result<Vec<Vec<CompiledPattern>>, CompileError> {
     let mut compiler = pike::Compiler::default();
     let mut states = 0usize;
-    let mut prepared = Vec::with_capacity(rules.len());
-    for (index, (rule, compound)) in rules.iter().zip(compounds).enumerate() {
-        let too_big = |what| TooBig { rule: index, what };
+    let mut compiled = Vec::with_capacity(rules.len());
+    for (rule, compound) in rules.iter().zip(conditions) {
+        let error = |kind| CompileError::at(rule, kind);
         let mut patterns = Vec::new();
-        for (role, pattern) in numbered(&rule.condition) {
-            let lowered = lower(pattern, limits).map_err(|why| too_big(Big::Pattern(why)))?;
+        for (role, pattern) in with_roles(&rule.condition) {
+            let lowered =
+                lower(pattern, limits).map_err(|why| error(CompileErrorKind::Pattern(why)))?;
             states = states.saturating_add(pattern::states(&lowered.hir));
             if states > limits.pack_states {
-                return Err(too_big(Big::States(states)));
+                return Err(error(CompileErrorKind::States(states)));
             }
-            let arg = pattern.arg.as_slice();
-            let arg = shared(&mut globs.args, arg, ArgScope::new);
-            let arg = arg.map_err(|error| too_big(Big::Scope(error)))?;
+            let arg = get_or_build(&mut globs.args, pattern.arg.as_slice(), ArgScope::new);
+            let arg = arg.map_err(|why| error(CompileErrorKind::Scope(why)))?;
             #[cfg(feature = "lookaround")]
             if let Some(text) = &lowered.confirmed_by {
                 let confirm = Confirm::of(text, &limits.of_pattern());
-                let confirm = confirm.map_err(|why| too_big(Big::Pattern(why)))?;
+                let confirm = confirm.map_err(|why| error(CompileErrorKind::Pattern(why)))?;
                 let wants_every = compound.as_ref().is_some_and(|it| it.reports_every());
                 let around = match wants_every {
                     true => Some(AroundSearch::of(text).ok_or_else(|| {
-                        too_big(Big::Pattern(Refused::TooBig {
+                        error(CompileErrorKind::Pattern(Refused::TooBig {
                             states: pattern::states(&lowered.hir),
                             limit: limits.rule_states,
                         }))
                     })?),
                     false => None,
                 };
-                patterns.push(Prepared {
+                patterns.push(CompiledPattern {
                     confirm: Some(Arc::new(confirm)),
                     around: around.map(Arc::new),
                     hir: lowered.hir,
                     arg,
                     vm: None,
-                    capture: None,
+                    filter: None,
                 });
                 continue;
             }
@@ -366,89 +186,118 @@ fn prepared<'r>(
                 false => lowered.hir,
             };
             let capture = rule.condition.capture.as_ref();
-            let capture = capture.filter(|_| role == Role::Any);
-            let capture = capture.map(|capture| Captured::new(capture, &hir, globs));
-            let capture = capture
+            let capture = capture.filter(|_| role == PatternRole::Any);
+            let filter = capture.map(|capture| group_filter(capture, &hir, globs));
+            let filter = filter
                 .transpose()
-                .map_err(|error| too_big(Big::Scope(error)))?;
-            let group = capture.as_ref().and_then(|capture| capture.group.number());
-            patterns.push(Prepared {
+                .map_err(|why| error(CompileErrorKind::Scope(why)))?;
+            let group = filter.as_ref().and_then(|filter| filter.group.number());
+            patterns.push(CompiledPattern {
                 vm: Some(Arc::new(compiler.compile(&hir, group))),
                 hir,
                 arg,
-                capture: capture.map(Arc::new),
+                filter: filter.map(Arc::new),
                 #[cfg(feature = "lookaround")]
                 confirm: None,
                 #[cfg(feature = "lookaround")]
                 around: None,
             });
         }
-        prepared.push(patterns);
+        compiled.push(patterns);
     }
-    Ok(prepared)
+    Ok(compiled)
 }
 
-/// What is allowed to break each rule.
-fn allowed<'r>(
+/// Compiles the allow entries of each rule.
+fn allow_entries<'r>(
     rules: &[Rule],
     allows: &'r [Allow],
-    globs: &mut Globs<'r>,
-) -> Result<Vec<Vec<Arc<Allowed>>>, TooBig> {
-    let mut allowed: Vec<Vec<Arc<Allowed>>> = rules.iter().map(|_| Vec::new()).collect();
+    globs: &mut GlobCache<'r>,
+) -> Result<Vec<Vec<Arc<AllowEntry>>>, CompileError> {
+    let mut by_rule: Vec<Vec<Arc<AllowEntry>>> = rules.iter().map(|_| Vec::new()).collect();
     for allow in allows {
         let Some(first) = allow.rules.first() else {
             continue;
         };
-        let made = Allowed::new(allow, globs).map_err(|error| TooBig {
-            rule: first.index(),
-            what: Big::Scope(error),
+        let entry = allow_entry(allow, globs).map_err(|error| {
+            CompileError::at(&rules[first.index()], CompileErrorKind::Scope(error))
         });
-        let made = Arc::new(made?);
+        let entry = Arc::new(entry?);
         for rule in &allow.rules {
-            allowed[rule.index()].push(Arc::clone(&made));
+            by_rule[rule.index()].push(Arc::clone(&entry));
         }
     }
-    Ok(allowed)
+    Ok(by_rule)
 }
 
-/// What is compiled of the rules of a pack, by rule.
-#[derive(Clone, Copy)]
-struct Parts<'c> {
-    rules: &'c [Rule],
-    prepared: &'c [Vec<Prepared>],
-    compounds: &'c [Option<Box<Compound>>],
-    allowed: &'c [Vec<Arc<Allowed>>],
+fn allow_entry<'r>(
+    allow: &'r Allow,
+    globs: &mut GlobCache<'r>,
+) -> Result<AllowEntry, globset::Error> {
+    Ok(AllowEntry {
+        tools: get_or_build(&mut globs.names, &allow.tools, ToolScope::new)?,
+        paths: get_or_build(&mut globs.paths, &allow.paths, PathScope::new)?,
+        text: get_or_build(&mut globs.texts, &allow.text, text_globs)?,
+    })
 }
 
-/// Compiled globs, by their texts: rules with the same list share them.
+fn scope<'r>(rule: &'r Rule, globs: &mut GlobCache<'r>) -> Result<RuleScope, globset::Error> {
+    let GlobCache {
+        names, args, paths, ..
+    } = globs;
+    Ok(RuleScope {
+        tools: get_or_build(names, &rule.tools, ToolScope::new)?,
+        args: get_or_build(args, &rule.args, ArgScope::new)?,
+        paths: get_or_build(paths, &rule.paths, PathScope::new)?,
+        agents: get_or_build(names, &rule.agents, ToolScope::new)?,
+        models: get_or_build(names, &rule.models, ToolScope::new)?,
+        providers: get_or_build(names, &rule.providers, ToolScope::new)?,
+        is_critical: rule.severity == Severity::Critical,
+    })
+}
+
+fn group_filter<'r>(
+    capture: &'r Capture,
+    hir: &Hir,
+    globs: &mut GlobCache<'r>,
+) -> Result<GroupFilter, globset::Error> {
+    Ok(GroupFilter {
+        group: CaptureGroup::named(capture.group.as_deref(), hir),
+        entropy: capture.entropy,
+        random: capture.random,
+        not_in: get_or_build(&mut globs.texts, &capture.not_in, text_globs)?,
+    })
+}
+
+/// Compiled globs, by their texts: rules with equal lists share them.
 #[derive(Default)]
-struct Globs<'r> {
+struct GlobCache<'r> {
     names: HashMap<&'r [String], Arc<ToolScope>>,
     args: HashMap<&'r [String], Arc<ArgScope>>,
     paths: HashMap<&'r [String], Arc<PathScope>>,
     texts: HashMap<&'r [String], Arc<GlobSet>>,
 }
 
-type MakeGlobs<T> = fn(&[String]) -> Result<T, globset::Error>;
+type BuildGlobs<T> = fn(&[String]) -> Result<T, globset::Error>;
 
-/// The compiled globs; none where there are none, for that is no limit.
-fn shared<'r, T>(
-    known: &mut HashMap<&'r [String], Arc<T>>,
+/// Returns the compiled globs, or `None` for an empty list, which is no restriction.
+fn get_or_build<'r, T>(
+    cache: &mut HashMap<&'r [String], Arc<T>>,
     globs: &'r [String],
-    make: MakeGlobs<T>,
+    build: BuildGlobs<T>,
 ) -> Result<Option<Arc<T>>, globset::Error> {
     if globs.is_empty() {
         return Ok(None);
     }
-    if let Some(known) = known.get(globs) {
-        return Ok(Some(Arc::clone(known)));
+    if let Some(built) = cache.get(globs) {
+        return Ok(Some(Arc::clone(built)));
     }
-    let made = Arc::new(make(globs)?);
-    known.insert(globs, Arc::clone(&made));
-    Ok(Some(made))
+    let built = Arc::new(build(globs)?);
+    cache.insert(globs, Arc::clone(&built));
+    Ok(Some(built))
 }
 
-/// Texts with `*` and `?`, in either case.
+/// Compiles globs on texts: `*` and `?`, ignoring case.
 fn text_globs(texts: &[String]) -> Result<GlobSet, globset::Error> {
     let mut set = globset::GlobSetBuilder::new();
     for text in texts {
@@ -462,133 +311,76 @@ fn text_globs(texts: &[String]) -> Result<GlobSet, globset::Error> {
     set.build()
 }
 
-impl ChannelRules {
-    fn new(
-        channel: Channel,
-        from: &Parts<'_>,
-        names: &mut NameSets,
-        limits: &Limits,
-    ) -> Result<Option<ChannelRules>, TooManyClasses> {
-        let Parts {
-            rules,
-            prepared,
-            compounds,
-            allowed,
-        } = *from;
-        let mut builders = vec![ViewBuilder::default()];
-        let mut watches = Vec::new();
-        let mut reads_paths = false;
-        #[cfg(feature = "ast")]
-        let mut shapes = None;
-        for (index, rule) in rules.iter().enumerate() {
-            if !rule.on.contains(&channel) {
-                continue;
-            }
-            let by_path = |allow: &Arc<Allowed>| allow.paths.is_some();
-            reads_paths |= !rule.paths.is_empty() || allowed[index].iter().any(by_path);
-            let id = RuleId(index as u32);
-            #[cfg(feature = "ast")]
-            add_shapes(&mut shapes, id, &rule.condition);
-            let what = What::of(&rule.condition, |known| names.of(known)).into_iter();
-            watches.extend(what.map(|what| Watched {
-                rule: id,
-                what,
-                holds: rule.holds_live(),
-            }));
-            let patterns = numbered(&rule.condition).zip(&prepared[index]);
-            for ((role, pattern), prepared) in patterns {
-                let builder = builder(&mut builders, Sight::of(pattern, channel));
-                let search = compounds[index].as_ref().and_then(|_| prepared.search());
-                match search {
-                    Some(search) => {
-                        builder.add_whole(id, role, rule.holds_live(), prepared, search)
-                    }
-                    None => builder.add_plain(id, prepared),
-                }
-            }
-        }
-        #[cfg(feature = "ast")]
-        let has_shapes = shapes.is_some();
-        #[cfg(not(feature = "ast"))]
-        let has_shapes = false;
-        if watches.is_empty() && !has_shapes && builders.iter().all(ViewBuilder::is_empty) {
-            return Ok(None);
-        }
-        let views = builders.into_iter().map(|builder| builder.build(limits));
-        let mut views = views.collect::<Result<Vec<_>, _>>()?;
-        Ok(Some(ChannelRules {
-            raw: views.remove(0),
-            views: views.into_boxed_slice(),
-            watches: watches.into_boxed_slice(),
-            #[cfg(feature = "ast")]
-            shapes,
-            reads_paths,
-        }))
-    }
+/// The rules of a pack and their compiled parts that all channels share, by rule.
+#[derive(Clone, Copy)]
+struct RuleSources<'c> {
+    rules: &'c [Rule],
+    patterns: &'c [Vec<CompiledPattern>],
+    conditions: &'c [Option<Box<CompoundCondition>>],
+    allows: &'c [Vec<Arc<AllowEntry>>],
+}
 
-    fn all(&self) -> impl Iterator<Item = &ViewRules> {
-        [&self.raw].into_iter().chain(&self.views)
-    }
-
-    /// The rules that read the channel; one may come more than once.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = RuleId> {
-        self.all()
-            .flat_map(|view| {
-                let plain = view.patterns.iter().map(|pattern| pattern.rule);
-                let spans = view.spans.iter().flat_map(|spans| &spans.patterns);
-                plain.chain(spans.map(|pattern| pattern.rule))
-            })
-            .chain(self.watches.iter().map(|watched| watched.rule))
-            .chain(self.shaped())
-    }
-
-    /// The rules that look for shapes of code.
+/// Compiles the rules of one channel. Returns `None` if no rule reads it.
+fn compile_channel(
+    channel: Channel,
+    sources: &RuleSources<'_>,
+    names: &mut NameSetCache,
+    limits: &Limits,
+) -> Result<Option<ChannelRules>, TooManyClasses> {
+    let RuleSources {
+        rules,
+        patterns,
+        conditions,
+        allows,
+    } = *sources;
+    // The first builder has the key of the unchanged text.
+    let mut builders = vec![ViewBuilder::default()];
+    let mut detectors = Vec::new();
+    let mut reads_paths = false;
     #[cfg(feature = "ast")]
-    fn shaped(&self) -> impl Iterator<Item = RuleId> {
-        let owners = self.shapes.iter().flat_map(|shapes| shapes.all_owners());
-        owners.map(RuleId)
+    let mut shapes = None;
+    for (index, rule) in rules.iter().enumerate() {
+        if !rule.on.contains(&channel) {
+            continue;
+        }
+        let has_paths = |entry: &Arc<AllowEntry>| entry.paths.is_some();
+        reads_paths |= !rule.paths.is_empty() || allows[index].iter().any(has_paths);
+        let id = RuleId(index as u32);
+        #[cfg(feature = "ast")]
+        add_shapes(&mut shapes, id, &rule.condition);
+        let specs =
+            DetectorSpec::from_condition(&rule.condition, |known| names.get_or_build(known));
+        detectors.extend(specs.into_iter().map(|spec| DetectorRule {
+            rule: id,
+            spec,
+            holds: rule.holds_live(),
+        }));
+        for ((role, pattern), compiled) in with_roles(&rule.condition).zip(&patterns[index]) {
+            let builder = builder_of(&mut builders, ViewKey::from_pattern(pattern, channel));
+            let search = conditions[index].as_ref().and_then(|_| compiled.search());
+            match search {
+                Some(search) => builder.add_full(id, role, rule.holds_live(), compiled, search),
+                None => builder.add_first_end(id, compiled),
+            }
+        }
     }
-
+    #[cfg(feature = "ast")]
+    let has_shapes = shapes.is_some();
     #[cfg(not(feature = "ast"))]
-    fn shaped(&self) -> impl Iterator<Item = RuleId> {
-        std::iter::empty()
+    let has_shapes = false;
+    if detectors.is_empty() && !has_shapes && builders.iter().all(ViewBuilder::is_empty) {
+        return Ok(None);
     }
-
-    fn has_shapes(&self) -> bool {
-        self.shaped().next().is_some()
-    }
-
-    /// Every matcher.
-    pub(crate) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
-        self.all().flat_map(|view| {
-            let spans = view.spans.iter().map(|spans| &spans.matcher);
-            [&view.matcher].into_iter().chain(spans)
-        })
-    }
-
-    /// Whether rules here want regions from that view.
-    pub(crate) fn wants(&self, source: Source, is_tool_input: bool) -> bool {
-        let mut views = self.views.iter();
-        let mut watches = self.watches.iter();
-        source == Source::of_code(is_tool_input) && self.has_shapes()
-            || views.any(|view| view.sight.source == Some(source))
-            || watches.any(|watched| watched.what.source(is_tool_input) == Some(source))
-    }
-
-    /// Whether any rule here is about comments, strings, or what is neither.
-    pub(crate) fn tells_code_apart(&self) -> bool {
-        let kinds = Regions::COMMENT | Regions::STRING | Regions::CODE_ONLY;
-        let mut views = self.views.iter();
-        views.any(|view| view.sight.regions.meets(kinds))
-    }
-
-    /// Whether any rule reads text as it is.
-    pub(crate) fn is_raw_only(&self) -> bool {
-        self.views.is_empty()
-            && self.watches.is_empty()
-            && self.raw.spans.is_empty()
-            && !self.has_shapes()
-    }
+    let views = builders.into_iter().map(|builder| builder.build(limits));
+    let mut views = views.collect::<Result<Vec<_>, _>>()?;
+    Ok(Some(ChannelRules {
+        raw: views.remove(0),
+        views: views.into_boxed_slice(),
+        detectors: detectors.into_boxed_slice(),
+        #[cfg(feature = "ast")]
+        shapes,
+        reads_paths,
+    }))
 }
 
 #[cfg(feature = "ast")]
@@ -608,21 +400,23 @@ fn add_shapes(shapes: &mut Option<Box<Shapes>>, rule: RuleId, condition: &Condit
     }
 }
 
-/// Every pattern and what it is to the condition, in the order of [`Condition::patterns`].
-fn numbered(condition: &Condition) -> impl Iterator<Item = (Role, &Pattern)> {
-    let any = condition.any.iter().map(|pattern| (Role::Any, pattern));
-    let all = (0..).map(Role::All).zip(&condition.all);
-    let sequence = (0..).map(Role::Sequence).zip(&condition.sequence);
-    let none = condition.none.iter().map(|pattern| (Role::None, pattern));
+/// Returns every pattern with its role, in the order of [`Condition::patterns`].
+fn with_roles(condition: &Condition) -> impl Iterator<Item = (PatternRole, &Pattern)> {
+    let any = condition.any.iter();
+    let any = any.map(|pattern| (PatternRole::Any, pattern));
+    let all = (0..).map(PatternRole::All).zip(&condition.all);
+    let sequence = (0..).map(PatternRole::Sequence).zip(&condition.sequence);
+    let none = condition.none.iter();
+    let none = none.map(|pattern| (PatternRole::None, pattern));
     any.chain(all).chain(sequence).chain(none)
 }
 
-/// The builder for patterns of that sight; the first one is for those that see all.
-fn builder(builders: &mut Vec<ViewBuilder>, sight: Sight) -> &mut ViewBuilder {
-    let known = builders.iter().position(|builder| builder.sight == sight);
+/// Returns the builder for patterns with that key, adding it if it does not exist.
+fn builder_of(builders: &mut Vec<ViewBuilder>, key: ViewKey) -> &mut ViewBuilder {
+    let known = builders.iter().position(|builder| builder.key == key);
     let index = known.unwrap_or_else(|| {
         builders.push(ViewBuilder {
-            sight,
+            key,
             ..ViewBuilder::default()
         });
         builders.len() - 1
@@ -630,319 +424,97 @@ fn builder(builders: &mut Vec<ViewBuilder>, sight: Sight) -> &mut ViewBuilder {
     &mut builders[index]
 }
 
-/// Collects the patterns that see the same text.
+/// Collects the patterns that read the same text.
 #[derive(Default)]
 struct ViewBuilder {
-    sight: Sight,
+    key: ViewKey,
     hirs: Vec<Hir>,
-    patterns: Vec<PatternOf>,
-    /// Patterns wanted whole: of rules that hold no text, of rules that do, and those that look around.
-    spans: [(Vec<Hir>, Vec<SpanPattern>); 3],
+    patterns: Vec<FirstEndPattern>,
+    /// Patterns whose full matches are needed: of rules that hold no text, of rules that do, and those with
+    /// look-around.
+    full: [(Vec<Hir>, Vec<FullMatchPattern>); 3],
 }
 
 impl ViewBuilder {
     fn is_empty(&self) -> bool {
-        self.hirs.is_empty() && self.spans.iter().all(|(hirs, _)| hirs.is_empty())
+        self.hirs.is_empty() && self.full.iter().all(|(hirs, _)| hirs.is_empty())
     }
 
-    fn add_plain(&mut self, id: RuleId, prepared: &Prepared) {
-        self.hirs.push(prepared.hir.clone());
-        self.patterns.push(PatternOf {
+    fn add_first_end(&mut self, id: RuleId, compiled: &CompiledPattern) {
+        self.hirs.push(compiled.hir.clone());
+        self.patterns.push(FirstEndPattern {
             rule: id,
-            arg: prepared.arg.clone(),
-            vm: prepared.vm.clone(),
+            arg: compiled.arg.clone(),
+            vm: compiled.vm.clone(),
             #[cfg(feature = "lookaround")]
-            confirm: prepared.confirm.clone(),
+            confirm: compiled.confirm.clone(),
         });
     }
 
-    fn add_whole(
+    fn add_full(
         &mut self,
         id: RuleId,
-        role: Role,
+        role: PatternRole,
         holds: bool,
-        prepared: &Prepared,
-        search: WholeSearch,
+        compiled: &CompiledPattern,
+        search: FullMatchSearch,
     ) {
         let group = match search {
-            WholeSearch::Pike(_) => usize::from(holds),
+            FullMatchSearch::Pike(_) => usize::from(holds),
             #[cfg(feature = "lookaround")]
-            WholeSearch::Around(_) => 2,
+            FullMatchSearch::Around(_) => 2,
         };
-        let (hirs, patterns) = &mut self.spans[group];
-        hirs.push(prepared.hir.clone());
-        patterns.push(SpanPattern {
+        let (hirs, patterns) = &mut self.full[group];
+        hirs.push(compiled.hir.clone());
+        patterns.push(FullMatchPattern {
             rule: id,
             role,
-            arg: prepared.arg.clone(),
-            capture: prepared.capture.clone(),
+            arg: compiled.arg.clone(),
+            filter: compiled.filter.clone(),
             search,
         });
     }
 
     fn build(self, limits: &Limits) -> Result<ViewRules, TooManyClasses> {
         let ViewBuilder {
-            sight,
+            key,
             hirs,
             patterns,
-            spans: [others, held, around],
+            full: [others, held, around],
         } = self;
-        let spans = [
+        let full = [
             (held, true, false),
             (others, false, false),
             (around, false, true),
         ];
-        let spans = spans
+        let full = full
             .into_iter()
             .filter(|((hirs, _), _, _)| !hirs.is_empty())
             .map(|((hirs, patterns), holds, is_unbroken)| {
-                Ok(SpanRules {
+                Ok(FullMatchRules {
                     matcher: Matcher::for_spans(&hirs, limits.table_bytes)?,
                     patterns: patterns.into_boxed_slice(),
                     holds,
                     is_unbroken,
                 })
             });
-        let spans = spans.collect::<Result<_, TooManyClasses>>()?;
+        let full = full.collect::<Result<_, TooManyClasses>>()?;
         #[cfg(not(feature = "lookaround"))]
         let matcher = Matcher::new(&hirs, limits.table_bytes)?;
         #[cfg(feature = "lookaround")]
-        let confirms = Confirms::new(&patterns, limits);
+        let confirms = ConfirmTable::new(&patterns, limits);
         #[cfg(feature = "lookaround")]
-        let matcher = confirms.matcher(&hirs, limits.table_bytes)?;
+        let matcher = match confirms.is_empty() {
+            true => Matcher::new(&hirs, limits.table_bytes)?,
+            false => Matcher::with_every_end(&hirs, limits.table_bytes, &confirms.is_confirmed())?,
+        };
         Ok(ViewRules {
-            sight,
+            key,
             matcher,
             patterns: patterns.into_boxed_slice(),
             #[cfg(feature = "lookaround")]
             confirms,
-            spans,
-        })
-    }
-}
-
-impl Compound {
-    /// None where a match of one of the patterns is all there is to it.
-    pub(super) fn of(rule: &Rule, is_allowed_by_text: bool) -> Option<Box<Compound>> {
-        let condition = &rule.condition;
-        let is_plain = condition.all.is_empty()
-            && condition.sequence.is_empty()
-            && condition.none.is_empty()
-            && condition.first.is_none()
-            && condition.last.is_none()
-            && !condition.line
-            && condition.count.is_none()
-            && condition.capture.is_none()
-            && !is_allowed_by_text
-            && !rule.holds();
-        (!is_plain).then(|| Box::new(Compound::new(rule, is_allowed_by_text)))
-    }
-
-    fn new(rule: &Rule, is_allowed_by_text: bool) -> Compound {
-        let condition = &rule.condition;
-        let is_spread = !condition.all.is_empty() || !condition.sequence.is_empty();
-        let usual = match is_spread {
-            true => Within::Part,
-            false => Within::Lines(1),
-        };
-        Compound {
-            all: condition.all.len(),
-            sequence: condition.sequence.len(),
-            has_none: !condition.none.is_empty(),
-            within: condition.within.unwrap_or(usual),
-            first: condition.first,
-            last: condition.last,
-            count: condition.count,
-            redacts: rule.action == Action::Redact,
-            is_allowed_by_text,
-            mode: MatchMode::First,
-        }
-    }
-
-    /// What it is decided on.
-    pub(crate) fn extent(&self) -> Extent {
-        match self.within {
-            Within::Part => Extent::Part,
-            Within::Message => Extent::Message,
-            Within::Lines(_) | Within::Chars(_) => Extent::Haystack,
-        }
-    }
-
-    /// Returns whether each match is reported, not only the first of a part.
-    pub(crate) fn reports_every(&self) -> bool {
-        self.mode == MatchMode::Every
-    }
-
-    /// Whether more than its first match in a part is wanted.
-    pub(crate) fn wants_all(&self) -> bool {
-        self.redacts || self.count.is_some() || self.is_allowed_by_text || self.reports_every()
-    }
-}
-
-impl Allowed {
-    fn new<'r>(allow: &'r Allow, globs: &mut Globs<'r>) -> Result<Allowed, globset::Error> {
-        Ok(Allowed {
-            tools: shared(&mut globs.names, &allow.tools, ToolScope::new)?,
-            paths: shared(&mut globs.paths, &allow.paths, PathScope::new)?,
-            text: shared(&mut globs.texts, &allow.text, text_globs)?,
-        })
-    }
-}
-
-impl SpanPattern {
-    /// Returns the matches in `text` from `from` on, and whether these are all: the search of a pattern that looks
-    /// around may take too long.
-    pub(crate) fn matches(&self, text: &[u8], from: usize) -> (Vec<Range<usize>>, bool) {
-        match &self.search {
-            WholeSearch::Pike(vm) => {
-                let found = vm.find_all(text, from).into_iter();
-                let capture = self.capture.as_ref();
-                let counts = |found: &pike::Found| capture.is_none_or(|it| it.accepts(found, text));
-                let found = found.filter(counts).map(|found| found.range);
-                (found.collect(), true)
-            }
-            #[cfg(feature = "lookaround")]
-            WholeSearch::Around(around) => {
-                let (mut found, are_all) = around.find_all(text);
-                found.retain(|range| range.start >= from);
-                (found, are_all)
-            }
-        }
-    }
-}
-
-impl Group {
-    /// The group that `name` means, its number or its name, of a pattern.
-    fn of(name: Option<&str>, hir: &Hir) -> Group {
-        let Some(name) = name else {
-            return Group::FirstOrWhole;
-        };
-        let number = name.parse().ok().or_else(|| number_of(name, hir));
-        match number {
-            Some(0) | None => Group::Whole,
-            Some(number) => Group::Number(number),
-        }
-    }
-
-    /// The number of the group that has to be known besides the match.
-    fn number(self) -> Option<u32> {
-        match self {
-            Group::Whole => None,
-            Group::Number(number) => Some(number),
-            Group::FirstOrWhole => Some(1),
-        }
-    }
-}
-
-/// The number of the group with that name.
-fn number_of(name: &str, hir: &Hir) -> Option<u32> {
-    match hir.kind() {
-        HirKind::Capture(capture) if capture.name.as_deref() == Some(name) => Some(capture.index),
-        HirKind::Capture(capture) => number_of(name, &capture.sub),
-        HirKind::Repetition(repetition) => number_of(name, &repetition.sub),
-        HirKind::Concat(subs) | HirKind::Alternation(subs) => {
-            subs.iter().find_map(|sub| number_of(name, sub))
-        }
-        _ => None,
-    }
-}
-
-impl Captured {
-    fn new<'r>(
-        capture: &'r Capture,
-        hir: &Hir,
-        globs: &mut Globs<'r>,
-    ) -> Result<Captured, globset::Error> {
-        Ok(Captured {
-            group: Group::of(capture.group.as_deref(), hir),
-            entropy: capture.entropy,
-            random: capture.random,
-            not_in: shared(&mut globs.texts, &capture.not_in, text_globs)?,
-        })
-    }
-
-    /// Whether the group of a match is what it must be.
-    fn accepts(&self, found: &pike::Found, haystack: &[u8]) -> bool {
-        let group = found.group.clone();
-        let range = match self.group {
-            Group::Whole => Some(found.range.clone()),
-            Group::Number(_) => group,
-            Group::FirstOrWhole => group.or_else(|| Some(found.range.clone())),
-        };
-        let Some(text) = range.and_then(|range| haystack.get(range)) else {
-            return false;
-        };
-        let entropy = Entropy::of(text);
-        let is_random = self
-            .entropy
-            .is_none_or(|least| entropy.bits() * 1000.0 >= f64::from(least))
-            && (!self.random || entropy.is_random(&EntropyLimits::default()));
-        let text = String::from_utf8_lossy(text);
-        let is_known = self
-            .not_in
-            .as_ref()
-            .is_some_and(|known| known.is_match(&*text));
-        is_random && !is_known
-    }
-}
-
-/// Which patterns of a channel are confirmed after the automaton has found where they may end.
-#[cfg(feature = "lookaround")]
-#[derive(Debug)]
-pub(crate) struct Confirms {
-    /// By pattern of the matcher; empty where none is confirmed.
-    by_pattern: Box<[Option<Arc<Confirm>>]>,
-    /// [`Limits::confirm_bytes`].
-    pub(crate) bytes: usize,
-    /// [`Limits::confirm_pending`].
-    pub(crate) pending: usize,
-}
-
-#[cfg(feature = "lookaround")]
-impl Confirms {
-    fn new(patterns: &[PatternOf], limits: &Limits) -> Confirms {
-        let confirms = patterns.iter().map(|pattern| pattern.confirm.clone());
-        let mut by_pattern: Vec<Option<Arc<Confirm>>> = confirms.collect();
-        if by_pattern.iter().all(Option::is_none) {
-            by_pattern.clear();
-        }
-        Confirms {
-            by_pattern: by_pattern.into_boxed_slice(),
-            bytes: limits.confirm_bytes,
-            pending: limits.confirm_pending,
-        }
-    }
-
-    fn matcher(&self, hirs: &[Hir], table_bytes: usize) -> Result<Matcher, TooManyClasses> {
-        if self.is_empty() {
-            return Matcher::new(hirs, table_bytes);
-        }
-        let every_end: Vec<bool> = self.by_pattern.iter().map(Option::is_some).collect();
-        Matcher::with_every_end(hirs, table_bytes, &every_end)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_pattern.is_empty()
-    }
-
-    pub(crate) fn get(&self, pattern: u32) -> Option<&Confirm> {
-        self.by_pattern.get(pattern as usize)?.as_deref()
-    }
-}
-
-impl Scope {
-    fn new<'r>(rule: &'r Rule, globs: &mut Globs<'r>) -> Result<Scope, globset::Error> {
-        let Globs {
-            names, args, paths, ..
-        } = globs;
-        Ok(Scope {
-            tools: shared(names, &rule.tools, ToolScope::new)?,
-            args: shared(args, &rule.args, ArgScope::new)?,
-            paths: shared(paths, &rule.paths, PathScope::new)?,
-            agents: shared(names, &rule.agents, ToolScope::new)?,
-            models: shared(names, &rule.models, ToolScope::new)?,
-            providers: shared(names, &rule.providers, ToolScope::new)?,
-            is_critical: rule.severity == Severity::Critical,
+            full,
         })
     }
 }

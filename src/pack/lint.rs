@@ -1,4 +1,4 @@
-//! What is odd in a rule that works: told by `check`, never a reason not to load.
+//! Lints: findings about rules that are valid but odd. They are warnings and never stop a load.
 
 use std::collections::HashMap;
 
@@ -15,29 +15,39 @@ use super::message::{self, MessageValues};
 use super::tools::KnownTools;
 use crate::limits::Limits;
 use crate::rule::{Action, Channel, Pattern, PatternKind, Rule, Severity, Status, Within};
-use crate::verdict::PartId;
 use ttsr_automata::pattern;
 
 mod boundary;
-mod held;
+mod hold_back;
 
-/// A pattern without a literal to look for that needs more states than this is worth a word.
+/// A pattern without a literal that needs more states than this is reported.
 const STATES: usize = 1000;
 
-/// What is odd in one rule.
-pub(super) fn of_rule(
+/// Functions that run a rule, for lints that cannot be decided by reading it. The loader knows no stream, so the layer
+/// above passes them in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LintTrial {
+    /// Returns the text of the first match of the pack's rules in a text, or `None` if no rule hits.
+    pub(crate) first_match: fn(&Pack, Channel, &str) -> Option<String>,
+    /// Returns the largest number of bytes of ordinary text that the pack's rules hold back at once.
+    pub(crate) most_held: fn(&Pack) -> u64,
+}
+
+/// Returns the findings about one rule.
+pub(super) fn lint_rule(
     draft: &Draft,
     limits: &Limits,
     known: Option<&KnownTools>,
+    trial: LintTrial,
 ) -> Vec<(Place, Fault)> {
     let rule = &draft.rule;
     let found = [
         no_negative(rule),
-        self_trigger(rule, limits),
+        self_trigger(rule, limits, trial),
         style(rule),
         deprecated(rule),
         unbounded(rule),
-        held_text(rule, limits),
+        held_text(rule, limits, trial),
         no_literal(rule, limits),
         boundary(rule),
         counts_deltas(rule),
@@ -51,11 +61,11 @@ pub(super) fn of_rule(
         .collect()
 }
 
-/// What a lint is about.
+/// The subject of a finding.
 enum About<'r> {
-    /// The key at a path; an empty one is the rule as a whole.
+    /// The key at a path; an empty path is the rule as a whole.
     Key(&'static str),
-    /// The text of a pattern, or those bytes of it that the fault names.
+    /// The text of a pattern, or the range of it that the fault has.
     Text(&'r str),
 }
 
@@ -71,8 +81,8 @@ impl About<'_> {
     }
 }
 
-/// What is odd about rules beside each other.
-pub(super) fn of_all(drafts: &[Draft]) -> Vec<Late> {
+/// Returns the findings about rules in relation to each other.
+pub(super) fn lint_all(drafts: &[Draft]) -> Vec<Late> {
     let mut found = Vec::new();
     let ids: HashMap<&str, &Draft> = drafts
         .iter()
@@ -97,9 +107,9 @@ pub(super) fn of_all(drafts: &[Draft]) -> Vec<Late> {
     found
 }
 
-type Found<'r> = Option<(About<'r>, Fault)>;
+type LintFinding<'r> = Option<(About<'r>, Fault)>;
 
-fn no_negative(rule: &Rule) -> Found<'_> {
+fn no_negative(rule: &Rule) -> LintFinding<'_> {
     let has_case = rule.cases.iter().any(|case| case.expect.is_none());
     let is_shown = !rule.examples.not_matching.is_empty() || has_case;
     (!is_shown).then(|| {
@@ -114,17 +124,20 @@ fn no_negative(rule: &Rule) -> Found<'_> {
     })
 }
 
-/// A message that the model repeats would break the rule again.
-fn self_trigger<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
-    // What a rule puts before the words of the user is not read as theirs.
+/// Reports a message that breaks its own rule: the rule would hit again if the model repeated it.
+fn self_trigger<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFinding<'r> {
+    // A message that is injected into user input is not read as user input.
     let may_repeat = [Channel::Text, Channel::Reasoning];
     let read = rule.on.iter().filter(|on| may_repeat.contains(on));
     let mut read = read.filter(|_| rule.action >= Action::Append);
     let message = message::render(rule, &MessageValues::default());
-    let matched = read.find_map(|channel| broken_by(rule, *channel, &message, limits))?;
+    let matched = read.find_map(|channel| {
+        let pack = Pack::builder().limits(limits.clone()).rule(rule.clone());
+        (trial.first_match)(&pack.build().ok()?, *channel, &message)
+    })?;
     let by = match matched.is_empty() {
         true => String::new(),
-        false => format!(": {} stands in it", quote(&matched)),
+        false => format!(": it contains {}", quote(&matched)),
     };
     let path = if rule.message.is_some() {
         "message"
@@ -136,22 +149,11 @@ fn self_trigger<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
         format!("the message breaks its own rule{by}"),
     );
     Some((About::Key(path), fault.with_help(
-        "a model that repeats the message is cut again; say it in other words, with `{{ match.text }}` at most",
+        "a model that repeats the message is cut again; reword it, or quote the match as `{{ match.text }}`",
     )))
 }
 
-/// What of a text breaks the rule on that channel; empty where that is no text in particular.
-fn broken_by(rule: &Rule, channel: Channel, text: &str, limits: &Limits) -> Option<String> {
-    let pack = Pack::builder().limits(limits.clone()).rule(rule.clone());
-    let mut stream = pack.build().ok()?.stream();
-    let part = PartId(0);
-    stream.open(part, channel);
-    let mut hits = stream.push(part, text.as_bytes()).to_vec();
-    hits.extend_from_slice(&stream.finish());
-    hits.first().map(|hit| stream.matched(hit).to_owned())
-}
-
-fn style(rule: &Rule) -> Found<'_> {
+fn style(rule: &Rule) -> LintFinding<'_> {
     let is_style = rule
         .tags
         .iter()
@@ -159,31 +161,31 @@ fn style(rule: &Rule) -> Found<'_> {
     let aborts = rule.action == Action::Abort || super::compose::then(rule) == Some(Action::Abort);
     (aborts && (is_style || rule.severity < Severity::Error)).then(|| {
         let why = if is_style {
-            "a rule of style"
+            "a style rule"
         } else {
-            "a rule of severity below `error`"
+            "a rule with a severity below `error`"
         };
         let fault = Fault::new(&code::ABORT_FOR_STYLE, format!("{why} ends the turn"));
         (
             About::Key("action"),
-            fault.with_help("take `inject` or `retry`; only the dangerous should abort"),
+            fault.with_help("use `inject` or `retry`; only dangerous output should abort"),
         )
     })
 }
 
-fn deprecated(rule: &Rule) -> Found<'_> {
+fn deprecated(rule: &Rule) -> LintFinding<'_> {
     (rule.status == Status::Deprecated).then(|| {
         let fault = Fault::new(&code::DEPRECATED_RULE, "this rule is deprecated");
         let help = match &rule.replaced_by {
             Some(id) => format!("use {} instead", quote(id)),
-            None => "remove it, or say in `replaced-by` what to use instead".to_owned(),
+            None => "remove it, or name its replacement in `replaced-by`".to_owned(),
         };
         (About::Key("status"), fault.with_help(help))
     })
 }
 
-/// A window that is not counted in characters holds as much text as the reply has.
-fn unbounded(rule: &Rule) -> Found<'_> {
+/// Reports a rule that holds text back within a window that has no bound in characters.
+fn unbounded(rule: &Rule) -> LintFinding<'_> {
     let condition = &rule.condition;
     let is_wide = match condition.within {
         Some(Within::Chars(_)) => false,
@@ -196,36 +198,36 @@ fn unbounded(rule: &Rule) -> Found<'_> {
         let fault = Fault::new(&code::UNBOUNDED_WINDOW, message);
         (
             About::Key("match.within"),
-            fault.with_help("write `match.within = { chars = 500 }`, or do without `hold`"),
+            fault.with_help("write `match.within = { chars = 500 }`, or remove `hold`"),
         )
     })
 }
 
-/// Nearly everything may begin a match: nearly all text waits, until it is known that none did.
-fn held_text<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
+/// Reports a pattern that nearly every text may begin, so that nearly all text is held back.
+fn held_text<'r>(rule: &'r Rule, limits: &Limits, trial: LintTrial) -> LintFinding<'r> {
     let condition = &rule.condition;
-    // What `none` looks for is no match: it is looked for beside one.
+    // Patterns of `none` hold nothing back: they match beside a match.
     let matched = [&condition.any, &condition.all, &condition.sequence];
     let mut matched = matched.into_iter().flatten().filter(|_| rule.holds());
-    let (written, held) =
-        matched.find_map(|written| Some((written, held::bytes(written, limits)?)))?;
+    let (written, held) = matched
+        .find_map(|written| Some((written, hold_back::held_bytes(written, limits, trial)?)))?;
     let opening = Some(&written.text)
         .filter(|_| written.kind == PatternKind::Regex)
-        .and_then(|regex| held::opening(regex))
+        .and_then(|regex| hold_back::opening(regex))
         .unwrap_or(0..written.text.len());
     let message = format!(
-        "{held} bytes of ordinary text wait at once, and up to {} of any: nearly everything may begin a match, by {}",
+        "{held} bytes of ordinary text are held back at once, and up to {} of any text: nearly any text may begin a match of {}",
         limits.stretch_bytes,
         quote(&written.text[opening.clone()])
     );
     let fault = Fault::new(&code::HELD_TEXT, message).with_help(
-        "begin with a text that must be there; what comes before it need not be part of the match",
+        "begin the pattern with a literal; the text before it need not be part of the match",
     );
     Some((About::Text(&written.text), fault.within(Some(opening))))
 }
 
-/// Patterns that begin and end anywhere keep many states alive on any text.
-fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
+/// Reports a large pattern without a literal: it keeps many states alive on any text.
+fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> LintFinding<'r> {
     let costly = rule.condition.patterns().find_map(|written| {
         let hir = pattern::parse(&written.to_regex(), &limits.of_pattern()).ok()?;
         let states = pattern::states(&hir);
@@ -233,27 +235,27 @@ fn no_literal<'r>(rule: &'r Rule, limits: &Limits) -> Found<'r> {
     });
     costly.map(|(written, states): (&'r Pattern, usize)| {
         let message = format!(
-            "pattern {} has no literal text in it and needs about {states} states",
+            "pattern {} has no literal text and needs about {states} states",
             quote(&written.text)
         );
         let fault = Fault::new(&code::NO_LITERAL, message)
-            .with_help("add text that must be there, or lower the counts of its repetitions")
+            .with_help("add a literal, or lower the bounds of its repetitions")
             .within(Some(0..written.text.len()));
         (About::Text(&written.text), fault)
     })
 }
 
-/// The one condition besides time that is not decided by the bytes of the reply.
-fn counts_deltas(rule: &Rule) -> Found<'_> {
+/// Reports a bound on deltas: the only condition, besides time, that the bytes of the reply do not decide.
+fn counts_deltas(rule: &Rule) -> LintFinding<'_> {
     rule.condition.limit?.deltas?;
-    let message = "`deltas` counts the pieces in which the reply arrives: cut another way, the same reply may pass it or not";
+    let message = "`deltas` depends on how the reply is split into deltas: the same reply may or may not exceed it";
     let fault = Fault::new(&code::DEPENDS_ON_CUTS, message)
-        .with_help("bound `tokens` or `bytes` where the same reply is to come to the same");
+        .with_help("limit `tokens` or `bytes` if equal replies must give equal results");
     Some((About::Key("match.limit.deltas"), fault))
 }
 
-/// `\\b` beside a sign: what it asks for is seldom there.
-fn boundary(rule: &Rule) -> Found<'_> {
+/// Reports `\b` beside a character that is not part of a word.
+fn boundary(rule: &Rule) -> LintFinding<'_> {
     let mut regexes = rule
         .condition
         .patterns()
@@ -261,23 +263,20 @@ fn boundary(rule: &Rule) -> Found<'_> {
     let (written, odd) =
         regexes.find_map(|written| Some((written, boundary::odd(&written.text)?)))?;
     let (side, place) = match odd.is_front {
-        true => (
-            "in front of",
-            "the beginning of a text, and behind a blank,",
-        ),
-        false => ("behind", "the end of a text, and before a blank,"),
+        true => ("before", "at the beginning of a text or after a space"),
+        false => ("after", "at the end of a text or before a space"),
     };
     let message = format!(
-        "`\\b` asks for a letter, a digit or `_` {side} {}: at {place} this does not match",
+        "`\\b` requires a letter, a digit or `_` {side} {}: the pattern does not match {place}",
         quote(&odd.sign.to_string())
     );
     let fault = Fault::new(&code::ODD_BOUNDARY, message)
-        .with_help("leave the `\\b` out, or write what may stand there, such as `(?:^|\\s)` or `(?:\\s|$)`")
+        .with_help("remove the `\\b`, or write the text that may be there, such as `(?:^|\\s)` or `(?:\\s|$)`")
         .within(Some(odd.at));
     Some((About::Text(&written.text), fault))
 }
 
-/// Whether some literal of two bytes or more is in every match.
+/// Returns true if every match contains a literal of two bytes or more.
 fn has_literal(hir: &Hir) -> bool {
     let is_good = |seq: regex_syntax::hir::literal::Seq| {
         seq.min_literal_len().is_some_and(|bytes| bytes >= 2)
@@ -291,14 +290,16 @@ fn has_literal(hir: &Hir) -> bool {
     inner || is_good(Extractor::new().extract(hir))
 }
 
-/// Rules with the same patterns and the same scope as a stronger one: where they hit, that one wins. Only
-/// what is certain is told: equal texts, equal scopes, nothing but `any`.
+/// Reports rules with the same patterns and the same scope as a stronger rule, which wins wherever they hit. Only certain
+/// cases are reported: equal texts, equal scopes, no condition but `any`.
 fn shadowed(drafts: &[Draft]) -> Vec<Late> {
-    let mut strongest: HashMap<Key<'_>, &Draft> = HashMap::new();
+    let mut strongest: HashMap<ScopedPattern<'_>, &Draft> = HashMap::new();
     let plain = drafts.iter().filter(|draft| is_plain(&draft.rule));
     for draft in plain.clone() {
         for pattern in &draft.rule.condition.any {
-            let best = strongest.entry(key(&draft.rule, pattern)).or_insert(draft);
+            let best = strongest
+                .entry(scoped(&draft.rule, pattern))
+                .or_insert(draft);
             if rank(&draft.rule) > rank(&best.rule) {
                 *best = draft;
             }
@@ -306,7 +307,7 @@ fn shadowed(drafts: &[Draft]) -> Vec<Late> {
     }
     let mut found = Vec::new();
     for draft in plain {
-        let above = |pattern| strongest[&key(&draft.rule, pattern)];
+        let above = |pattern| strongest[&scoped(&draft.rule, pattern)];
         let mut aboves = draft.rule.condition.any.iter().map(above);
         let Some(first) = aboves
             .next()
@@ -316,7 +317,7 @@ fn shadowed(drafts: &[Draft]) -> Vec<Late> {
         };
         if aboves.all(|above| rank(&above.rule) > rank(&draft.rule)) {
             let message = format!(
-                "rule {} matches the same and is stronger: this one never decides",
+                "rule {} has the same patterns and is stronger, so this rule never decides",
                 quote(&first.rule.id)
             );
             let fault = Fault::new(&code::SHADOWED_RULE, message)
@@ -327,10 +328,10 @@ fn shadowed(drafts: &[Draft]) -> Vec<Late> {
     found
 }
 
-/// A pattern and all that says where it is looked for.
-type Key<'r> = (&'r Pattern, [&'r [String]; 6], &'r [Channel]);
+/// A pattern and its complete scope.
+type ScopedPattern<'r> = (&'r Pattern, [&'r [String]; 6], &'r [Channel]);
 
-fn key<'r>(rule: &'r Rule, pattern: &'r Pattern) -> Key<'r> {
+fn scoped<'r>(rule: &'r Rule, pattern: &'r Pattern) -> ScopedPattern<'r> {
     let Rule {
         tools,
         args,
@@ -347,7 +348,7 @@ fn key<'r>(rule: &'r Rule, pattern: &'r Pattern) -> Key<'r> {
     )
 }
 
-/// Whether nothing but `any` decides when it is broken.
+/// Returns true if `any` alone decides the rule.
 fn is_plain(rule: &Rule) -> bool {
     let any = rule.condition.any.clone();
     !any.is_empty()

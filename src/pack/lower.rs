@@ -1,37 +1,40 @@
-//! Lowering: from a pattern of a rule to the syntax tree that is matched. The check and the compiler both ask here, so
-//! the pattern that is accepted is the pattern that is compiled. What is added to a pattern is added to its tree: text
-//! around a text could change what it means (`(?x)` with a comment) or exceed limits that the text itself keeps.
+//! Lowering: translates a pattern of a rule to the HIR that is matched.
+//!
+//! The check and the compiler both lower a pattern here, so the pattern that is accepted is the pattern that is
+//! compiled. Additions such as `^` and `$` are made to the HIR, not to the text: they could change the meaning of the
+//! text (`(?x)` with a comment) or make it exceed a limit.
 
 use regex_syntax::hir::{
     Capture, Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange, Hir, HirKind,
     Look, Repetition,
 };
 
-use super::compile::Sight;
 use crate::limits::Limits;
+use crate::program::ViewKey;
 use crate::rule::{Channel, Pattern, PatternKind};
 use crate::view::fold::{Folds, begins_anew, fold_text};
 use ttsr_automata::pattern::{self, Refused, Unfolded};
 
-/// Classes with at most so many characters are folded character by character. A larger one is a category or an
-/// exclusion, such as `\p{L}` or `[^;]`, and describes folded text as it stands.
+/// Classes with at most this many characters are folded character by character. A larger class is a category or a
+/// negation, such as `\p{L}` or `[^;]`, and already describes folded text.
 const LISTED: usize = 256;
 
-/// A class with more characters than this is taken for one that folded text can match, without a look at each of them.
+/// A class with more characters than this is assumed to match some folded text. Smaller classes are tested.
 const TRIED: usize = 4096;
 
-/// A pattern, ready to be matched.
+/// A lowered pattern.
 #[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) hir: Hir,
-    /// The regular expression that confirms each end, where the pattern looks around or refers back; `hir` is its hull.
+    /// The regular expression that confirms each end, for a pattern with look-around or back-references; `hir` is then an
+    /// over-approximation of it.
     #[cfg(feature = "lookaround")]
     pub(super) confirmed_by: Option<String>,
 }
 
-/// Lowers a pattern: text that is folded is matched by a folded pattern.
+/// Lowers a pattern. If its text is folded, the pattern is folded in the same way.
 pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Refused> {
-    let folds = Sight::of(pattern, Channel::Text).folds;
+    let folds = ViewKey::from_pattern(pattern, Channel::Text).folds;
     if pattern.kind == PatternKind::Regex {
         return regex(&pattern.text, folds, limits);
     }
@@ -40,7 +43,7 @@ pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Refus
         return Err(Refused::Folded(Unfolded::Nothing));
     }
     let literal = Hir::literal(text.into_bytes());
-    // An empty word is refused for being empty.
+    // An empty word is refused later, because it is empty.
     let hir = match pattern.kind {
         PatternKind::Word => Hir::concat(vec![
             Hir::look(Look::WordStartHalfUnicode),
@@ -52,7 +55,7 @@ pub(super) fn lower(pattern: &Pattern, limits: &Limits) -> Result<Lowered, Refus
     Ok(Lowered::plain(pattern::accept(hir, &limits.of_pattern())?))
 }
 
-/// The pattern as a line of its own.
+/// Returns the pattern restricted to a whole line.
 pub(super) fn line(hir: Hir) -> Hir {
     Hir::concat(vec![
         Hir::look(Look::StartCRLF),
@@ -72,7 +75,7 @@ impl Lowered {
 }
 
 fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
-    // Whatever the folds are, problems of the text are told at their places in it.
+    // The unfolded text is parsed first, so that errors have positions in the text as written.
     let written = pattern::syntax(text, false, &limits.of_pattern())?;
     if written.is_hull {
         return around(text, written.hir, folds, limits);
@@ -87,7 +90,7 @@ fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> 
         true => pattern::syntax(text, true, &limits.of_pattern())?.hir,
         false => written.hir,
     };
-    let folded = Folder { folds }
+    let folded = HirFolder { folds }
         .fold(&hir, false)
         .map_err(Refused::Folded)?;
     let is_empty = |hir: &Hir| pattern::least_bytes(hir) == Some(0);
@@ -100,7 +103,7 @@ fn regex(text: &str, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> 
     )?))
 }
 
-/// Lowers a pattern that looks around: `(?i)` ignores case in all of it, the other folds must leave it as it is.
+/// Lowers a pattern with look-around: the case fold adds `(?i)`, and the other folds must not change its literals.
 #[cfg(feature = "lookaround")]
 fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowered, Refused> {
     use ttsr_automata::lookaround::approximate;
@@ -113,7 +116,7 @@ fn around(text: &str, hull: Hir, folds: Folds, limits: &Limits) -> Result<Lowere
     let (text, hull) = match folds.contains(Folds::CASE) {
         true => {
             let text = format!("(?i){text}");
-            // The length is that of what was written.
+            // The limit applies to the text as written, without the four bytes of `(?i)`.
             let longer = Limits {
                 pattern_bytes: limits.pattern_bytes.saturating_add(4),
                 ..limits.clone()
@@ -134,21 +137,21 @@ fn around(_: &str, hull: Hir, _: Folds, limits: &Limits) -> Result<Lowered, Refu
     Ok(Lowered::plain(pattern::accept(hull, &limits.of_pattern())?))
 }
 
-/// Folds the tree of a regular expression.
-struct Folder {
+/// Folds the HIR of a regular expression.
+struct HirFolder {
     folds: Folds,
 }
 
-/// What becomes of a small class.
-enum Folded {
-    /// All of its characters fold to the same text, as this one does.
-    Alike(char),
-    /// A class, or several texts.
+/// The result of folding a class.
+enum FoldedClass {
+    /// All characters of the class fold to the same text as this one.
+    Same(char),
+    /// A class, or an alternation of texts.
     Several(Hir),
 }
 
-impl Folder {
-    /// `follows` says that something of the pattern may stand before.
+impl HirFolder {
+    /// Folds `hir`. `follows` is true if another part of the pattern may match before it.
     fn fold(&self, hir: &Hir, follows: bool) -> Result<Hir, Unfolded> {
         Ok(match hir.kind() {
             HirKind::Empty | HirKind::Look(_) => hir.clone(),
@@ -178,7 +181,7 @@ impl Folder {
         })
     }
 
-    /// Folds what stands in a row. Characters that stand beside each other are folded together: they may be joined.
+    /// Folds a concatenation. Adjacent characters are folded together, because a fold may join them.
     fn concat(&self, subs: &[Hir], mut follows: bool) -> Result<Hir, Unfolded> {
         let mut out = Vec::with_capacity(subs.len());
         let mut run = String::new();
@@ -192,11 +195,11 @@ impl Folder {
                     Err(_) => Hir::literal(self.bytes(literal.0.to_vec())),
                 },
                 HirKind::Class(class) => match self.class(class)? {
-                    Folded::Alike(char) => {
+                    FoldedClass::Same(char) => {
                         run.push(char);
                         continue;
                     }
-                    Folded::Several(hir) => hir,
+                    FoldedClass::Several(hir) => hir,
                 },
                 _ => self.fold(sub, follows || !run.is_empty())?,
             };
@@ -222,32 +225,36 @@ impl Folder {
         Ok(())
     }
 
-    fn class(&self, class: &Class) -> Result<Folded, Unfolded> {
+    fn class(&self, class: &Class) -> Result<FoldedClass, Unfolded> {
         let class = match class {
             Class::Unicode(class) => class,
             Class::Bytes(class) => return Ok(self.class_of_bytes(class)),
         };
         if count(class) > LISTED {
-            let is_folded = |char: char| self.of(char).chars().eq([char]);
+            let is_folded = |char: char| self.fold_char(char).chars().eq([char]);
             return match count(class) > TRIED || chars(class).any(is_folded) {
-                true => Ok(Folded::Several(Hir::class(Class::Unicode(class.clone())))),
+                true => Ok(FoldedClass::Several(Hir::class(Class::Unicode(
+                    class.clone(),
+                )))),
                 false => Err(Unfolded::Class(
                     Hir::class(Class::Unicode(class.clone())).to_string(),
                 )),
             };
         }
-        let folded: Vec<(char, String)> = chars(class).map(|char| (char, self.of(char))).collect();
+        let folded: Vec<(char, String)> = chars(class)
+            .map(|char| (char, self.fold_char(char)))
+            .collect();
         if let Some((char, first)) = folded.first()
             && folded.iter().all(|(_, text)| text == first)
         {
-            return Ok(Folded::Alike(*char));
+            return Ok(FoldedClass::Same(*char));
         }
         let mut single = ClassUnicode::empty();
         let mut several = Vec::new();
         for (_, text) in folded {
             let mut chars = text.chars();
             match (chars.next(), chars.next()) {
-                // A place for one character does not become optional.
+                // A class matches exactly one character; a character that folds to nothing must not make it optional.
                 (None, _) => {}
                 (Some(char), None) => single.push(ClassUnicodeRange::new(char, char)),
                 _ => several.push(Hir::literal(text.into_bytes())),
@@ -256,17 +263,17 @@ impl Folder {
         if !single.ranges().is_empty() || several.is_empty() {
             several.insert(0, Hir::class(Class::Unicode(single)));
         }
-        Ok(Folded::Several(Hir::alternation(several)))
+        Ok(FoldedClass::Several(Hir::alternation(several)))
     }
 
-    /// Bytes that are no characters are not folded, and of ASCII nothing is but its case.
-    fn class_of_bytes(&self, class: &ClassBytes) -> Folded {
+    /// Folds a class of bytes: bytes outside of ASCII are not characters, and in ASCII only the case is folded.
+    fn class_of_bytes(&self, class: &ClassBytes) -> FoldedClass {
         let bytes = class.ranges().iter().flat_map(|r| r.start()..=r.end());
         let bytes = self.bytes(bytes.collect());
         let ranges = bytes
             .into_iter()
             .map(|byte| ClassBytesRange::new(byte, byte));
-        Folded::Several(Hir::class(Class::Bytes(ClassBytes::new(ranges))))
+        FoldedClass::Several(Hir::class(Class::Bytes(ClassBytes::new(ranges))))
     }
 
     fn bytes(&self, mut bytes: Vec<u8>) -> Vec<u8> {
@@ -276,7 +283,7 @@ impl Folder {
         bytes
     }
 
-    fn of(&self, char: char) -> String {
+    fn fold_char(&self, char: char) -> String {
         fold_text(self.folds, char.encode_utf8(&mut [0; 4]))
     }
 }

@@ -1,7 +1,8 @@
 //! Packs: TOML in, [`Pack`] out.
 //!
-//! `source` finds and reads files, `check` turns their text into rules and problems, `diagnostic` shows
-//! the problems, `message` renders what a rule says. How rules are matched is not known here.
+//! `source` finds and reads files, `check` turns their text into rules and problems, `diagnostic` shows the problems,
+//! `compile` compiles the rules into a [`Program`], and `message` renders the messages of rules. Streams and sessions,
+//! which execute the program, are not known here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,6 @@ mod lock;
 mod lower;
 pub(crate) mod message;
 mod nearest;
-mod retained;
 mod schema;
 mod source;
 mod tools;
@@ -36,27 +36,21 @@ pub use header::PackHeader;
 pub use lock::Lock;
 pub use ttsr_automata::AutomatonSize;
 
-use crate::limits::Limits;
+use crate::limits::{Limits, SCAN_STRETCH_BYTES};
+use crate::program::{ChannelRules, MatchMode, Program};
 use crate::rule::{Channel, Rule};
-use crate::session::Session;
-use crate::stream::Stream;
 use crate::verdict::RuleId;
 pub(crate) use captures::{Captured, Captures};
 use check::{Check, Loaded};
-#[cfg(feature = "lookaround")]
-pub(crate) use compile::Confirms;
-pub(crate) use compile::{
-    Allowed, ChannelRules, Compound, Extent, Role, Scope, Source, SpanPattern, SpanRules,
-    ViewRules, Watched, What,
-};
-use compile::{Big, Compiled, MatchMode, TooBig};
+use compile::{CompileError, CompileErrorKind};
 use diagnostic::code;
+pub(crate) use lint::LintTrial;
 pub(crate) use message::{MessageValues, render as render_message};
 use ttsr_automata::{CLASSES, Matcher};
 
-/// A checked, immutable set of rules. Cloning is cheap: clones share everything.
+/// A checked, compiled, immutable set of rules. Cloning is cheap, because clones share their content.
 ///
-/// Rules are ordered by their full ids, so the order in which files were loaded never matters.
+/// Rules are ordered by full id, so the order in which files are loaded makes no difference.
 ///
 /// # Example: one rule from a text
 /// ```
@@ -80,25 +74,22 @@ pub struct Pack {
 }
 
 struct Inner {
-    rules: Vec<Rule>,
+    program: Program,
     allows: Vec<Allow>,
     headers: Vec<PackHeader>,
     lock: Lock,
     warnings: Vec<Diagnostic>,
-    limits: Limits,
-    root: Option<String>,
-    compiled: Compiled,
-    /// For each rule what its message takes captures from, if it does.
+    /// By rule: the patterns whose named groups its message quotes; `None` if it quotes none.
     captures: Box<[Option<Captures>]>,
 }
 
 impl Pack {
-    /// The rules of a file, or of every `*.toml` below a folder.
+    /// Loads the rules of a file, or of every `*.toml` file below a folder.
     ///
-    /// Links are followed only inside the folder. Only regular files are opened.
+    /// Symbolic links are followed only inside the folder. Only regular files are opened.
     ///
     /// # Errors
-    /// Every problem of every file: see [`LoadError::diagnostics`].
+    /// Returns every problem of every file: see [`LoadError::diagnostics`].
     ///
     /// # Example: one file
     /// ```
@@ -113,20 +104,20 @@ impl Pack {
         Pack::builder().file(path.as_ref()).build()
     }
 
-    /// The rules of one text.
+    /// Loads the rules of a TOML text.
     ///
     /// # Errors
-    /// Every problem of the text: see [`LoadError::diagnostics`].
+    /// Returns every problem of the text: see [`LoadError::diagnostics`].
     pub fn from_toml(text: &str) -> Result<Pack, LoadError> {
         Pack::builder().toml("<toml>", text).build()
     }
 
-    /// A pack that comes with the crate: one of [`builtins`](Self::builtins).
+    /// Loads a built-in pack: one of [`builtins`](Self::builtins).
     ///
     /// # Errors
-    /// [`LoadErrorKind::UnknownPack`] if there is none of that name.
+    /// [`LoadErrorKind::UnknownPack`] if there is no built-in pack with that name.
     ///
-    /// # Example: no pack of that name
+    /// # Example: a misspelled name
     /// ```
     /// use ttsr::pack::LoadErrorKind;
     /// use ttsr::Pack;
@@ -140,34 +131,34 @@ impl Pack {
         Pack::builder().builtin(name).build()
     }
 
-    /// The names of all packs that come with the crate, sorted.
+    /// Returns the names of all built-in packs, sorted.
     pub fn builtins() -> impl Iterator<Item = &'static str> {
         builtin::PACKS.iter().map(|(name, _)| *name)
     }
 
-    /// A pack put together from several sources, or with limits of its own.
+    /// Returns a builder for a pack that has several sources, or limits other than the defaults.
     pub fn builder() -> PackBuilder {
         PackBuilder::default()
     }
 
-    /// Every rule, ordered by full id.
+    /// Returns the rules, ordered by full id.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
-        &self.inner.rules
+        &self.inner.program.rules
     }
 
-    /// The rule with that id.
+    /// Returns the rule with that id.
     ///
     /// # Panics
-    /// If the id is of another pack and out of range here.
+    /// May panic if the id belongs to another pack.
     #[must_use]
     pub fn rule(&self, id: RuleId) -> &Rule {
-        &self.inner.rules[id.index()]
+        self.inner.program.rule(id)
     }
 
-    /// The rule with that full id, `pack/rule`.
+    /// Returns the id of the rule with that full id, `pack/rule`.
     ///
-    /// # Example: a rule by its id
+    /// # Example: find a rule
     /// ```
     /// let pack = ttsr::Pack::builtin("lang/rust")?;
     /// let leak = pack.find("lang/rust/box-leak").unwrap();
@@ -178,18 +169,17 @@ impl Pack {
     #[must_use]
     pub fn find(&self, id: &str) -> Option<RuleId> {
         let found = self
-            .inner
-            .rules
+            .rules()
             .binary_search_by(|rule| rule.id.as_str().cmp(id));
         found.ok().map(|place| {
             RuleId(u32::try_from(place).expect("packs are limited far below 2^32 rules"))
         })
     }
 
-    /// The full id that `id` was most likely meant to be: one that is a typing error or two away, or one that
-    /// ends with it.
+    /// Returns the full id that is most similar to `id`, at most two typing errors away. Without a `/`, `id` is compared
+    /// with the part of the full ids after the `/`.
     ///
-    /// # Example: two letters that changed places
+    /// # Example: two letters swapped
     /// ```
     /// let pack = ttsr::Pack::builtin("lang/rust")?;
     /// assert_eq!(pack.nearest("lang/rust/box-laek"), Some("lang/rust/box-leak"));
@@ -209,51 +199,39 @@ impl Pack {
         ids.into_iter().find(|full| &full[name(full)..] == near)
     }
 
-    /// What was odd but no reason not to load.
+    /// Returns the warnings of the load.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.inner.warnings
     }
 
-    /// The bounds of this pack and of the streams read with it.
+    /// Returns the limits of this pack and of its streams.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.inner.limits
+        self.inner.program.limits()
     }
 
-    /// What the packs it was made of say of themselves, those they extend among them, by name. Rules made in
-    /// code have none.
+    /// Returns the headers of the packs that this pack was built from, including those that they extend, ordered by name.
+    /// Rules built in code have no header.
     #[must_use]
     pub fn headers(&self) -> &[PackHeader] {
         &self.inner.headers
     }
 
-    /// The packs it was made of, with versions and hashes of their content.
+    /// Returns the packs that this pack was built from, with their versions and content hashes.
     #[must_use]
     pub fn lock(&self) -> &Lock {
         &self.inner.lock
     }
 
-    /// The folder that absolute paths of tool calls are taken relative to.
+    /// Returns the folder that absolute paths of tool calls are made relative to.
     #[must_use]
     pub fn root(&self) -> Option<&str> {
-        self.inner.root.as_deref()
+        self.inner.program.root()
     }
 
-    /// A session: the state of one conversation.
-    #[must_use]
-    pub fn session(&self) -> Session {
-        Session::new(self.clone())
-    }
-
-    /// A stream without a session: hits, but no policy.
-    #[must_use]
-    pub fn stream(&self) -> Stream {
-        Stream::new(self.clone(), 1)
-    }
-
-    /// Returns whether any rule can hit on that channel, and, on `tool-input` and `tool-output`, for that
-    /// tool if it is known. Where none can, the host need not push: those bytes are not unscanned.
+    /// Returns true if a rule can hit on that channel and, on [`Channel::ToolInput`] and [`Channel::ToolOutput`], for that
+    /// tool. `None` is a tool that is not known yet. If no rule can hit, the host need not push the text.
     ///
     /// # Example: tools that no rule reads
     /// ```
@@ -270,7 +248,7 @@ impl Pack {
     /// ```
     #[must_use]
     pub fn wants(&self, channel: Channel, tool: Option<&str>) -> bool {
-        let Some(rules) = self.channel(channel) else {
+        let Some(rules) = self.program().channel(channel) else {
             return false;
         };
         let has_tool = matches!(channel, Channel::ToolInput | Channel::ToolOutput);
@@ -278,15 +256,15 @@ impl Pack {
             return true;
         };
         rules.rules().any(|rule| {
-            let tools = self.scope(rule).tools.as_ref();
+            let tools = self.program().scope(rule).tools.as_ref();
             tools.is_none_or(|tools| tools.applies(Some(tool)) == Some(true))
         })
     }
 
-    /// The automata of a channel as they are now, for people who measure: none where no rule reads it,
-    /// a second one where patterns match single bytes of characters.
+    /// Returns the current sizes of the automata of a channel, for measurements. There are none if no rule reads the
+    /// channel, and a second one if a pattern matches single bytes of characters.
     ///
-    /// # Example: one automaton, on the channels that are read
+    /// # Example: one automaton, on a channel that is read
     /// ```
     /// use ttsr::{Channel, Pack, Pattern, Rule};
     /// let mut rule = Rule::new("demo/no-todo", vec![Pattern::word("TODO")]);
@@ -297,14 +275,15 @@ impl Pack {
     /// # Ok::<(), ttsr::LoadError>(())
     /// ```
     pub fn automata(&self, channel: Channel) -> impl Iterator<Item = AutomatonSize> {
-        self.channel(channel)
+        let rules = self.program().channel(channel);
+        rules
             .into_iter()
             .flat_map(ChannelRules::matchers)
             .flat_map(Matcher::sizes)
     }
 
-    /// One rule of this pack, compiled so that a stream finds every match of it on that channel; see [`crate::scan`].
-    /// `None` if one of its patterns is too large to be searched for whole matches.
+    /// Returns a pack with one rule of this pack, compiled so that a stream reports every match of it on that channel; see
+    /// [`crate::scan`]. `None` if one of its patterns is too large to be searched for full matches.
     pub(crate) fn every_match_of(&self, rule: RuleId, channel: Channel) -> Option<Pack> {
         let mut rules = vec![self.rule(rule).clone()];
         rules[0].on = vec![channel];
@@ -317,105 +296,58 @@ impl Pack {
             })
             .collect();
         let limits = Limits {
-            // The table of one rule is small, and there may be one for each rule.
+            // One rule needs a small table only, and there may be a table for each rule.
             table_bytes: self.limits().table_bytes.min(2 << 20),
-            stretch_bytes: self.limits().stretch_bytes.max(crate::scan::STRETCH_BYTES),
+            stretch_bytes: self.limits().stretch_bytes.max(SCAN_STRETCH_BYTES),
             ..self.limits().clone()
         };
-        let compiled = compile::compile(&rules, &allows, &limits, MatchMode::Every).ok()?;
+        let root = self.inner.program.root.clone();
+        let program = compile::compile(rules, &allows, limits, root, MatchMode::Every).ok()?;
         Some(Pack {
             inner: Arc::new(Inner {
-                rules,
+                program,
                 allows,
                 headers: Vec::new(),
                 lock: Lock::default(),
                 warnings: Vec::new(),
-                limits,
-                root: self.inner.root.clone(),
                 captures: Box::default(),
-                compiled,
             }),
         })
     }
 
-    /// Places where hits of some rules do not count.
+    /// Returns the allow entries: conditions under which hits of some rules do not count.
     pub(crate) fn allows(&self) -> &[Allow] {
         &self.inner.allows
     }
 
+    /// Returns the compiled rules.
     #[inline]
-    pub(crate) fn channel(&self, channel: Channel) -> Option<&ChannelRules> {
-        self.inner.compiled.channels[channel as usize].as_ref()
+    pub(crate) fn program(&self) -> &Program {
+        &self.inner.program
     }
 
-    /// Where hits of a rule do not count.
-    pub(crate) fn allowed(&self, rule: RuleId) -> &[Arc<Allowed>] {
-        &self.inner.compiled.allowed[rule.index()]
-    }
-
-    /// The condition of a rule, where it is more than that one of its patterns matches.
-    pub(crate) fn compound(&self, rule: RuleId) -> Option<&Compound> {
-        self.inner.compiled.compounds[rule.index()].as_deref()
-    }
-
-    pub(crate) fn scope(&self, rule: RuleId) -> &Scope {
-        &self.inner.compiled.scopes[rule.index()]
-    }
-
-    /// What the message of a rule takes captures from, if it does.
+    /// Returns the patterns whose named groups the message of a rule quotes; `None` if it quotes none.
     pub(crate) fn captures(&self, rule: RuleId) -> Option<&Captures> {
         self.inner.captures.get(rule.index())?.as_ref()
-    }
-
-    /// By rule.
-    pub(crate) fn scopes(&self) -> &[Scope] {
-        &self.inner.compiled.scopes
     }
 }
 
 impl fmt::Debug for Pack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pack")
-            .field("rules", &self.inner.rules.len())
+            .field("rules", &self.rules().len())
             .field("allows", &self.allows().len())
             .field("warnings", &self.inner.warnings.len())
-            .field("root", &self.inner.root)
+            .field("root", &self.root())
             .finish_non_exhaustive()
     }
 }
 
-/// Every problem of the files at `paths` and of the files below the folders among them, sorted by file,
-/// line and column. Rules of all of them must have different full ids.
+/// Returns the rule language as a JSON Schema (draft-07), with which editors complete and validate rule files.
 ///
-/// Past 1,000 problems the last one says how many more there are.
-///
-/// # Example: a text that is no rule file
-/// ```
-/// use ttsr::{Level, Limits};
-/// let file = std::env::temp_dir().join(format!("ttsr-check-{}.toml", std::process::id()));
-/// std::fs::write(&file, "schema = 1\n[pack]\nname = \"mine\"\n[rule.empty]\n")?;
-/// let problems = ttsr::check(&[&file], &Limits::default());
-/// assert!(problems.iter().any(|problem| problem.level() == Level::Error && problem.line() == 4));
-/// # std::fs::remove_file(&file)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[must_use]
-pub fn check(paths: &[impl AsRef<Path>], limits: &Limits) -> Vec<Diagnostic> {
-    let builder = Pack::builder().limits(limits.clone()).lints();
-    match paths
-        .iter()
-        .fold(builder, |builder, path| builder.file(path.as_ref()))
-        .build()
-    {
-        Ok(pack) => pack.warnings().to_vec(),
-        Err(error) => error.diagnostics().to_vec(),
-    }
-}
-
-/// The rule language as a JSON Schema (draft-07), which editors complete and check rule files with.
-///
-/// It comes from the table of keys that the loader itself reads. What it cannot say (that a pattern has
-/// exactly one of `literal`, `word`, `regex`, which keys exclude each other) only [`check`](fn@check) says.
+/// It is generated from the table of keys that the loader reads. Constraints that the schema cannot express (a pattern
+/// has exactly one of `literal`, `word` and `regex`; some keys exclude each other) are reported by
+/// [`check`](crate::check) only.
 ///
 /// # Example: every key has a description
 /// ```
@@ -427,7 +359,7 @@ pub fn schema() -> String {
     schema::json::schema()
 }
 
-/// The last step of every load: from checked rules to a pack.
+/// Builds the pack from checked rules: the last step of every load.
 fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack, LoadError> {
     let Loaded {
         rules,
@@ -440,37 +372,36 @@ fn finish(loaded: Loaded, limits: Limits, root: Option<PathBuf>) -> Result<Pack,
         return Err(LoadError::new(report.into_diagnostics()));
     }
     let root = root.map(|root| root.to_string_lossy().into_owned());
-    let compiled = compile::compile(&rules, &allows, &limits, MatchMode::First)
-        .map_err(|error| too_big(&error, &rules, &limits))?;
-    let warnings = report.into_diagnostics();
     let captures = rules.iter().map(Captures::of).collect();
+    let pack_states = limits.pack_states;
+    let program = compile::compile(rules, &allows, limits, root, MatchMode::First)
+        .map_err(|error| refused(&error, pack_states))?;
+    let warnings = report.into_diagnostics();
     Ok(Pack {
         inner: Arc::new(Inner {
-            rules,
+            program,
             allows,
             headers,
             lock,
             warnings,
-            limits,
-            root,
-            compiled,
             captures,
         }),
     })
 }
 
-fn too_big(error: &TooBig, rules: &[Rule], limits: &Limits) -> LoadError {
-    let id = &rules[error.rule].id;
-    let message = match &error.what {
-        Big::States(states) => format!(
-            "rule `{id}`: the rules up to this one need about {states} automaton states, limit is {}",
-            limits.pack_states
+fn refused(error: &CompileError, pack_states: usize) -> LoadError {
+    let id = &error.rule;
+    let message = match &error.kind {
+        CompileErrorKind::States(states) => format!(
+            "rule `{id}`: the rules up to this one need about {states} automaton states, limit is {pack_states}"
         ),
-        Big::Classes => format!(
-            "the patterns of all rules together tell more than {CLASSES} kinds of characters apart"
+        CompileErrorKind::Classes => format!(
+            "the patterns of all rules together distinguish more than {CLASSES} classes of characters"
         ),
-        Big::Scope(error) => format!("rule `{id}`: its globs together are too big: {error}"),
-        Big::Pattern(refused) => {
+        CompileErrorKind::Scope(error) => {
+            format!("rule `{id}`: its globs are together too large: {error}")
+        }
+        CompileErrorKind::Pattern(refused) => {
             format!("rule `{id}`: one of its patterns is refused: {refused:?}")
         }
     };

@@ -1,7 +1,8 @@
-//! Every match, against the regex engines on the whole text.
+//! Scans, compared with the regex engines on the whole text.
 
 use super::*;
 use crate::Action;
+use crate::limits::SCAN_STRETCH_BYTES;
 use crate::rule::{Pattern, Rule};
 use ttsr_testing::{Random, pattern_text, sample, scale};
 
@@ -26,7 +27,7 @@ fn toml(rule: &str) -> Pack {
     }
 }
 
-/// Start and end of each match, with the name of its rule.
+/// The start and end of each match, with the name of its rule.
 fn places(pack: &Pack, scanned: &Scanned) -> Vec<(String, u64, u64)> {
     let mut places: Vec<(String, u64, u64)> = scanned
         .matches
@@ -47,7 +48,7 @@ fn spans(pack: &Pack, target: &Target<'_>, text: &str) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Random rules of one to three patterns each, as far as they load.
+/// Random rules of one to three patterns each; those that do not load are left out.
 fn random_rules(random: &mut Random) -> Vec<(Rule, Vec<regex::bytes::Regex>)> {
     let mut rules = Vec::new();
     for number in 0..1 + random.below(4) {
@@ -242,7 +243,7 @@ fn conditions_say_which_matches_are_reported() {
             "match.any = [{ word = 'key' }]\nmatch.last = 10",
             vec![(35, 38)],
         ),
-        // Each match that completes the condition: `end` is there from the third line on.
+        // Each match that completes the condition: `end` is present from the third line on.
         (
             "match.all = [{ word = 'end' }, { word = 'key' }]\nmatch.within = { lines = 1 }",
             vec![(35, 38)],
@@ -385,7 +386,7 @@ fn a_search_that_is_given_up_is_told_and_the_first_match_reported() {
 #[test]
 fn a_match_longer_than_a_scan_keeps_is_counted() {
     let pack = toml("match.any = [{ regex = '(?s)BEGIN.*END' }]\nexamples.match = []");
-    let text = format!("BEGIN END{}END", "x".repeat(STRETCH_BYTES));
+    let text = format!("BEGIN END{}END", "x".repeat(SCAN_STRETCH_BYTES));
     let scanned = Scanner::new(pack).scan(&TEXT, text.as_bytes());
     assert_eq!(scanned.matches.len(), 1, "the part before the cut");
     assert!(scanned.cut_matches > 0);

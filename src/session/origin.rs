@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::pack::{Pack, Scope};
+use crate::pack::Pack;
+use crate::program::RuleScope as Scope;
 use crate::view::path::ToolScope;
 
 /// The agent, the model and the provider of the next replies, as far as the host knows them. Names are compared without
@@ -38,7 +39,12 @@ pub struct Origin {
 impl Origin {
     /// Returns for each rule true if it is out of scope; `None` if no rule is.
     pub(super) fn excluded(&self, pack: &Pack) -> Option<Box<[bool]>> {
-        let flags: Box<[bool]> = pack.scopes().iter().map(|it| !self.is_in(it)).collect();
+        let flags: Box<[bool]> = pack
+            .program()
+            .scopes
+            .iter()
+            .map(|it| !self.is_in(it))
+            .collect();
         flags.contains(&true).then_some(flags)
     }
 

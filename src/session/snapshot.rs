@@ -8,7 +8,7 @@ use super::ledger::{Acts, Ledger};
 use super::{Origin, PendingGuidance, Session};
 use crate::pack::Pack;
 use crate::rule::{Mode, Rule};
-use crate::stream::Past;
+use crate::stream::RuleHistory as Past;
 use crate::verdict::RuleId;
 
 /// The state of a session or conversation, to be stored with serde. Restored with

@@ -1,6 +1,6 @@
-//! Parts that were closed: what may still be asked about them, and nothing more.
+//! The closed parts of a stream, reduced to the facts that may still be asked for.
 //!
-//! Memory: 18 bytes for each, and for one with a tool, a call or a file 36 more and their names.
+//! A part takes at most 18 bytes. One with a tool, a call or a file takes 36 more, and the names.
 
 use crate::rule::Channel;
 use crate::verdict::PartId;
@@ -10,11 +10,11 @@ use crate::verdict::PartId;
 pub(super) struct ClosedParts {
     /// Sorted by id.
     parts: Vec<ClosedPart>,
-    /// Sorted by id, of the parts that have names.
-    names: Vec<Names>,
+    /// Sorted by id; only parts that have names.
+    names: Vec<PartNames>,
 }
 
-/// A closed part. The number of its bytes is in halves, which need no padding.
+/// A closed part. The number of its bytes is stored in two halves, which avoids padding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClosedPart {
     id: PartId,
@@ -22,11 +22,11 @@ pub(super) struct ClosedPart {
     channel: Channel,
 }
 
-/// What a part was called: tool, call and file, one after the other; empty ones are not known.
+/// The names of a part: tool, call and file, concatenated. An empty name is not known.
 #[derive(Debug)]
-struct Names {
+struct PartNames {
     id: PartId,
-    /// Where the name of the tool ends, and that of the call.
+    /// The ends in `text` of the name of the tool and of the id of the call.
     ends: [u32; 2],
     text: Box<str>,
 }
@@ -50,7 +50,7 @@ impl ClosedPart {
 }
 
 impl ClosedParts {
-    /// Keeps a part that is not there. An absent name is not known.
+    /// Adds a part, which must not be present yet.
     pub(super) fn insert(
         &mut self,
         part: ClosedPart,
@@ -58,29 +58,30 @@ impl ClosedParts {
         call: Option<&str>,
         path: Option<&str>,
     ) {
-        let place = self.parts.partition_point(|known| known.id < part.id);
-        insert(&mut self.parts, place, part);
+        let index = self.parts.partition_point(|known| known.id < part.id);
+        insert(&mut self.parts, index, part);
         let [tool, call, path] = [tool, call, path].map(Option::unwrap_or_default);
         let ends = [tool.len(), tool.len() + call.len()].map(u32::try_from);
-        let ([Ok(of_tool), Ok(of_call)], false) = (ends, tool.len() + call.len() + path.len() == 0)
+        let ([Ok(tool_end), Ok(call_end)], false) =
+            (ends, tool.len() + call.len() + path.len() == 0)
         else {
             return;
         };
-        let place = self.names.partition_point(|known| known.id < part.id);
-        let names = Names {
+        let index = self.names.partition_point(|known| known.id < part.id);
+        let names = PartNames {
             id: part.id,
-            ends: [of_tool, of_call],
+            ends: [tool_end, call_end],
             text: [tool, call, path].concat().into_boxed_str(),
         };
-        insert(&mut self.names, place, names);
+        insert(&mut self.names, index, names);
     }
 
     pub(super) fn get(&self, id: PartId) -> Option<&ClosedPart> {
-        let place = self
+        let index = self
             .parts
             .binary_search_by_key(&id, |known| known.id)
             .ok()?;
-        Some(&self.parts[place])
+        Some(&self.parts[index])
     }
 
     pub(super) fn tool(&self, id: PartId) -> Option<&str> {
@@ -97,21 +98,26 @@ impl ClosedParts {
         self.name(id, |names| &names.text[names.ends[1] as usize..])
     }
 
-    fn name<'n>(&'n self, id: PartId, of: impl FnOnce(&'n Names) -> &'n str) -> Option<&'n str> {
-        let place = self
+    fn name<'n>(
+        &'n self,
+        id: PartId,
+        select: impl FnOnce(&'n PartNames) -> &'n str,
+    ) -> Option<&'n str> {
+        let index = self
             .names
             .binary_search_by_key(&id, |known| known.id)
             .ok()?;
-        Some(of(&self.names[place])).filter(|name| !name.is_empty())
+        Some(select(&self.names[index])).filter(|name| !name.is_empty())
     }
 }
 
-/// Inserts without making twice the room that is needed: there may be very many.
-fn insert<T>(list: &mut Vec<T>, place: usize, new: T) {
+/// Inserts an element. Grows the vector by an eighth instead of doubling it, because a stream may have thousands of
+/// parts.
+fn insert<T>(list: &mut Vec<T>, index: usize, element: T) {
     if list.len() == list.capacity() {
         list.reserve_exact(4.max(list.len() / 8));
     }
-    list.insert(place, new);
+    list.insert(index, element);
 }
 
 #[cfg(test)]

@@ -1,105 +1,96 @@
-//! One part of a reply: its view, its matching state, and the scope of what it finds.
+//! One open part of a reply: its views, its matching state and its scope.
 //!
-//! `haystack` reads for first ends, `spans` for whole matches, `reader` for both; `input` takes tool input
-//! apart; `views` finds the haystacks of regions; `condition` and `judge` make hits of matches.
+//! `haystack` reads text for matches, `tool_input` decodes tool input, `views` finds regions, `detectors` and `limits`
+//! run the detectors; `condition` combines matches, and `admit` with `scope` makes hits of them.
 
 use std::time::Duration;
 
+use super::Counters;
 use super::closed::ClosedPart;
-use super::{Counters, Found};
+use super::state::SharedState;
 use crate::detect::unknown_name::KnownNames;
-use crate::pack::{ChannelRules, Pack, What};
+use crate::limits::Limits;
+use crate::program::{ChannelRules, DetectorSpec, Program};
 use crate::rule::Channel;
 use crate::verdict::PartId;
 use crate::view::piece::Piece;
-use bounds::Bounds;
-use haystack::{Haystack, Near};
-use input::Json;
-use judge::{Judge, Scoped};
-use reader::Reader;
+use admit::{Admission, HaystackScope, PartContext, TextEnd};
+use haystack::{FirstEndReader, HaystackReader, MatchContext};
+use limits::PartLimits;
+use scope::PartScope;
+use tool_input::ToolInputReader;
 use ttsr_automata::is_short;
 use views::Views;
 
-mod bounds;
-pub(super) mod condition;
-#[cfg(feature = "lookaround")]
-mod confirm;
-mod haystack;
-mod input;
-pub(super) mod judge;
-mod reader;
-pub(super) mod spans;
-mod trail;
+mod admit;
 #[cfg(feature = "ast")]
-mod trees;
+mod ast;
+pub(super) mod condition;
+mod detectors;
+mod haystack;
+mod limits;
+mod scope;
+mod tail_window;
+mod tool_input;
 mod views;
-mod watch;
 
-/// A part, from its opening to its close. What a delta touches comes first, in two cache lines.
+/// A part that is open. The fields that a delta touches come first, in two cache lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(super) struct Part {
+pub(super) struct OpenPart {
     id: PartId,
     channel: Channel,
     delivered: u64,
-    view: View,
-    scoped: Scoped,
-    bounds: Option<Box<Bounds>>,
-    /// Which part it is, in the order of their opening.
+    reader: PartReader,
+    scope: PartScope,
+    limits: Option<Box<PartLimits>>,
+    /// The index of the part in the order of opening.
     order: u32,
-    /// Bytes that were said to be decided.
+    /// Number of bytes that were returned as decided.
     released: u64,
 }
 
-/// What patterns see of the part.
+/// The reader of a part, by what its rules need.
 #[derive(Debug)]
-enum View {
-    /// No rule can fire here: nothing is read.
+enum PartReader {
+    /// No rule reads the channel.
     Unwatched,
-    /// The bytes as they are: one haystack, of which first ends are enough.
-    Text(Haystack),
-    /// The same, where some rule wants more.
-    Whole(Box<Whole>),
-    /// The values of a JSON object, each a haystack.
-    Json(Box<Json>),
+    /// First ends in the unchanged text.
+    Text(FirstEndReader),
+    /// Full matches, regions, folded text or detectors.
+    Whole(Box<WholeReader>),
+    /// The keys and values of a JSON object.
+    ToolInput(Box<ToolInputReader>),
 }
 
-/// Text of which some rule wants more than first ends.
+/// The reader of text for which first ends are not enough.
 #[derive(Debug)]
-struct Whole {
-    reader: Reader,
+struct WholeReader {
+    reader: HaystackReader,
     views: Option<Box<Views>>,
 }
 
-impl Part {
-    /// `order` parts were opened before.
+impl OpenPart {
+    /// Opens a part. `order` parts were opened before.
     pub(super) fn new(
-        pack: &Pack,
+        program: &Program,
         id: PartId,
         channel: Channel,
         order: u32,
         now: Duration,
-    ) -> Part {
-        let rules = pack.channel(channel);
-        let view = match rules {
-            None => View::Unwatched,
-            Some(rules) if channel == Channel::ToolInput => {
-                View::Json(Box::new(Json::new(rules, pack.limits())))
-            }
-            Some(rules) if rules.is_raw_only() => View::Text(Haystack::new(&rules.raw)),
-            Some(rules) => View::Whole(Box::new(Whole {
-                reader: Reader::new(&rules.raw),
-                views: Views::new(rules, false),
-            })),
+    ) -> OpenPart {
+        let rules = program.channel(channel);
+        let reader = match rules {
+            None => PartReader::Unwatched,
+            Some(rules) => PartReader::new(rules, channel, program.limits()),
         };
-        let scoped = Scoped::new(channel);
-        Part {
+        OpenPart {
             id,
             channel,
             delivered: 0,
-            view,
-            scoped,
-            bounds: rules.and_then(|rules| Bounds::new(rules, channel, now)),
+            reader,
+            scope: PartScope::new(channel),
+            limits: rules.and_then(|rules| PartLimits::new(rules, channel, now)),
             order,
             released: 0,
         }
@@ -118,213 +109,279 @@ impl Part {
         self.delivered
     }
 
-    /// Which part it is, in the order of their opening.
+    /// Returns the index of the part in the order of opening.
     pub(super) fn order(&self) -> u32 {
         self.order
     }
 
     pub(super) fn tool(&self) -> Option<&str> {
-        self.scoped.tool.as_deref()
+        self.scope.tool.as_deref()
     }
 
     pub(super) fn call(&self) -> Option<&str> {
-        self.scoped.call.as_deref()
+        self.scope.call.as_deref()
     }
 
     pub(super) fn path(&self) -> Option<&str> {
-        let given = self.scoped.given_path.as_deref();
-        given.or(self.scoped.paths.first().map(|path| &**path))
+        let given = self.scope.given_path.as_deref();
+        given.or(self.scope.paths.first().map(|path| &**path))
     }
 
     /// Sets the file that the part is about.
     pub(super) fn set_path(&mut self, path: String) {
-        self.scoped.given_path = Some(path.into_boxed_str());
+        self.scope.given_path = Some(path.into_boxed_str());
     }
 
-    /// Adds what this part counted itself.
+    /// Adds the counts of the readers of this part.
     pub(super) fn count(&self, counters: &mut Counters) {
-        match &self.view {
-            View::Text(haystack) => haystack.count(counters),
-            View::Whole(whole) => whole.count(counters),
-            View::Json(json) => json.count(counters),
-            View::Unwatched => {}
+        match &self.reader {
+            PartReader::Text(reader) => reader.count(counters),
+            PartReader::Whole(reader) => reader.count(counters),
+            PartReader::ToolInput(reader) => reader.count(counters),
+            PartReader::Unwatched => {}
         }
     }
 
-    pub(super) fn name_tool(&mut self, pack: &Pack, name: &str, call: &str, found: &mut Found) {
-        let is_new = self.scoped.tool.is_none() && !name.is_empty();
-        if is_new {
-            self.scoped.tool = Some(name.into());
+    fn context<'a>(&self, program: &'a Program, rules: &'a ChannelRules) -> PartContext<'a> {
+        PartContext {
+            program,
+            rules,
+            part: self.id,
+            order: self.order,
         }
-        if self.scoped.call.is_none() && !call.is_empty() {
-            self.scoped.call = Some(call.into());
-        }
-        if is_new {
-            self.judge_name(pack, name, found);
-        }
-        self.scoped.settle(pack, self.delivered, found);
-        found.count(pack);
     }
 
-    /// Finds the name of the tool where rules ask for those that nobody knows.
-    fn judge_name(&mut self, pack: &Pack, name: &str, found: &mut Found) {
-        let Some(rules) = pack.channel(self.channel) else {
+    /// Sets the name of the tool and of the call, unless they are known already.
+    pub(super) fn set_tool(
+        &mut self,
+        program: &Program,
+        name: &str,
+        call: &str,
+        shared: &mut SharedState,
+    ) {
+        let is_new = self.scope.tool.is_none() && !name.is_empty();
+        if is_new {
+            self.scope.tool = Some(name.into());
+        }
+        if self.scope.call.is_none() && !call.is_empty() {
+            self.scope.call = Some(call.into());
+        }
+        if is_new {
+            self.check_tool_name(program, name, shared);
+        }
+        let SharedState { results, state } = shared;
+        self.scope
+            .resolve_pending(program, self.delivered, results, state);
+        results.resolve_counts(program, state);
+    }
+
+    /// Admits the name of the tool for rules that report unknown tools.
+    fn check_tool_name(&mut self, program: &Program, name: &str, shared: &mut SharedState) {
+        let Some(rules) = program.channel(self.channel) else {
             return;
         };
-        let besides = found.known.clone();
+        let host_names = shared.state.known.clone();
         let is_known = |known: &KnownNames| {
-            known.holds(name) || besides.as_ref().is_some_and(|known| known.holds(name))
+            known.holds(name) || host_names.as_ref().is_some_and(|known| known.holds(name))
         };
-        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
+        let context = self.context(program, rules);
+        let mut admission = Admission::new(context, &mut self.scope, shared);
         let at = self.delivered;
-        for watched in &rules.watches {
-            if let What::UnknownTool(known) = &watched.what
+        for detector in &rules.detectors {
+            if let DetectorSpec::UnknownTool(known) = &detector.spec
                 && !is_known(known)
             {
-                let place = crate::detect::Found {
+                let found = crate::detect::Found {
                     start: at,
                     end: at,
                     decided: at,
                 };
-                let near = Near::of(name.as_bytes());
-                judge.found_by_detector(watched.rule, None, place, Some(near));
+                let context = MatchContext::whole(name.as_bytes());
+                let scope = HaystackScope::default();
+                admission.admit_finding(detector.rule, scope, found, Some(context));
             }
         }
-        judge.settle();
+        admission.resolve_queued();
     }
 
-    /// Number of bytes that no undecided match of a rule that holds can be in. Never decreases.
-    pub(super) fn releasable(&mut self, pack: &Pack) -> u64 {
-        let rules = pack.channel(self.channel);
-        let reading = match (&self.view, rules) {
-            (View::Whole(whole), Some(rules)) => whole.undecided_from(rules),
-            (View::Json(json), Some(rules)) => json.undecided_from(rules),
+    /// Returns the number of bytes that no undecided match of a rule that holds can contain. Never decreases.
+    pub(super) fn releasable(&mut self, program: &Program) -> u64 {
+        let rules = program.channel(self.channel);
+        let reading = match (&self.reader, rules) {
+            (PartReader::Whole(reader), Some(rules)) => reader.undecided_from(rules),
+            (PartReader::ToolInput(reader), Some(rules)) => reader.undecided_from(rules),
             _ => None,
         };
-        let waiting = self.scoped.undecided_from(pack);
-        let undecided = reading.into_iter().chain(waiting).min();
+        let pending = self.scope.undecided_from(program);
+        let undecided = reading.into_iter().chain(pending).min();
         let decided = undecided.unwrap_or(self.delivered).min(self.delivered);
         self.released = self.released.max(decided);
         self.released
     }
 
-    /// Time has passed.
-    pub(super) fn tick(&mut self, pack: &Pack, found: &mut Found) {
-        self.ask_bounds(pack, found, Bounds::tick);
+    /// Compares the time of the stream with the limits.
+    pub(super) fn tick(&mut self, program: &Program, shared: &mut SharedState) {
+        self.with_limits(program, shared, PartLimits::tick);
     }
 
-    /// The host has counted that many tokens of this part.
-    pub(super) fn count_tokens(&mut self, pack: &Pack, tokens: u64, found: &mut Found) {
-        self.ask_bounds(pack, found, |bounds, judge| bounds.tokens(judge, tokens));
+    /// Sets the number of tokens of this part, as counted by the host.
+    pub(super) fn set_tokens(&mut self, program: &Program, tokens: u64, shared: &mut SharedState) {
+        self.with_limits(program, shared, |limits, admission| {
+            limits.set_tokens(admission, tokens);
+        });
     }
 
-    fn ask_bounds(
+    fn with_limits(
         &mut self,
-        pack: &Pack,
-        found: &mut Found,
-        ask: impl FnOnce(&mut Bounds, &mut Judge<'_>),
+        program: &Program,
+        shared: &mut SharedState,
+        check: impl FnOnce(&mut PartLimits, &mut Admission<'_>),
     ) {
-        let (Some(bounds), Some(rules)) = (&mut self.bounds, pack.channel(self.channel)) else {
+        let Some(rules) = program.channel(self.channel) else {
             return;
         };
-        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
-        ask(bounds, &mut judge);
+        let context = self.context(program, rules);
+        if let Some(limits) = &mut self.limits {
+            check(
+                limits,
+                &mut Admission::new(context, &mut self.scope, shared),
+            );
+        }
     }
 
-    /// The fast path: a short delta of text that brings nothing special. Says whether it was that; if not,
-    /// nothing has happened.
+    /// The fast path: steps a short delta of text in which no pattern is reported. Returns false, and changes nothing,
+    /// if the delta is not of that kind.
     #[inline(always)]
     pub(super) fn push_short(&mut self, bytes: &[u8]) -> bool {
-        let (View::Text(haystack), true) = (&mut self.view, is_short(bytes)) else {
+        let (PartReader::Text(reader), true) = (&mut self.reader, is_short(bytes)) else {
             return false;
         };
-        let is_done = haystack.push_short(bytes);
+        let is_done = reader.push_short(bytes);
         if is_done {
             self.delivered += bytes.len() as u64;
         }
         is_done
     }
 
-    pub(super) fn push(&mut self, pack: &Pack, bytes: &[u8], found: &mut Found) {
+    /// Reads a delta.
+    pub(super) fn push(&mut self, program: &Program, bytes: &[u8], shared: &mut SharedState) {
         let at = self.delivered;
         self.delivered += bytes.len() as u64;
-        let Some(rules) = pack.channel(self.channel) else {
+        let Some(rules) = program.channel(self.channel) else {
             return;
         };
-        let is_short = self.bounds.is_none() && is_short(bytes);
+        let is_short = self.limits.is_none() && is_short(bytes);
         let is_done = is_short
-            && match &mut self.view {
-                View::Text(haystack) => haystack.push_short_all(&rules.raw.matcher, bytes),
-                View::Json(json) => json.push_short(bytes),
+            && match &mut self.reader {
+                PartReader::Text(reader) => reader.push_short_all(&rules.raw.matcher, bytes),
+                PartReader::ToolInput(reader) => reader.push_short(bytes),
                 _ => false,
             };
         if is_done {
             return;
         }
-        let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
-        if let Some(bounds) = &mut self.bounds {
-            bounds.push(&mut judge, Piece::verbatim(bytes, at));
+        let context = self.context(program, rules);
+        let admission = &mut Admission::new(context, &mut self.scope, shared);
+        if let Some(limits) = &mut self.limits {
+            limits.push(admission, Piece::verbatim(bytes, at));
         }
-        match &mut self.view {
-            View::Unwatched => {}
-            View::Text(haystack) => haystack.run(&mut judge, None, bytes, at),
-            View::Whole(whole) => whole.push(&mut judge, bytes, at),
-            View::Json(json) => json.push(&mut judge, self.bounds.as_deref_mut(), bytes),
+        match &mut self.reader {
+            PartReader::Unwatched => {}
+            PartReader::Text(reader) => {
+                reader.push_verbatim(&rules.raw, admission, HaystackScope::default(), bytes, at);
+            }
+            PartReader::Whole(reader) => reader.push(admission, bytes, at),
+            PartReader::ToolInput(reader) => {
+                reader.push(admission, self.limits.as_deref_mut(), bytes);
+            }
         }
     }
 
-    /// Ends the part, and keeps of it what may still be asked.
-    pub(super) fn close(mut self, pack: &Pack, found: &mut Found) {
+    /// Ends the part, and keeps what may still be asked about it.
+    pub(super) fn close(mut self, program: &Program, shared: &mut SharedState) {
         let at = self.delivered;
-        if let Some(rules) = pack.channel(self.channel) {
-            let mut judge = Judge::new(pack, rules, (self.id, self.order), &mut self.scoped, found);
-            let mut bounds = self.bounds.take();
-            match &mut self.view {
-                View::Text(haystack) => haystack.finish(&mut judge, None, at, at),
-                View::Whole(whole) => whole.finish(&mut judge, at),
-                View::Json(json) => json.finish(&mut judge, bounds.as_deref_mut(), at),
-                View::Unwatched => {}
+        if let Some(rules) = program.channel(self.channel) {
+            let context = self.context(program, rules);
+            let admission = &mut Admission::new(context, &mut self.scope, shared);
+            let mut limits = self.limits.take();
+            match &mut self.reader {
+                PartReader::Text(reader) => {
+                    let end = TextEnd {
+                        offset: at,
+                        decided: at,
+                    };
+                    reader.finish(&rules.raw, admission, HaystackScope::default(), end);
+                }
+                PartReader::Whole(reader) => reader.finish(admission, at),
+                PartReader::ToolInput(reader) => {
+                    reader.finish(admission, limits.as_deref_mut(), at);
+                }
+                PartReader::Unwatched => {}
             }
-            if let Some(bounds) = &mut bounds {
-                bounds.finish(&mut judge, at);
+            if let Some(limits) = &mut limits {
+                limits.finish(admission, at);
             }
         }
-        self.count(&mut found.counters);
-        self.scoped.is_closed = true;
-        self.scoped.settle(pack, at, found);
-        found.count(pack);
+        let SharedState { results, state } = shared;
+        self.count(&mut state.counters);
+        self.scope.is_closed = true;
+        self.scope.resolve_pending(program, at, results, state);
+        results.resolve_counts(program, state);
         let closed = ClosedPart::new(self.id, self.channel, at);
-        found
+        state
             .closed
             .insert(closed, self.tool(), self.call(), self.path());
     }
 }
 
-impl Whole {
-    fn push(&mut self, judge: &mut Judge<'_>, bytes: &[u8], at: u64) {
-        let piece = Piece::verbatim(bytes, at);
-        self.reader.take(judge, None, piece);
-        if let Some(views) = &mut self.views {
-            views.take(judge, None, &piece);
+impl PartReader {
+    fn new(rules: &ChannelRules, channel: Channel, limits: &Limits) -> PartReader {
+        if channel == Channel::ToolInput {
+            PartReader::ToolInput(Box::new(ToolInputReader::new(rules, limits)))
+        } else if rules.is_raw_only() {
+            PartReader::Text(FirstEndReader::new(&rules.raw))
+        } else {
+            PartReader::Whole(Box::new(WholeReader {
+                reader: HaystackReader::new(&rules.raw),
+                views: Views::new(rules, false),
+            }))
         }
-        judge.settle();
+    }
+}
+
+impl WholeReader {
+    fn push(&mut self, admission: &mut Admission<'_>, bytes: &[u8], at: u64) {
+        let piece = Piece::verbatim(bytes, at);
+        let view = &admission.context.rules.raw;
+        self.reader
+            .push(view, admission, HaystackScope::default(), piece);
+        if let Some(views) = &mut self.views {
+            views.push(admission, None, &piece);
+        }
+        admission.resolve_queued();
     }
 
-    fn finish(&mut self, judge: &mut Judge<'_>, end: u64) {
-        self.reader.finish(judge, None, end, end);
+    fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
+        let text_end = TextEnd {
+            offset: end,
+            decided: end,
+        };
+        let view = &admission.context.rules.raw;
+        self.reader
+            .finish(view, admission, HaystackScope::default(), text_end);
         if let Some(views) = &mut self.views {
-            views.close(judge, None, end, end);
-            views.finish(judge, end);
+            views.close(admission, None, text_end);
+            views.finish(admission, end);
         }
-        judge.settle();
-        judge.end_part(end);
+        admission.resolve_queued();
+        admission.finish_part(end);
     }
 
     fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
         let views = self.views.as_ref();
-        let seen = views.and_then(|views| views.undecided_from(rules));
-        let all = self.reader.undecided_from(&rules.raw);
-        all.into_iter().chain(seen).min()
+        let views = views.and_then(|views| views.undecided_from(rules));
+        let text = self.reader.undecided_from(&rules.raw);
+        text.into_iter().chain(views).min()
     }
 
     fn count(&self, counters: &mut Counters) {

@@ -1,4 +1,4 @@
-//! A stream among many: what the one call for all of them finds.
+//! Streams through their public interface, alone and beside others.
 
 use super::*;
 use crate::rule::Pattern;
@@ -25,7 +25,7 @@ fn streams(count: usize) -> Vec<Stream> {
 fn hits_of_a_call_are_not_given_again() {
     let mut streams = streams(2);
     let mut stream = streams.remove(0);
-    // What is read twice is read in a few steps.
+    // A delta is on the fast path only once its states are built, so every text is read more than once.
     for delta in [&b"so bad"[..], b"next", b"next"] {
         let _ = streams[0].push(PART, delta);
     }
@@ -51,7 +51,7 @@ fn hits_are_gone_through_one_by_one() {
 fn what_comes_behind_a_cut_is_counted_and_not_read() {
     let mut streams = streams(2);
     let mut stream = streams.remove(0);
-    // What is read twice is read in a few steps.
+    // A delta is on the fast path only once its states are built, so every text is read more than once.
     for _ in 0..3 {
         let _ = streams[0].push(PART, b"next");
         let _ = stream.push(PART, b"next");
@@ -345,7 +345,7 @@ fn where_a_match_begins_is_told_where_it_is_known() {
 
 #[test]
 fn an_earlier_match_of_a_delta_takes_the_place_of_a_later_one_and_of_no_other_hit() {
-    // Patterns of bytes are read behind those of characters.
+    // Patterns that match single bytes are in a second automaton, which is stepped after the first.
     let pack = rules(
         r"[rule.a]
         description = 'd'
@@ -562,7 +562,7 @@ fn what_is_allowed_is_not_held_back() {
         let input = format!(r#"{{"content":"key-1 ","path":"{path}","x":"#);
         let mut found = stream.push(PART, input.as_bytes()).len();
         found += stream.tool(PART, tool, "1").len();
-        // Another file may come, so that what the first does not allow is not decided.
+        // The input may name another file, so a match that the first file does not allow is not decided yet.
         let is_decided = stream.releasable(PART) == input.len() as u64;
         assert_eq!(is_decided, decided, "{tool} {path}");
         found += stream.finish().len();
@@ -679,7 +679,7 @@ fn what_views_count_is_counted_for_the_stream() {
     let many: String = (0..17_000).map(|n| format!("{n}\\n")).collect();
     let both = counted(added, "tool-input", &format!(r#"{{"old":"{many}{line}"}}"#));
     let one = counted(added, "tool-input", &format!(r#"{{"old":"{many}"}}"#));
-    // Once too much waited; lines that are too long; lines that were not remembered.
+    // Text held back above the limit once; lines that are too long; lines that were not remembered.
     assert_eq!(
         (one.released_edits, both.released_edits),
         (1 + 617, 1 + 1 + 616)

@@ -1,31 +1,32 @@
-//! The last bytes of a haystack, kept for excerpts and for the starts of matches.
+//! The window: the last bytes of a haystack, kept for excerpts and for the starts of matches.
 
 use ttsr_automata::SHORT;
 
-/// Most bytes kept between deltas.
+/// Number of bytes that a window guarantees to keep.
 pub(super) const WINDOW: usize = 256;
 
-/// The last bytes of a haystack: at least the last [`WINDOW`], where there are as many.
+/// The last bytes of a haystack: at least [`WINDOW`] of them, or all if there are fewer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
-    /// The first `len` of them count. Nothing before there are any.
+    /// The buffer, of which the first `len` bytes are used. Allocated with the first byte.
     bytes: Option<Box<[u8; ROOM]>>,
     len: usize,
-    /// Number of bytes of the haystack that are not kept any more.
+    /// Number of bytes of the haystack before `bytes`.
     dropped: u64,
 }
 
-/// Twice the window, so that bytes are moved once in a window's time; and a short delta beyond it.
+/// Size of the buffer: twice the window, so that bytes are moved only once for each [`WINDOW`] bytes appended, and room
+/// for a short delta.
 pub(super) const ROOM: usize = 2 * WINDOW + SHORT;
 
 impl Window {
-    /// Begins a new haystack.
+    /// Starts another haystack.
     pub(super) fn clear(&mut self) {
         self.len = 0;
         self.dropped = 0;
     }
 
-    /// Where a short delta may be written before [`keep`](Self::keep) appends it.
+    /// Returns the room that a short delta is written to before [`keep`](Self::keep) appends it.
     #[inline(always)]
     pub(super) fn room(&mut self) -> &mut [u8; SHORT] {
         if self.bytes.is_none() || self.len > ROOM - SHORT {
@@ -38,20 +39,20 @@ impl Window {
         room.expect("room was made")
     }
 
-    /// Appends what was written to the [`room`](Self::room): so many bytes.
+    /// Appends the first `len` bytes of the [`room`](Self::room).
     #[inline(always)]
     pub(super) fn keep(&mut self, len: usize) {
         self.len += len;
     }
 
-    /// Appends the first `len` bytes of `padded`, without a branch on how many they are.
+    /// Appends the first `len` bytes of `padded`, without a branch on `len`.
     #[inline(always)]
     pub(super) fn push_short(&mut self, padded: [u8; SHORT], len: usize) {
         *self.room() = padded;
         self.keep(len);
     }
 
-    /// Appends; copies at most [`WINDOW`] bytes of what is given, and moves as many once in a while.
+    /// Appends bytes. Copies at most [`WINDOW`] of them, and sometimes moves at most as many within the buffer.
     #[inline]
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let kept = self.bytes.as_deref_mut();
@@ -64,15 +65,15 @@ impl Window {
         }
     }
 
-    /// The last [`WINDOW`] bytes of those kept and `more` behind them, and whether they begin the haystack. They are the
-    /// same however many of them are in `more`.
+    /// Returns the last [`WINDOW`] bytes of the haystack continued by `more`, and true if they are the whole haystack. The
+    /// result does not depend on how the bytes are divided between the window and `more`.
     pub(super) fn with(&self, more: &[u8]) -> (Vec<u8>, bool) {
         let tail = &more[more.len().saturating_sub(WINDOW)..];
         let (kept, is_all) = self.last(WINDOW - tail.len());
         ([kept, tail].concat(), is_all && tail.len() == more.len())
     }
 
-    /// At most `most` of the kept bytes, the last ones, and whether they are the whole haystack.
+    /// Returns the last `most` bytes, at most [`WINDOW`], and true if they are the whole haystack.
     pub(super) fn last(&self, most: usize) -> (&[u8], bool) {
         let from = self.len.saturating_sub(most.min(WINDOW));
         (&self.bytes()[from..], self.dropped == 0 && from == 0)

@@ -6,6 +6,7 @@ mod ast;
 #[cfg(feature = "unicode")]
 mod evasions;
 mod faults;
+mod layers;
 mod pack;
 mod packs;
 mod rows;

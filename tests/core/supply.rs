@@ -327,6 +327,7 @@ fn nothing_that_can_fail_is_built_while_text_is_read() {
         "src/detect",
         "src/ast",
         "src/pack/compile",
+        "src/program",
     ] {
         sources(&root.join(folder), &mut |path, text| {
             let path = path.strip_prefix(root).unwrap().display().to_string();

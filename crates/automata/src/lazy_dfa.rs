@@ -35,8 +35,8 @@ use super::simd::SimdLevel;
 use super::single_match::SingleMatch;
 use super::speculative::Tile;
 use super::suffix::CursorExtra;
-use super::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
-use super::table::{SHORT, StateId, Table, TableConfig};
+use super::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use super::table::{PublishedState, SHORT, StateId, Table, TableConfig};
 use super::utf8::{Symbol, Utf8Decoder};
 
 pub use search::IdleRun;
@@ -72,8 +72,8 @@ struct DfaCache {
     start_states: [StateId; LookBehind::ALL.len()],
     /// The state of a suffix that can no longer match.
     dead: StateId,
-    /// The start state of the suffix of each cut, by look-behind; 0 if it is not built.
-    suffixes: Box<[AtomicU32]>,
+    /// The start state of the suffix of each cut, by look-behind, where it is built.
+    suffixes: Box<[PublishedState]>,
     /// The cuts that are reached before the first symbol.
     initial_cuts: Box<[u32]>,
     cache: Mutex<CacheBuilder>,
@@ -169,7 +169,7 @@ impl DfaCache {
             table,
             start_states,
             dead,
-            suffixes: (0..suffixes).map(|_| AtomicU32::new(0)).collect(),
+            suffixes: (0..suffixes).map(|_| PublishedState::new()).collect(),
             initial_cuts: cache.initial_cuts().into(),
             cache: Mutex::new(cache),
         }
@@ -190,14 +190,14 @@ impl DfaCache {
     /// Returns the start state of the suffix of a cut, if it is built.
     fn suffix_start(&self, cut: u32, before: LookBehind) -> Option<StateId> {
         let slot = cut as usize * LookBehind::ALL.len() + before as usize;
-        StateId::of_bits(self.suffixes[slot].load(Ordering::Acquire))
+        self.suffixes[slot].get()
     }
 
     /// Publishes the start state of a suffix, whose row is complete.
     fn publish_suffix_start(&self, unbuilt: Unbuilt, state: StateId) {
         if let Unbuilt::SuffixStart(cut, before) = unbuilt {
             let slot = cut as usize * LookBehind::ALL.len() + before as usize;
-            self.suffixes[slot].store(state.bits(), Ordering::Release);
+            self.suffixes[slot].set(state);
         }
     }
 

@@ -25,9 +25,8 @@ pub enum Refused {
     },
     /// Look-around or a back-reference that no bounded window can confirm; the span is empty where it
     /// is not known which part of the text it is.
-    #[cfg(feature = "lookaround")]
     Around {
-        fault: crate::lookaround::approximate::Fault,
+        fault: LookaroundFault,
         span: Range<usize>,
     },
     /// It matches the empty text, so it would hit everywhere.
@@ -36,6 +35,22 @@ pub enum Refused {
     Folded(Unfolded),
     /// More than [`PatternLimits::rule_states`].
     TooBig { states: usize, limit: usize },
+}
+
+/// The largest number of characters that a pattern may look at beyond either end of its match.
+pub const REACH: usize = 256;
+
+/// The reason why a pattern with look-around or back-references cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LookaroundFault {
+    /// The text that decides about it has no bound.
+    Unbounded(&'static str),
+    /// It looks further than [`REACH`] characters.
+    TooFar { side: &'static str, chars: usize },
+    /// It has a construct without a known over-approximation.
+    Unsupported(&'static str),
+    /// It has a back-reference inside the group that the back-reference names.
+    Recursive,
 }
 
 /// Why a pattern cannot be folded like the text that it reads.
@@ -48,7 +63,6 @@ pub enum Unfolded {
     /// This text begins with a character that folding joins with the one before it.
     Joins(String),
     /// This text is not its own fold, and stands in a pattern that looks around.
-    #[cfg_attr(not(feature = "lookaround"), allow(dead_code))]
     Around(String),
 }
 

@@ -97,7 +97,7 @@ mod tests {
             patterns_after_cut: [0b0011, 0b0100].into(),
         };
         let suffix = |cut| {
-            let state = crate::table::StateId::of_bits(8).expect("not the first");
+            let state = crate::table::StateId::for_test(8);
             let next = state;
             Suffix { cut, state, next }
         };

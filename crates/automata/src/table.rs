@@ -43,9 +43,31 @@ impl StateId {
         self.0
     }
 
-    /// Returns the state with these bits; `None` for 0, the state that a haystack begins in.
-    pub(crate) fn of_bits(bits: u32) -> Option<StateId> {
+    #[cfg(test)]
+    pub(crate) fn for_test(row: u32) -> StateId {
+        StateId(row)
+    }
+}
+
+/// A state that one thread publishes once and others read. It is never the first state of a table, whose bits stand
+/// for "not published".
+#[derive(Debug)]
+pub(crate) struct PublishedState(AtomicU32);
+
+impl PublishedState {
+    pub(crate) fn new() -> PublishedState {
+        PublishedState(AtomicU32::new(0))
+    }
+
+    /// Returns the state, if it is published; its whole row can be read then.
+    pub(crate) fn get(&self) -> Option<StateId> {
+        let bits = self.0.load(Ordering::Acquire);
         (bits != 0).then_some(StateId(bits))
+    }
+
+    /// Publishes a state whose row is complete.
+    pub(crate) fn set(&self, state: StateId) {
+        self.0.store(state.0, Ordering::Release);
     }
 }
 
@@ -202,18 +224,32 @@ impl Table {
     #[inline(always)]
     pub(crate) fn next(&self, state: StateId, column: usize) -> StateId {
         debug_assert!(column <= self.columns);
+        // SAFETY: both obligations of `next_unchecked` hold, because
+        // 1. nothing outside this module can make a `StateId`: it comes from `RowAllocator::add`, `Table::unknown`,
+        //    `PublishedState` or a published cell. A cursor keeps its state beside the `Arc` of the table that made
+        //    it and replaces both together, so it steps only that table;
+        // 2. a column comes from the alphabet that the table was made for: it is below `columns`, or it is `columns`
+        //    itself, the cell of the reentry.
+        unsafe { self.next_unchecked(state, column) }
+    }
+
+    /// Reads a cell without a bounds check.
+    ///
+    /// # Safety
+    ///
+    /// 1. `state` was made by this table.
+    /// 2. `column` is at most `self.columns`.
+    // PERF: bounds checks cost 17 % per delta at 10 rules (`cargo bench --bench delta`).
+    #[inline(always)]
+    unsafe fn next_unchecked(&self, state: StateId, column: usize) -> StateId {
         let cell = state.0 as usize + column;
         debug_assert!(cell < self.cells.len());
         // SAFETY: the index is in bounds, because
-        // 1. a `StateId` is the offset of a whole row: it is made by `RowAllocator::add` and `Table::unknown`, or read from
-        //    a published cell;
-        // 2. every column of the alphabet is below `columns`, and `columns < stride`, the length of a full row. A sparse row
-        //    is shorter, but lies below the match bit, and `match_bit + stride` cells exist;
+        // 1. a state of this table is the offset of a whole row, and `columns < stride`, the length of a full row;
+        // 2. a sparse row is shorter, but lies below the match bit, and `match_bit + stride` cells exist;
         // 3. after a sparse row the loaded cell may not be an id. It is then a column number, a look-behind, an entry
         //    counter or the offset of a report. Each is below the match bit, and `Table::new` asserts that a full row
-        //    fits after the largest of them;
-        // 4. a cursor steps only the table it was started on: the stream that owns the cursor holds the pack.
-        // PERF: bounds checks cost 17 % per delta at 10 rules (`cargo bench --bench delta`).
+        //    fits after the largest of them.
         StateId(unsafe { self.cells.get_unchecked(cell) }.load(Ordering::Acquire))
     }
 

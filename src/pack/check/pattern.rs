@@ -14,8 +14,6 @@ use crate::pack::escape::{self, quote};
 use crate::pack::lower::lower;
 use crate::pack::schema;
 use crate::rule::{Fold, Pattern, PatternKind, Region, Rule};
-#[cfg(feature = "lookaround")]
-use ttsr_automata::lookaround::approximate;
 use ttsr_automata::pattern::{self, Refused, Unfolded};
 
 /// Work of a pattern, in steps of [`Limits::load_steps`]: it is parsed, and two bytes may be a large class.
@@ -190,7 +188,6 @@ fn refusal(refused: Refused, text: &str, is_regex: bool) -> Fault {
             .within((is_regex && !span.is_empty()).then_some(span))
         }
         Refused::LookAround { what, span } => look_around(what, text, span),
-        #[cfg(feature = "lookaround")]
         Refused::Around { fault, span } => around(&fault, text, span),
         Refused::MatchesEmpty if is_regex => Fault::new(
             &code::MATCHES_EMPTY,
@@ -265,29 +262,28 @@ fn look_around(what: &str, text: &str, span: Range<usize>) -> Fault {
 }
 
 /// Why a pattern cannot be confirmed on a bounded window.
-#[cfg(feature = "lookaround")]
-fn around(fault: &approximate::Fault, text: &str, span: Range<usize>) -> Fault {
+fn around(fault: &pattern::LookaroundFault, text: &str, span: Range<usize>) -> Fault {
     let written = text.get(span.clone()).filter(|written| !written.is_empty());
     let (message, help) = match fault {
-        approximate::Fault::Unbounded(what) => (
+        pattern::LookaroundFault::Unbounded(what) => (
             format!(
                 "{} an unbounded {what}: to decide it could take all the text there is",
                 written.map_or_else(|| "this pattern has".to_owned(), |written| quote(written) + " is")
             ),
             "bound what it repeats, such as `.{0,80}` instead of `.*`",
         ),
-        approximate::Fault::TooFar { side, chars } => (
+        pattern::LookaroundFault::TooFar { side, chars } => (
             format!(
                 "this pattern looks {chars} characters {side}, limit is {}",
-                approximate::REACH
+                pattern::REACH
             ),
             "lower the counts of the repetitions inside its look-around",
         ),
-        approximate::Fault::Unsupported(what) => (
+        pattern::LookaroundFault::Unsupported(what) => (
             format!("this pattern has {what}, which this engine does not have"),
             "look-ahead, look-behind, back-references and atomic groups are what there is",
         ),
-        approximate::Fault::Recursive => (
+        pattern::LookaroundFault::Recursive => (
             "this pattern has a back-reference inside the group that it refers to, or a long chain of them"
                 .to_owned(),
             "refer to a group that is complete",

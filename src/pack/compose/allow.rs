@@ -81,7 +81,8 @@ pub(in crate::pack) fn resolve(
         match ended {
             Some(fault) => faults.push((at, fault)),
             None => {
-                let unused = Some(&allow).filter(|_| terms.lints && !allow.rules.is_empty());
+                let unused =
+                    Some(&allow).filter(|_| terms.lints.is_some() && !allow.rules.is_empty());
                 let unused = unused.and_then(|allow| unused_for(allow, &allows, rules));
                 faults.extend(unused.map(|fault| (at, fault)));
                 allows.push(allow);

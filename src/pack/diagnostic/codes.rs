@@ -89,7 +89,7 @@ codes! {
     NO_EXAMPLE "no-example" Warning Invalid "a rule without an example that breaks it"
     NO_NEGATIVE_EXAMPLE "no-negative-example" Note Invalid "a rule without an example of what does not break it"
     SELF_TRIGGER "self-trigger" Warning Invalid "a message that breaks its own rule"
-    ABORT_FOR_STYLE "abort-for-style" Warning Invalid "a rule of style that ends the turn"
+    ABORT_FOR_STYLE "abort-for-style" Warning Invalid "a style rule that ends the turn"
     DEPRECATED_RULE "deprecated-rule" Note Invalid "a rule that is deprecated"
     REPLACED_BY_MISSING "replaced-by-missing" Warning Invalid "a `replaced-by` that is not loaded"
     SHADOWED_RULE "shadowed-rule" Warning Invalid "a rule that never decides, because a stronger one matches the same"

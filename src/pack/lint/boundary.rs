@@ -1,27 +1,27 @@
-//! `\b` beside a sign that is no part of a word. It asks for a letter on the other side of that sign, and so does
-//! not match where there is a blank, which is seldom meant: `\b--force`, `rm -rf /\b`.
+//! `\b` beside a character that is not part of a word. It requires a word character on its other side, so it does not
+//! match beside a space, which is seldom intended: `\b--force`, `rm -rf /\b`.
 
 use std::ops::Range;
 
 use regex_syntax::ast::{self, AssertionKind, Ast};
 
-/// A boundary that asks for a word where the pattern has none.
+/// A boundary that requires a word character outside of the pattern.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Odd {
-    /// The boundary and the sign, in the text of the pattern.
+pub(super) struct OddBoundary {
+    /// The range of the boundary and the character beside it in the text of the pattern.
     pub(super) at: Range<usize>,
     pub(super) sign: char,
-    /// Whether it stands at the front of the pattern, not at its back.
+    /// True if the boundary is at the start of the pattern, false if it is at its end.
     pub(super) is_front: bool,
 }
 
-/// The first one at either end of a regular expression.
-pub(super) fn odd(regex: &str) -> Option<Odd> {
+/// Returns the odd boundary at either end of a regular expression, if there is one.
+pub(super) fn odd(regex: &str) -> Option<OddBoundary> {
     let tree = ast::parse::Parser::new().parse(regex).ok()?;
     at_end(&tree, true).or_else(|| at_end(&tree, false))
 }
 
-fn at_end(tree: &Ast, is_front: bool) -> Option<Odd> {
+fn at_end(tree: &Ast, is_front: bool) -> Option<OddBoundary> {
     match tree {
         Ast::Group(group) => at_end(&group.ast, is_front),
         Ast::Alternation(alternation) => {
@@ -39,7 +39,7 @@ fn at_end(tree: &Ast, is_front: bool) -> Option<Odd> {
     }
 }
 
-fn beside(end: &Ast, next: &Ast, is_front: bool) -> Option<Odd> {
+fn beside(end: &Ast, next: &Ast, is_front: bool) -> Option<OddBoundary> {
     let (Ast::Assertion(assertion), Ast::Literal(literal)) = (end, next) else {
         return None;
     };
@@ -47,7 +47,7 @@ fn beside(end: &Ast, next: &Ast, is_front: bool) -> Option<Odd> {
         && !literal.c.is_alphanumeric()
         && literal.c != '_';
     let (one, other) = (end.span(), next.span());
-    is_odd.then(|| Odd {
+    is_odd.then(|| OddBoundary {
         at: one.start.offset.min(other.start.offset)..one.end.offset.max(other.end.offset),
         sign: literal.c,
         is_front,

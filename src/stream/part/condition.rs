@@ -1,188 +1,184 @@
-//! From the matches of a rule's patterns to its condition: what must be there too, what must not, and
-//! how far apart.
+//! The state of compound conditions: which of the patterns of a rule have matched, and where.
 //!
-//! A [`Book`] keeps what it takes for the rules of one haystack, of one part, or of one reply. Memory does
-//! not grow with the text: per rule the matches that may still matter, and at most [`WAITING`] that wait.
+//! A [`ConditionState`] belongs to one haystack, one part or one reply. Its memory does not grow with the text: it keeps,
+//! for each rule, the matches that may still matter, and at most [`PENDING_MATCHES`] that wait.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::judge::Judge;
-use crate::pack::{Compound, Extent, Role};
+use super::admit::Admission;
+use crate::program::{CompoundCondition, ConditionExtent, PatternRole};
 use crate::rule::Within;
-use crate::stream::{Counters, Quote};
+use crate::stream::Counters;
+use crate::stream::buffers::PENDING_MATCHES;
+use crate::stream::state::RecordedMatch;
 use crate::verdict::RuleId;
 
-/// Most matches of one rule that wait for an exception, and most that a sequence remembers.
-pub(in crate::stream) const WAITING: usize = 256;
-
-/// A place: in the part as delivered, and in the haystack.
+/// A position in the part and in the haystack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::stream) struct Position {
-    pub(super) offset: u64,
+pub(in crate::stream) struct TextPosition {
+    /// Offset in the part as delivered.
+    pub(in crate::stream) offset: u64,
+    /// Number of line feeds of the haystack before it.
     pub(super) line: u64,
+    /// Number of characters of the haystack before it.
     pub(super) char: u64,
 }
 
-/// A whole match of a pattern.
+/// A full match of a pattern.
 #[derive(Clone, Debug)]
-pub(in crate::stream) struct Match {
+pub(in crate::stream) struct FullMatch {
     pub(super) pattern: u32,
-    /// Where its first character begins.
-    pub(super) start: Position,
-    /// Where its last character ends; its line is that of the last character.
-    pub(super) end: Position,
-    /// The same in the stretch that it was found in.
-    pub(super) text: Range<usize>,
-    pub(super) decided: u64,
+    /// The position of its first character.
+    pub(in crate::stream) start: TextPosition,
+    /// The position after its last character; its line is that of the last character.
+    pub(in crate::stream) end: TextPosition,
+    /// The range of the match in its stretch.
+    pub(super) range: Range<usize>,
+    pub(in crate::stream) decided: u64,
 }
 
-/// What is known of the conditions of some rules.
+/// The state of the conditions of several rules.
 #[derive(Debug, Default)]
-pub(in crate::stream) struct Book {
-    rules: Vec<(RuleId, Progress)>,
-    /// Whether anything waits.
+pub(in crate::stream) struct ConditionState {
+    rules: Vec<(RuleId, RuleProgress)>,
+    /// True if a match waits.
     waits: bool,
 }
 
-/// What is known of one rule's condition.
+/// The state of the condition of one rule.
 #[derive(Debug, Default)]
-struct Progress {
-    /// Of each pattern that must be there: the match that begins last.
-    all: Vec<Option<Span>>,
-    /// Of each pattern of a sequence: the places where the sequence up to it can end, with the latest
-    /// place it can begin.
-    sequence: Vec<VecDeque<Span>>,
-    /// Matches of a sequence over several parts: those need not come in the order of their places.
-    scattered: Vec<(Span, u32)>,
+struct RuleProgress {
+    /// For each pattern of `all`: its match that begins last.
+    all: Vec<Option<MatchSpan>>,
+    /// For each pattern of `sequence`: the ends that the sequence up to it can have, each with the latest start.
+    sequence: Vec<VecDeque<MatchSpan>>,
+    /// The matches of a sequence over several parts, which need not arrive in the order of their positions.
+    scattered: Vec<(MatchSpan, u32)>,
     /// The exception that begins last.
-    none: Option<Span>,
-    /// Matches that an exception may still take back, or that are too early for the end of the text.
-    waiting: VecDeque<Waiting>,
-    /// A place where none of them begins before.
-    earliest: Position,
+    none: Option<MatchSpan>,
+    /// Complete matches that an exception may still cancel, or that wait for the end of the text.
+    pending: VecDeque<PendingMatch>,
+    /// A position that no pending match begins before.
+    earliest: TextPosition,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Span {
-    start: Position,
-    end: Position,
+struct MatchSpan {
+    start: TextPosition,
+    end: TextPosition,
 }
 
-/// A match that is not decided.
+/// A match that completes its condition, but may be cancelled.
 #[derive(Debug)]
-struct Waiting {
-    span: Span,
-    quote: Quote,
+struct PendingMatch {
+    span: MatchSpan,
+    record: RecordedMatch,
 }
 
-impl Book {
-    /// Whether something waits for text that is to come.
+impl ConditionState {
+    /// Returns true if a match waits for later text.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         self.waits
     }
 
-    /// Returns the start of the text that a rule that holds has not decided.
+    /// Returns the offset of the first byte of a pending match of a rule that holds.
     pub(in crate::stream) fn undecided_from(&self, holds: impl Fn(RuleId) -> bool) -> Option<u64> {
         let held = self.rules.iter().filter(|(rule, _)| holds(*rule));
-        let waiting = held.flat_map(|(_, known)| &known.waiting);
-        waiting.map(|waiting| waiting.span.start.offset).min()
+        let pending = held.flat_map(|(_, known)| &known.pending);
+        pending.map(|pending| pending.span.start.offset).min()
     }
 
-    /// Takes a match; gives it back if it completes the rule's condition, and nothing can take that back.
-    pub(super) fn note(
+    /// Adds a match of a pattern. Returns its record if it completes the condition of the rule and no exception can
+    /// cancel it.
+    pub(super) fn add_match(
         &mut self,
-        compound: &Compound,
-        role: Role,
-        known: &Match,
-        quote: Quote,
+        compound: &CompoundCondition,
+        role: PatternRole,
+        found: &FullMatch,
+        record: RecordedMatch,
         counters: &mut Counters,
-    ) -> Option<Quote> {
-        let span = Span {
-            start: known.start,
-            end: known.end,
+    ) -> Option<RecordedMatch> {
+        let span = MatchSpan {
+            start: found.start,
+            end: found.end,
         };
-        let progress = self.progress(quote.hit.rule, compound);
+        let progress = self.progress(record.hit.rule, compound);
         let whole = progress.complete(compound, role, span);
         let waits = compound.has_none || compound.last.is_some();
         if !waits {
-            return whole.map(|_| quote);
+            return whole.map(|_| record);
         }
         if let Some(whole) = whole {
-            progress.wait(compound, whole, quote, counters);
+            progress.add_pending(compound, whole, record, counters);
         }
         self.waits = self
             .rules
             .iter()
-            .any(|(_, known)| !known.waiting.is_empty());
+            .any(|(_, known)| !known.pending.is_empty());
         None
     }
 
-    /// Everything before `place` is known; gives what that decides.
-    pub(super) fn pass(&mut self, place: Position, judge: &mut Judge<'_>, decided: u64) {
+    /// Admits the pending matches that no text at `position` or later can cancel.
+    pub(super) fn resolve_before(
+        &mut self,
+        position: TextPosition,
+        admission: &mut Admission<'_>,
+        decided: u64,
+    ) {
         if !self.waits {
             return;
         }
         for (rule, progress) in &mut self.rules {
-            let Some(compound) = judge.pack.compound(*rule) else {
+            let Some(compound) = admission.context.program.compound(*rule) else {
                 continue;
             };
-            // PERF: looking at each of 256 that wait, at every byte, took 52,000 instructions a byte
+            // PERF: testing each of 256 pending matches at every byte took 52,000 instructions a byte
             // (`cargo bench --bench instructions -- --growth`).
-            let is_due = is_past(compound.within, progress.earliest, place);
+            let is_due = is_out_of_reach(compound.within, progress.earliest, position);
             if compound.last.is_some() || !is_due {
                 continue;
             }
-            let waiting = std::mem::take(&mut progress.waiting);
-            for waiting in waiting {
-                if is_past(compound.within, waiting.span.start, place) {
-                    judge.offer(waiting.quote.at(decided));
+            for pending in std::mem::take(&mut progress.pending) {
+                if is_out_of_reach(compound.within, pending.span.start, position) {
+                    admission.admit(pending.record.decided_at(decided));
                 } else {
-                    progress.let_wait(waiting);
+                    progress.push_pending(pending);
                 }
             }
         }
         self.waits = self
             .rules
             .iter()
-            .any(|(_, known)| !known.waiting.is_empty());
+            .any(|(_, known)| !known.pending.is_empty());
     }
 
-    /// The text ends, after so many characters: gives what still waits.
-    pub(super) fn end(self, chars: u64, judge: &mut Judge<'_>, decided: u64) {
-        for quote in self.decide(chars, judge, decided) {
-            judge.offer(quote);
-        }
-    }
-
-    /// What is decided once the text is over, in the order of the matches.
-    fn decide(self, chars: u64, judge: &Judge<'_>, decided: u64) -> Vec<Quote> {
-        let mut quotes = Vec::new();
+    /// Ends the text, which has `chars` characters: admits the pending matches, in the order in which they were added.
+    pub(super) fn finish(self, chars: u64, admission: &mut Admission<'_>, decided: u64) {
         for (rule, progress) in self.rules {
-            let Some(compound) = judge.pack.compound(rule) else {
+            let Some(compound) = admission.context.program.compound(rule) else {
                 continue;
             };
-            for Waiting { span, quote } in progress.waiting {
-                let is_in = compound
+            for PendingMatch { span, record } in progress.pending {
+                let is_in_reach = compound
                     .last
                     .is_none_or(|last| span.start.char + u64::from(last) >= chars);
-                if is_in {
-                    quotes.push(quote.at(decided));
+                if is_in_reach {
+                    admission.admit(record.decided_at(decided));
                 }
             }
         }
-        quotes
     }
 
-    fn progress(&mut self, rule: RuleId, compound: &Compound) -> &mut Progress {
+    fn progress(&mut self, rule: RuleId, compound: &CompoundCondition) -> &mut RuleProgress {
         let index = match self.rules.iter().position(|(known, _)| *known == rule) {
             Some(index) => index,
             None => {
-                let progress = Progress {
+                let progress = RuleProgress {
                     all: vec![None; compound.all],
                     sequence: vec![VecDeque::new(); compound.sequence],
-                    ..Progress::default()
+                    ..RuleProgress::default()
                 };
                 self.rules.push((rule, progress));
                 self.rules.len() - 1
@@ -192,21 +188,31 @@ impl Book {
     }
 }
 
-impl Progress {
-    /// Takes a match; gives the extent of what it completes, exceptions aside.
-    fn complete(&mut self, compound: &Compound, role: Role, span: Span) -> Option<Span> {
+impl RuleProgress {
+    /// Adds a match. Returns the span of the condition if the match completes it, exceptions aside.
+    fn complete(
+        &mut self,
+        compound: &CompoundCondition,
+        role: PatternRole,
+        span: MatchSpan,
+    ) -> Option<MatchSpan> {
         match role {
-            Role::Any => Some(span),
-            Role::All(index) => self.complete_all(compound, index as usize, span),
-            Role::Sequence(index) => self.complete_sequence(compound, index as usize, span),
-            Role::None => {
-                self.except(compound, span);
+            PatternRole::Any => Some(span),
+            PatternRole::All(index) => self.complete_all(compound, index as usize, span),
+            PatternRole::Sequence(index) => self.complete_sequence(compound, index as usize, span),
+            PatternRole::None => {
+                self.add_exception(compound, span);
                 None
             }
         }
     }
 
-    fn complete_all(&mut self, compound: &Compound, index: usize, span: Span) -> Option<Span> {
+    fn complete_all(
+        &mut self,
+        compound: &CompoundCondition,
+        index: usize,
+        span: MatchSpan,
+    ) -> Option<MatchSpan> {
         let known = &mut self.all[index];
         if known.is_none_or(|known| known.start <= span.start) {
             *known = Some(span);
@@ -220,8 +226,13 @@ impl Progress {
         is_near(compound.within, whole).then_some(whole)
     }
 
-    fn complete_sequence(&mut self, compound: &Compound, index: usize, span: Span) -> Option<Span> {
-        if compound.extent() == Extent::Message {
+    fn complete_sequence(
+        &mut self,
+        compound: &CompoundCondition,
+        index: usize,
+        span: MatchSpan,
+    ) -> Option<MatchSpan> {
+        if compound.extent() == ConditionExtent::Message {
             return self.complete_scattered(index, span);
         }
         let whole = match index.checked_sub(1) {
@@ -230,7 +241,7 @@ impl Progress {
                 let ends = self.sequence[before].iter();
                 let reachable = ends.filter(|known| known.end.offset <= span.start.offset);
                 let latest = reachable.max_by_key(|known| known.start)?;
-                Span {
+                MatchSpan {
                     start: latest.start,
                     end: span.end,
                 }
@@ -245,24 +256,25 @@ impl Progress {
         let ends = &mut self.sequence[index];
         let distance = matches!(compound.within, Within::Lines(_) | Within::Chars(_));
         if !distance && !ends.is_empty() {
-            // Where distance is no matter, the first end is the best there is.
+            // Without a bound on the distance, the first end is as good as any later one.
             return None;
         }
-        if ends.len() == WAITING {
+        if ends.len() == PENDING_MATCHES {
             ends.pop_front();
         }
         ends.push_back(whole);
         None
     }
 
-    /// The same where parts interleave: all matches are kept until the sequence is complete.
-    fn complete_scattered(&mut self, index: usize, span: Span) -> Option<Span> {
-        if self.scattered.len() == WAITING {
+    /// [`complete_sequence`](Self::complete_sequence) for a sequence over parts, which may interleave: keeps all matches
+    /// until the sequence is complete.
+    fn complete_scattered(&mut self, index: usize, span: MatchSpan) -> Option<MatchSpan> {
+        if self.scattered.len() == PENDING_MATCHES {
             self.scattered.remove(0);
         }
         self.scattered.push((span, index as u32));
         self.scattered.sort_by_key(|(span, _)| span.end.offset);
-        let mut whole: Option<Span> = None;
+        let mut whole: Option<MatchSpan> = None;
         let mut next = 0;
         for &(span, index) in &self.scattered {
             let follows = whole.is_none_or(|whole| whole.end.offset <= span.start.offset);
@@ -278,26 +290,32 @@ impl Progress {
         whole.filter(|_| is_complete)
     }
 
-    /// An exception: what it stands beside does not count.
-    fn except(&mut self, compound: &Compound, span: Span) {
+    /// Adds an exception, and cancels the pending matches that it is near.
+    fn add_exception(&mut self, compound: &CompoundCondition, span: MatchSpan) {
         if self.none.is_none_or(|known| known.start <= span.start) {
             self.none = Some(span);
         }
-        self.waiting
-            .retain(|waiting| !is_near(compound.within, waiting.span.with(span)));
+        self.pending
+            .retain(|pending| !is_near(compound.within, pending.span.with(span)));
     }
 
-    fn let_wait(&mut self, waiting: Waiting) {
-        let start = waiting.span.start;
-        self.earliest = match self.waiting.is_empty() {
+    fn push_pending(&mut self, pending: PendingMatch) {
+        let start = pending.span.start;
+        self.earliest = match self.pending.is_empty() {
             true => start,
             false => self.earliest.min(start),
         };
-        self.waiting.push_back(waiting);
+        self.pending.push_back(pending);
     }
 
-    /// Lets a complete match wait for what may take it back.
-    fn wait(&mut self, compound: &Compound, span: Span, quote: Quote, counters: &mut Counters) {
+    /// Adds a complete match that an exception or the end of the text may cancel.
+    fn add_pending(
+        &mut self,
+        compound: &CompoundCondition,
+        span: MatchSpan,
+        record: RecordedMatch,
+        counters: &mut Counters,
+    ) {
         let is_excepted = self
             .none
             .is_some_and(|known| is_near(compound.within, span.with(known)));
@@ -305,30 +323,30 @@ impl Progress {
             return;
         }
         if let Some(last) = compound.last {
-            // What is too far from here is too far from the end.
-            let is_far = |from: Position| span.end.char - from.char > u64::from(last);
-            self.waiting.retain(|waiting| !is_far(waiting.span.start));
+            // A match that is too far from here is also too far from the end.
+            let is_far = |from: TextPosition| span.end.char - from.char > u64::from(last);
+            self.pending.retain(|pending| !is_far(pending.span.start));
         }
-        if compound.reports_every() || self.waiting.len() < WAITING {
-            self.let_wait(Waiting { span, quote });
+        if compound.reports_every() || self.pending.len() < PENDING_MATCHES {
+            self.push_pending(PendingMatch { span, record });
         } else {
             counters.unconfirmed += 1;
         }
     }
 }
 
-impl Span {
-    /// From where the first of both begins to where the last one ends.
-    fn with(self, other: Span) -> Span {
-        Span {
+impl MatchSpan {
+    /// Returns the smallest span that contains both.
+    fn with(self, other: MatchSpan) -> MatchSpan {
+        MatchSpan {
             start: self.start.min(other.start),
             end: self.end.max(other.end),
         }
     }
 }
 
-/// Whether a stretch of that extent is within the distance.
-fn is_near(within: Within, span: Span) -> bool {
+/// Returns true if the span is no longer than `within`.
+fn is_near(within: Within, span: MatchSpan) -> bool {
     match within {
         Within::Lines(lines) => span.end.line - span.start.line < u64::from(lines),
         Within::Chars(chars) => span.end.char - span.start.char <= u64::from(chars),
@@ -336,11 +354,11 @@ fn is_near(within: Within, span: Span) -> bool {
     }
 }
 
-/// Whether nothing that begins at `place` or later can be near what begins at `start`.
-fn is_past(within: Within, start: Position, place: Position) -> bool {
+/// Returns true if nothing that begins at `position` or later can be near a match that begins at `start`.
+fn is_out_of_reach(within: Within, start: TextPosition, position: TextPosition) -> bool {
     match within {
-        Within::Lines(lines) => place.line - start.line >= u64::from(lines),
-        Within::Chars(chars) => place.char - start.char >= u64::from(chars),
+        Within::Lines(lines) => position.line - start.line >= u64::from(lines),
+        Within::Chars(chars) => position.char - start.char >= u64::from(chars),
         Within::Part | Within::Message => false,
     }
 }

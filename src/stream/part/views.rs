@@ -1,16 +1,16 @@
-//! The views of one part: the haystacks they make of it, and what reads those.
+//! The views of one part, and the readers of their output.
 //!
-//! A reader is there for each [`Sight`] that rules of the channel have. It reads each longest run of what it
-//! sees as a haystack of its own; without regions, the whole haystack, folded.
+//! There is a reader for each [`ViewKey`](crate::program::ViewKey) of the channel. It reads each longest run of text
+//! that its key sees as a haystack of its own; without regions, the whole haystack, folded.
 
 use std::sync::Arc;
 
-use super::judge::Judge;
-use super::reader::Reader;
+use super::admit::{Admission, HaystackScope, TextEnd};
 #[cfg(feature = "ast")]
-use super::trees::Trees;
-use super::watch::Watch;
-use crate::pack::{ChannelRules, Source, ViewRules};
+use super::ast::CodeTrees;
+use super::detectors::DetectorReader;
+use super::haystack::HaystackReader;
+use crate::program::{ChannelRules, ViewRules, ViewSource};
 use crate::stream::Counters;
 use crate::view::code::Code;
 use crate::view::edit::{EditLimits, Edits};
@@ -21,138 +21,146 @@ use crate::view::path::normalise;
 use crate::view::piece::{Piece, Sink, Tag};
 use crate::view::shell::{Shell, ShellLimits};
 
-/// The views that rules of a channel want, of one part.
+/// The views that the rules of a channel need, for one part.
 #[derive(Debug)]
 pub(super) struct Views {
-    /// By [`ChannelRules::views`].
-    readers: Box<[Sighted]>,
-    /// Detectors, in the order of [`ChannelRules::watches`].
-    watches: Box<[Watch]>,
     markdown: Option<Markdown>,
-    /// Where what Markdown has handed on ends, whoever sees it.
-    handed: u64,
     edits: Option<Edits>,
     shell: Option<Shell>,
-    /// Where rules tell comments and strings from other code.
+    /// Set if a rule distinguishes comments, strings and the rest of code.
     code: Option<Code>,
-    /// Where rules look for shapes of code.
-    #[cfg(feature = "ast")]
-    trees: Option<Trees>,
-    /// The file that an edit is of, where the text says so.
-    file: Option<Arc<str>>,
-    /// The argument that the last command is of: of a list of words, the list.
+    /// The argument that the current command is in. For a command given as a list of words, the list.
     command: Option<ArgPath>,
-    /// Whether a value began of which no byte has come.
+    /// True if a value was opened and none of its bytes has arrived.
     is_fresh: bool,
+    outputs: ViewOutputs,
 }
 
-/// What reads for one sight.
+/// The readers of the views' output, and what they share.
 #[derive(Debug)]
-struct Sighted {
-    reader: Reader,
+struct ViewOutputs {
+    /// In the order of [`ChannelRules::views`].
+    readers: Box<[ViewReader]>,
+    /// In the order of [`ChannelRules::detectors`].
+    detectors: Box<[DetectorReader]>,
+    /// Set if a rule has syntax-tree patterns.
+    #[cfg(feature = "ast")]
+    trees: Option<CodeTrees>,
+    /// The file that an edit changes, if the text names it.
+    file: Option<Arc<str>>,
+    /// Offset of the end of the last Markdown output.
+    markdown_end: u64,
+}
+
+/// The reader of the text that one key sees.
+#[derive(Debug)]
+struct ViewReader {
+    reader: HaystackReader,
     fold: Option<Fold>,
-    /// Whether what comes now is seen.
+    /// True if the key sees the region that the text is in.
     sees: bool,
-    /// Whether a haystack is open.
+    /// True if a haystack is open.
     is_open: bool,
-    /// Where what was read last ends.
+    /// Offset of the end of the last byte read.
     end: u64,
 }
 
 impl Views {
-    /// None where rules want none.
+    /// Returns `None` if the rules of the channel need no views.
     pub(super) fn new(rules: &ChannelRules, is_tool_input: bool) -> Option<Box<Views>> {
-        let watches = rules.watches.iter();
-        let watches: Box<[Watch]> = watches
-            .filter_map(|watched| Watch::new(watched, is_tool_input))
+        let detectors = rules.detectors.iter();
+        let detectors: Box<[DetectorReader]> = detectors
+            .filter_map(|detector| DetectorReader::new(detector, is_tool_input))
             .collect();
         #[cfg(feature = "ast")]
         let shapes = rules.shapes.as_ref();
         #[cfg(feature = "ast")]
-        let trees = shapes.map(|_| Trees::new(Source::of_code(is_tool_input)));
+        let trees = shapes.map(|_| CodeTrees::new(ViewSource::of_code(is_tool_input)));
         #[cfg(feature = "ast")]
         let has_trees = trees.is_some();
         #[cfg(not(feature = "ast"))]
         let has_trees = false;
-        if rules.views.is_empty() && watches.is_empty() && !has_trees {
+        if rules.views.is_empty() && detectors.is_empty() && !has_trees {
             return None;
         }
+        let wants = |source: ViewSource| rules.wants(source, is_tool_input);
         Some(Box::new(Views {
-            readers: rules.views.iter().map(Sighted::new).collect(),
-            watches,
-            markdown: rules
-                .wants(Source::Markdown, is_tool_input)
-                .then(Markdown::new),
-            handed: 0,
-            edits: rules
-                .wants(Source::Edits, is_tool_input)
-                .then(|| Edits::new(EditLimits::default())),
-            shell: rules
-                .wants(Source::Shell, is_tool_input)
-                .then(|| Shell::new(ShellLimits::default())),
+            markdown: wants(ViewSource::Markdown).then(Markdown::new),
+            edits: wants(ViewSource::Edits).then(|| Edits::new(EditLimits::default())),
+            shell: wants(ViewSource::Shell).then(|| Shell::new(ShellLimits::default())),
             code: rules.tells_code_apart().then(Code::default),
-            #[cfg(feature = "ast")]
-            trees,
-            file: None,
             command: None,
             is_fresh: false,
+            outputs: ViewOutputs {
+                readers: rules.views.iter().map(ViewReader::new).collect(),
+                detectors,
+                #[cfg(feature = "ast")]
+                trees,
+                file: None,
+                markdown_end: 0,
+            },
         }))
     }
 
-    /// A value of a tool input begins.
-    pub(super) fn open(&mut self, arg: &ArgPath) {
+    /// Starts a value of a tool input.
+    pub(super) fn open_value(&mut self, arg: &ArgPath) {
         self.edits.iter_mut().for_each(|edits| edits.open(arg));
         self.shell.iter_mut().for_each(|shell| shell.open(arg));
         self.is_fresh = self.shell.is_some();
     }
 
-    /// Reads a piece of the text, of the value, or of an object key. A key is neither an edit nor a command, so
-    /// it is read only as it stands or folded.
-    pub(super) fn take(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, piece: &Piece<'_>) {
-        self.each_whole(judge, |reader, judge, view| {
-            reader.take(view, judge, arg, *piece);
-        });
-        let is_key = arg.is_some_and(ArgPath::is_key);
-        let whole = self.watches.iter_mut();
-        whole
-            .filter(|watch| watch.source.is_none() && (!is_key || watch.reads_keys()))
-            .for_each(|watch| watch.take(judge, arg, *piece));
-        if is_key {
+    /// Reads a piece of the text, of a value, or of an object key. A key is neither an edit nor a command, so it is
+    /// only read whole.
+    pub(super) fn push(
+        &mut self,
+        admission: &mut Admission<'_>,
+        arg: Option<&ArgPath>,
+        piece: &Piece<'_>,
+    ) {
+        self.push_whole(admission, HaystackScope::from_arg(arg), *piece);
+        if arg.is_some_and(ArgPath::is_key) {
             return;
         }
-        if self.markdown.is_some() || self.edits.is_some() {
-            self.pass(
-                judge,
-                |markdown, sink| markdown.take(*piece, sink),
-                |edits, sink| edits.take(*piece, sink),
-                |_, _| (),
-            );
-        }
+        self.with_markdown(admission, |markdown, sink| markdown.take(*piece, sink));
+        self.with_edits(admission, |edits, sink| edits.take(*piece, sink));
         if self.shell.is_none() {
             return;
         }
         if !piece.bytes.is_empty() {
-            self.enter(judge, arg, piece.decided(0));
+            self.enter_command(admission, arg, piece.decided(0));
         }
-        self.pass(
-            judge,
-            |_, _| (),
-            |_, _| (),
-            |shell, sink| shell.take(piece, sink),
-        );
+        self.with_shell(admission, |shell, sink| shell.take(piece, sink));
     }
 
-    /// At the first byte of a value, or its end: the last command is over, and what follows is of this argument.
-    fn enter(&mut self, judge: &mut Judge<'_>, arg: Option<&ArgPath>, now: u64) {
+    /// Reads a piece for the readers and detectors that see the whole haystack.
+    fn push_whole(
+        &mut self,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        piece: Piece<'_>,
+    ) {
+        let rules = admission.context.rules;
+        for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
+            if view.key.source.is_none() {
+                reader.push(view, admission, scope, piece);
+            }
+        }
+        for detector in self.outputs.whole_detectors(scope) {
+            detector.push(admission, scope, piece);
+        }
+    }
+
+    /// Ends the last command at the first byte of the next value, or at its end if it is empty.
+    fn enter_command(
+        &mut self,
+        admission: &mut Admission<'_>,
+        arg: Option<&ArgPath>,
+        decided: u64,
+    ) {
         if !std::mem::take(&mut self.is_fresh) {
             return;
         }
-        self.pass(
-            judge,
-            |_, _| (),
-            |_, _| (),
-            |shell, sink| shell.arrive(now, sink),
-        );
+        self.with_shell(admission, |shell, sink| shell.arrive(decided, sink));
         if let Some(is_word) = self.shell.as_ref().and_then(Shell::reads) {
             self.command = arg.cloned();
             if let (Some(list), true) = (&mut self.command, is_word) {
@@ -161,89 +169,87 @@ impl Views {
         }
     }
 
-    /// The text or the value ends at `end`.
+    /// Ends the text or the value.
     pub(super) fn close(
         &mut self,
-        judge: &mut Judge<'_>,
+        admission: &mut Admission<'_>,
         arg: Option<&ArgPath>,
-        end: u64,
-        decided: u64,
+        end: TextEnd,
     ) {
-        self.each_whole(judge, |reader, judge, view| {
-            reader.finish(view, judge, arg, end, decided);
-        });
-        let is_key = arg.is_some_and(ArgPath::is_key);
-        let whole = self.watches.iter_mut();
-        whole
-            .filter(|watch| watch.source.is_none() && (!is_key || watch.reads_keys()))
-            .for_each(|watch| watch.cut(judge, arg, decided));
-        if is_key {
+        let scope = HaystackScope::from_arg(arg);
+        let rules = admission.context.rules;
+        for (reader, view) in self.outputs.readers.iter_mut().zip(&rules.views) {
+            if view.key.source.is_none() {
+                reader.finish(view, admission, scope, end);
+            }
+        }
+        for detector in self.outputs.whole_detectors(scope) {
+            detector.cut(admission, scope, end.decided);
+        }
+        if arg.is_some_and(ArgPath::is_key) {
             return;
         }
-        self.pass(
-            judge,
-            |markdown, sink| markdown.cut(end, decided, sink),
-            |edits, sink| edits.close(end, decided, sink),
-            |_, _| (),
-        );
-        self.enter(judge, arg, decided.max(end));
-        self.pass(
-            judge,
-            |_, _| (),
-            |_, _| (),
-            |shell, sink| shell.close(end, decided, sink),
-        );
+        let TextEnd { offset, decided } = end;
+        self.with_markdown(admission, |markdown, sink| {
+            markdown.cut(offset, decided, sink);
+        });
+        self.with_edits(admission, |edits, sink| edits.close(offset, decided, sink));
+        self.enter_command(admission, arg, decided.max(offset));
+        self.with_shell(admission, |shell, sink| shell.close(offset, decided, sink));
     }
 
-    /// The part ends, after so many bytes.
-    pub(super) fn finish(&mut self, judge: &mut Judge<'_>, end: u64) {
-        self.pass(
-            judge,
-            |_, sink| sink.cut(end, end),
-            |edits, sink| edits.finish(end, sink),
-            |shell, sink| shell.finish(end, sink),
-        );
-        let behind = self.watches.iter_mut();
-        behind
-            .filter(|watch| watch.source.is_some())
-            .for_each(|watch| watch.finish(judge, None, end));
-        let rules = judge.rules;
-        for (reader, view) in self.readers.iter_mut().zip(&rules.views) {
-            let arg = match view.sight.source {
-                Some(Source::Shell) => self.command.as_ref(),
+    /// Ends the part, which has `end` bytes.
+    pub(super) fn finish(&mut self, admission: &mut Admission<'_>, end: u64) {
+        self.with_markdown(admission, |_, sink| sink.cut(end, end));
+        self.with_edits(admission, |edits, sink| edits.finish(end, sink));
+        self.with_shell(admission, |shell, sink| shell.finish(end, sink));
+        let ViewOutputs {
+            readers, detectors, ..
+        } = &mut self.outputs;
+        for detector in detectors.iter_mut().filter(|it| it.source.is_some()) {
+            detector.finish(admission, HaystackScope::default(), end);
+        }
+        let rules = admission.context.rules;
+        for (reader, view) in readers.iter_mut().zip(&rules.views) {
+            let arg = match view.key.source {
+                Some(ViewSource::Shell) => self.command.as_ref(),
                 _ => None,
             };
-            reader.finish(view, judge, arg, reader.end, end);
-        }
-        judge.view = &rules.raw;
-    }
-
-    /// Where the text begins that a rule that holds has not decided.
-    pub(super) fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
-        let held = self.readers.iter().zip(&rules.views);
-        let held = held.filter(|(_, view)| view.spans.iter().any(|spans| spans.holds));
-        let read = held.map(|(reader, view)| {
-            let handed = match view.sight.source {
-                None => reader.end,
-                Some(source) => self.handed_by(source),
+            let last = TextEnd {
+                offset: reader.end,
+                decided: end,
             };
-            reader.undecided_from(view).unwrap_or(handed).min(handed)
-        });
-        let held = self.watches.iter().filter(|watch| watch.holds);
-        let watched = held.map(|watch| {
-            // What no view holds back was read.
-            let handed = watch.source.map_or(u64::MAX, |it| self.handed_by(it));
-            watch.undecided_from().unwrap_or(handed).min(handed)
-        });
-        read.chain(watched).min()
+            reader.finish(view, admission, HaystackScope::from_arg(arg), last);
+        }
     }
 
-    /// Up to where in the part the view holds nothing back.
-    fn handed_by(&self, source: Source) -> u64 {
+    /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.
+    pub(super) fn undecided_from(&self, rules: &ChannelRules) -> Option<u64> {
+        let held = self.outputs.readers.iter().zip(&rules.views);
+        let held = held.filter(|(_, view)| view.full.iter().any(|full| full.holds));
+        let readers = held.map(|(reader, view)| {
+            let emitted = match view.key.source {
+                None => reader.end,
+                Some(source) => self.emitted_until(source),
+            };
+            reader.undecided_from(view).unwrap_or(emitted).min(emitted)
+        });
+        let held = self.outputs.detectors.iter().filter(|it| it.holds);
+        let detectors = held.map(|detector| {
+            // A detector without a view has read everything.
+            let source = detector.source;
+            let emitted = source.map_or(u64::MAX, |source| self.emitted_until(source));
+            detector.undecided_from().unwrap_or(emitted).min(emitted)
+        });
+        readers.chain(detectors).min()
+    }
+
+    /// Returns the offset up to which the view holds nothing back.
+    fn emitted_until(&self, source: ViewSource) -> u64 {
         match source {
-            Source::Markdown => self.handed,
-            // What edits and commands have does not come in order.
-            Source::Edits | Source::Shell => 0,
+            ViewSource::Markdown => self.outputs.markdown_end,
+            // The output of edits and commands is not in the order of offsets.
+            ViewSource::Edits | ViewSource::Shell => 0,
         }
     }
 
@@ -253,120 +259,124 @@ impl Views {
             counters.long_paths += edits.long_paths;
             counters.released_edits += edits.released + edits.long_lines + edits.forgotten;
         }
-        let folds = self
-            .readers
-            .iter()
-            .filter_map(|reader| reader.fold.as_ref());
+        let readers = self.outputs.readers.iter();
+        let folds = readers.filter_map(|reader| reader.fold.as_ref());
         counters.overlong_folds += folds.map(Fold::overlong).sum::<u64>();
         if let Some(shell) = &self.shell {
             counters.cut_commands += shell.counters().total();
         }
     }
 
-    /// Those that see all of a haystack, only folded.
-    fn each_whole<'r>(
+    fn with_markdown(
         &mut self,
-        judge: &mut Judge<'r>,
-        mut on: impl FnMut(&mut Sighted, &mut Judge<'r>, &'r ViewRules),
+        admission: &mut Admission<'_>,
+        feed: impl FnOnce(&mut Markdown, &mut CodeTagger<'_, '_, '_>),
     ) {
-        let rules = judge.rules;
-        for (reader, view) in self.readers.iter_mut().zip(&rules.views) {
-            if view.sight.source.is_none() {
-                on(reader, judge, view);
-            }
+        if let Some(markdown) = &mut self.markdown {
+            let mut fanout = self.outputs.fanout(ViewSource::Markdown, None, admission);
+            let code = self.code.as_mut();
+            let mut sink = CodeTagger {
+                code,
+                fanout: &mut fanout,
+            };
+            feed(markdown, &mut sink);
         }
-        judge.view = &rules.raw;
     }
 
-    /// Hands something to each view that is there, each with the readers behind it.
-    fn pass(
+    fn with_edits(
         &mut self,
-        judge: &mut Judge<'_>,
-        markdown: impl FnOnce(&mut Markdown, &mut Coded<'_, '_, '_>),
-        edits: impl FnOnce(&mut Edits, &mut Coded<'_, '_, '_>),
-        shell: impl FnOnce(&mut Shell, &mut Split<'_, '_>),
+        admission: &mut Admission<'_>,
+        feed: impl FnOnce(&mut Edits, &mut CodeTagger<'_, '_, '_>),
     ) {
-        let raw = &judge.rules.raw;
-        let mut sink = Split {
-            readers: &mut self.readers,
-            watches: &mut self.watches,
-            #[cfg(feature = "ast")]
-            trees: &mut self.trees,
-            file: &mut self.file,
-            handed: &mut self.handed,
-            arg: None,
-            source: Source::Markdown,
-            judge,
-        };
-        if let Some(view) = &mut self.markdown {
+        if let Some(edits) = &mut self.edits {
+            let mut fanout = self.outputs.fanout(ViewSource::Edits, None, admission);
             let code = self.code.as_mut();
-            markdown(
-                view,
-                &mut Coded {
-                    code,
-                    sink: &mut sink,
-                },
-            );
+            let mut sink = CodeTagger {
+                code,
+                fanout: &mut fanout,
+            };
+            feed(edits, &mut sink);
         }
-        if let Some(view) = &mut self.edits {
-            sink.source = Source::Edits;
-            sink.judge.file.clone_from(sink.file);
-            let code = self.code.as_mut();
-            edits(
-                view,
-                &mut Coded {
-                    code,
-                    sink: &mut sink,
-                },
-            );
-            sink.judge.file = None;
+    }
+
+    fn with_shell(
+        &mut self,
+        admission: &mut Admission<'_>,
+        feed: impl FnOnce(&mut Shell, &mut ViewFanout<'_, '_>),
+    ) {
+        if let Some(shell) = &mut self.shell {
+            let arg = self.command.as_ref();
+            let mut fanout = self.outputs.fanout(ViewSource::Shell, arg, admission);
+            feed(shell, &mut fanout);
         }
-        if let Some(view) = &mut self.shell {
-            sink.source = Source::Shell;
-            sink.arg = self.command.as_ref();
-            shell(view, &mut sink);
-        }
-        judge.view = raw;
     }
 }
 
-impl Sighted {
-    fn new(rules: &ViewRules) -> Sighted {
-        let folds = rules.sight.folds;
-        Sighted {
-            reader: Reader::new(rules),
+impl ViewOutputs {
+    fn fanout<'v, 'j>(
+        &'v mut self,
+        source: ViewSource,
+        arg: Option<&'v ArgPath>,
+        admission: &'v mut Admission<'j>,
+    ) -> ViewFanout<'v, 'j> {
+        ViewFanout {
+            outputs: self,
+            source,
+            arg,
+            admission,
+        }
+    }
+
+    /// Returns the detectors that read a haystack in that scope whole.
+    fn whole_detectors(
+        &mut self,
+        scope: HaystackScope<'_>,
+    ) -> impl Iterator<Item = &mut DetectorReader> {
+        let is_key = scope.arg.is_some_and(ArgPath::is_key);
+        let detectors = self.detectors.iter_mut();
+        detectors.filter(move |it| it.source.is_none() && (!is_key || it.reads_keys()))
+    }
+}
+
+impl ViewReader {
+    fn new(rules: &ViewRules) -> ViewReader {
+        let folds = rules.key.folds;
+        ViewReader {
+            reader: HaystackReader::new(rules),
             fold: (!folds.is_empty()).then(|| Fold::new(folds)),
-            sees: rules.sight.source.is_none(),
+            sees: rules.key.source.is_none(),
             is_open: false,
             end: 0,
         }
     }
 
+    /// Reads a piece, if the key sees the region that it is in.
     #[inline]
-    fn take<'r>(
+    fn push(
         &mut self,
-        view: &'r ViewRules,
-        judge: &mut Judge<'r>,
-        arg: Option<&ArgPath>,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
         piece: Piece<'_>,
     ) {
         if !self.sees || piece.bytes.is_empty() {
             return;
         }
-        judge.view = view;
         if !self.is_open {
             self.reader.restart(view);
             self.is_open = true;
         }
-        let Sighted { reader, fold, .. } = self;
+        let ViewReader { reader, fold, .. } = self;
         match fold {
-            Some(fold) => fold.push(piece, &mut |piece| reader.take(judge, arg, piece)),
-            None => reader.take(judge, arg, piece),
+            Some(fold) => fold.push(piece, &mut |piece| {
+                reader.push(view, admission, scope, piece);
+            }),
+            None => reader.push(view, admission, scope, piece),
         }
         self.end = piece.end(piece.bytes.len() - 1);
     }
 
-    /// Where the text begins that a rule that holds has not decided.
+    /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.
     fn undecided_from(&self, view: &ViewRules) -> Option<u64> {
         let folding = self.fold.as_ref().and_then(Fold::pending_from);
         let reading = self.reader.undecided_from(view);
@@ -374,157 +384,186 @@ impl Sighted {
     }
 
     /// Ends the haystack, if one is open.
-    fn finish<'r>(
+    fn finish(
         &mut self,
-        view: &'r ViewRules,
-        judge: &mut Judge<'r>,
-        arg: Option<&ArgPath>,
-        end: u64,
-        decided: u64,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        end: TextEnd,
     ) {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
-        judge.view = view;
-        let Sighted { reader, fold, .. } = self;
+        let ViewReader { reader, fold, .. } = self;
         if let Some(fold) = fold {
-            fold.finish(decided, &mut |piece| reader.take(judge, arg, piece));
+            fold.finish(end.decided, &mut |piece| {
+                reader.push(view, admission, scope, piece);
+            });
         }
-        reader.finish(judge, arg, end, decided);
+        reader.finish(view, admission, scope, end);
     }
 }
 
-/// Splits what a view hands on among the readers that see it.
-struct Split<'v, 'j> {
-    readers: &'v mut [Sighted],
-    watches: &'v mut [Watch],
-    #[cfg(feature = "ast")]
-    trees: &'v mut Option<Trees>,
-    file: &'v mut Option<Arc<str>>,
-    /// Where what Markdown has handed on ends.
-    handed: &'v mut u64,
-    /// The argument that it stands in, where it is one.
+/// Distributes the output of a view to the readers that see it.
+struct ViewFanout<'v, 'j> {
+    outputs: &'v mut ViewOutputs,
+    source: ViewSource,
+    /// The argument that the output belongs to, if it is a single one.
     arg: Option<&'v ArgPath>,
-    source: Source,
-    judge: &'v mut Judge<'j>,
+    admission: &'v mut Admission<'j>,
 }
 
-impl<'j> Split<'_, 'j> {
+/// Returns the scope of the output of `source`: only edits name files.
+fn output_scope<'a>(
+    source: ViewSource,
+    arg: Option<&'a ArgPath>,
+    file: &'a Option<Arc<str>>,
+) -> HaystackScope<'a> {
+    HaystackScope {
+        arg,
+        file: file.as_ref().filter(|_| source == ViewSource::Edits),
+    }
+}
+
+impl<'j> ViewFanout<'_, 'j> {
     #[inline]
-    fn each(&mut self, mut on: impl FnMut(&mut Sighted, &'j ViewRules, &mut Judge<'j>)) {
-        for (reader, view) in self.readers.iter_mut().zip(&self.judge.rules.views) {
-            if view.sight.source == Some(self.source) {
-                on(reader, view, self.judge);
+    fn for_each_reader(
+        &mut self,
+        mut on: impl FnMut(&mut ViewReader, &'j ViewRules, &mut Admission<'j>, HaystackScope<'_>),
+    ) {
+        let ViewOutputs { readers, file, .. } = &mut *self.outputs;
+        let scope = output_scope(self.source, self.arg, file);
+        let rules = self.admission.context.rules;
+        for (reader, view) in readers.iter_mut().zip(&rules.views) {
+            if view.key.source == Some(self.source) {
+                on(reader, view, self.admission, scope);
             }
         }
     }
-}
 
-impl Split<'_, '_> {
-    /// Does something with the trees, if they read behind this view.
+    #[inline]
+    fn for_each_detector(
+        &mut self,
+        mut on: impl FnMut(&mut DetectorReader, &mut Admission<'j>, HaystackScope<'_>),
+    ) {
+        let ViewOutputs {
+            detectors, file, ..
+        } = &mut *self.outputs;
+        let scope = output_scope(self.source, None, file);
+        let source = Some(self.source);
+        for detector in detectors.iter_mut().filter(|it| it.source == source) {
+            on(detector, self.admission, scope);
+        }
+    }
+
+    /// Calls `on` with the syntax trees, if they read the output of this view.
     #[cfg(feature = "ast")]
     #[inline]
-    fn with_trees(&mut self, on: impl FnOnce(&mut Trees, &mut Judge<'_>)) {
+    fn with_trees(
+        &mut self,
+        on: impl FnOnce(&mut CodeTrees, &mut Admission<'j>, HaystackScope<'_>),
+    ) {
         let source = self.source;
-        let trees = self.trees.as_mut();
-        if let Some(trees) = trees.filter(|trees| trees.source() == source) {
-            on(trees, self.judge);
-        }
-    }
-
-    #[inline]
-    fn each_watch(&mut self, mut on: impl FnMut(&mut Watch, &mut Judge<'_>)) {
-        let source = Some(self.source);
-        for watch in self
-            .watches
-            .iter_mut()
-            .filter(|watch| watch.source == source)
-        {
-            on(watch, self.judge);
+        let ViewOutputs { trees, file, .. } = &mut *self.outputs;
+        let scope = output_scope(source, None, file);
+        if let Some(trees) = trees.as_mut().filter(|trees| trees.source() == source) {
+            on(trees, self.admission, scope);
         }
     }
 }
 
-impl Sink for Split<'_, '_> {
+impl Sink for ViewFanout<'_, '_> {
     fn turn(&mut self, tag: Tag, _at: u64, decided: u64) {
         #[cfg(feature = "ast")]
-        self.with_trees(|trees, judge| trees.turn(tag, judge, decided));
-        let arg = self.arg;
-        self.each_watch(|watch, judge| watch.turn(tag, judge, decided));
-        self.each(|reader, view, judge| {
-            reader.sees = view.sight.sees(tag);
+        self.with_trees(|trees, admission, scope| {
+            trees.enter_region(tag, admission, scope, decided);
+        });
+        self.for_each_detector(|detector, admission, scope| {
+            detector.enter_region(tag, admission, scope, decided);
+        });
+        self.for_each_reader(|reader, view, admission, scope| {
+            reader.sees = view.key.sees(tag);
             if !reader.sees {
-                let end = reader.end;
-                reader.finish(view, judge, arg, end, decided.max(end));
+                let end = TextEnd {
+                    offset: reader.end,
+                    decided: decided.max(reader.end),
+                };
+                reader.finish(view, admission, scope, end);
             }
         });
     }
 
     #[inline]
     fn take(&mut self, piece: Piece<'_>) {
-        if self.source == Source::Markdown {
-            *self.handed = piece.end(piece.bytes.len() - 1);
+        if self.source == ViewSource::Markdown {
+            self.outputs.markdown_end = piece.end(piece.bytes.len() - 1);
         }
         #[cfg(feature = "ast")]
-        self.with_trees(|trees, judge| trees.take(judge, piece));
-        let arg = self.arg;
-        self.each(|reader, view, judge| reader.take(view, judge, arg, piece));
-        self.each_watch(|watch, judge| watch.take(judge, None, piece));
+        self.with_trees(|trees, admission, scope| trees.push(admission, scope, piece));
+        self.for_each_reader(|reader, view, admission, scope| {
+            reader.push(view, admission, scope, piece);
+        });
+        self.for_each_detector(|detector, admission, scope| detector.push(admission, scope, piece));
     }
 
     fn cut(&mut self, end: u64, decided: u64) {
+        let decided = decided.max(end);
         #[cfg(feature = "ast")]
-        self.with_trees(|trees, judge| trees.cut(judge, decided.max(end)));
-        let arg = self.arg;
-        self.each_watch(|watch, judge| watch.cut(judge, None, decided.max(end)));
-        self.each(|reader, view, judge| {
-            let last = reader.end.min(end);
-            reader.finish(view, judge, arg, last, decided.max(end));
+        self.with_trees(|trees, admission, scope| trees.cut(admission, scope, decided));
+        self.for_each_detector(|detector, admission, scope| {
+            detector.cut(admission, scope, decided);
+        });
+        self.for_each_reader(|reader, view, admission, scope| {
+            let end = TextEnd {
+                offset: reader.end.min(end),
+                decided,
+            };
+            reader.finish(view, admission, scope, end);
         });
     }
 
     fn file(&mut self, path: &str, decided: u64) {
-        let path = normalise(path, self.judge.pack.root());
-        let file = (!path.is_empty()).then(|| Arc::from(path.as_str()));
-        self.file.clone_from(&file);
-        self.judge.file = file;
+        let path = normalise(path, self.admission.context.program.root());
+        self.outputs.file = (!path.is_empty()).then(|| Arc::from(path.as_str()));
         #[cfg(feature = "ast")]
-        self.with_trees(|trees, judge| trees.file(&path, judge, decided));
+        self.with_trees(|trees, admission, scope| {
+            trees.set_file(&path, admission, scope, decided);
+        });
         #[cfg(not(feature = "ast"))]
         let _ = decided;
     }
 }
 
-/// Tells comments and strings from the rest of code, where rules do, before it is split.
-struct Coded<'c, 'v, 'j> {
+/// Tags comments and strings in code before the output is distributed, if a rule distinguishes them.
+struct CodeTagger<'c, 'v, 'j> {
     code: Option<&'c mut Code>,
-    sink: &'c mut Split<'v, 'j>,
+    fanout: &'c mut ViewFanout<'v, 'j>,
 }
 
-impl Sink for Coded<'_, '_, '_> {
+impl Sink for CodeTagger<'_, '_, '_> {
     fn turn(&mut self, tag: Tag, at: u64, decided: u64) {
         match &mut self.code {
-            Some(code) => code.turn(tag, at, decided, self.sink),
-            None => self.sink.turn(tag, at, decided),
+            Some(code) => code.turn(tag, at, decided, self.fanout),
+            None => self.fanout.turn(tag, at, decided),
         }
     }
 
     fn take(&mut self, piece: Piece<'_>) {
         match &mut self.code {
-            Some(code) => code.take(piece, self.sink),
-            None => self.sink.take(piece),
+            Some(code) => code.take(piece, self.fanout),
+            None => self.fanout.take(piece),
         }
     }
 
     fn cut(&mut self, end: u64, decided: u64) {
         match &mut self.code {
-            Some(code) => code.cut(end, decided, self.sink),
-            None => self.sink.cut(end, decided),
+            Some(code) => code.cut(end, decided, self.fanout),
+            None => self.fanout.cut(end, decided),
         }
     }
 
     fn file(&mut self, path: &str, decided: u64) {
-        self.sink.file(path, decided);
+        self.fanout.file(path, decided);
     }
 }
 

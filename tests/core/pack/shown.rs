@@ -290,7 +290,7 @@ fn lints_see_what_a_rule_really_does() {
             .collect::<Vec<_>>()
     };
     let deprecated = told("status = 'deprecated'\nmatch.any = [{ literal = 'bad' }]");
-    let help = "deprecated-rule: remove it, or say in `replaced-by` what to use instead";
+    let help = "deprecated-rule: remove it, or name its replacement in `replaced-by`";
     assert_eq!(deprecated, [help]);
     // What is counted in characters keeps no more than those.
     let held = |within: &str| {

@@ -14,10 +14,9 @@ use regex_syntax::hir::{
 
 use super::diagnose;
 use crate::PatternLimits;
-use crate::pattern::{self, Refused};
+use crate::pattern::{self, LookaroundFault, Refused};
 
-/// Most characters that a pattern may look at beyond either end of its match.
-pub const REACH: usize = 256;
+pub use crate::pattern::REACH;
 
 /// Back-references to groups with back-references, that deep.
 const DEPTH: usize = 32;
@@ -31,19 +30,6 @@ pub struct Around {
     pub ahead: usize,
     /// Most characters that decide about a match before its start.
     pub behind: usize,
-}
-
-/// Why a pattern with look-around or back-references cannot be loaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// What must be seen to decide it has no bound.
-    Unbounded(&'static str),
-    /// It sees further than [`REACH`].
-    TooFar { side: &'static str, chars: usize },
-    /// A construct that no over-approximation is known for.
-    Unsupported(&'static str),
-    /// A back-reference inside the group that it refers to.
-    Recursive,
 }
 
 /// Parses a pattern that `regex-syntax` has refused; gives `refused` back where the pattern neither
@@ -73,7 +59,7 @@ pub fn parse(text: &str, limits: &PatternLimits, refused: Refused) -> Result<Aro
     let piece = walk.piece(&tree.expr)?;
     for (side, chars) in [("ahead", piece.ahead), ("behind", piece.behind)] {
         if chars > REACH {
-            return Err(walk.refuse(Fault::TooFar { side, chars }, &tree.expr));
+            return Err(walk.refuse(LookaroundFault::TooFar { side, chars }, &tree.expr));
         }
     }
     Ok(Around {
@@ -214,7 +200,7 @@ impl<'p> Walk<'p> {
             Expr::LookAround(child, which) => self.look(child, *which, expr)?,
             Expr::AtomicGroup(child) => self.atomic(child, expr)?,
             Expr::Backref { group, casei } => self.back(*group, *casei, expr)?,
-            _ => return Err(self.refuse(Fault::Unsupported(name(expr)), expr)),
+            _ => return Err(self.refuse(LookaroundFault::Unsupported(name(expr)), expr)),
         })
     }
 
@@ -309,7 +295,7 @@ impl<'p> Walk<'p> {
             } else {
                 "look-behind"
             };
-            return Err(self.refuse(Fault::Unbounded(what), expr));
+            return Err(self.refuse(LookaroundFault::Unbounded(what), expr));
         };
         let nothing = Piece::of(Hir::empty(), 0);
         Ok(if is_ahead {
@@ -326,7 +312,7 @@ impl<'p> Walk<'p> {
             // One character more tells that a run of a class is over.
             (_, Expr::Repeat { child, .. }) if is_one_char(child) => 1,
             (Some(max), _) => max - piece.min,
-            (None, _) => return Err(self.refuse(Fault::Unbounded("atomic group"), expr)),
+            (None, _) => return Err(self.refuse(LookaroundFault::Unbounded("atomic group"), expr)),
         };
         Ok(Piece {
             ahead: piece.ahead.saturating_add(beyond),
@@ -344,7 +330,7 @@ impl<'p> Walk<'p> {
             });
         };
         if self.open.contains(&number) || self.depth >= DEPTH {
-            return Err(self.refuse(Fault::Recursive, expr));
+            return Err(self.refuse(LookaroundFault::Recursive, expr));
         }
         self.depth += 1;
         let piece = self.group(sub);
@@ -399,7 +385,7 @@ impl<'p> Walk<'p> {
             Assertion::RightWordHalfBoundary => (Look::WordEndHalfUnicode, 0, 1),
             Assertion::WordBoundary => (Look::WordUnicode, 1, 1),
             Assertion::NotWordBoundary => (Look::WordUnicodeNegate, 1, 1),
-            _ => return Err(self.refuse(Fault::Unsupported("`\\Z`"), expr)),
+            _ => return Err(self.refuse(LookaroundFault::Unsupported("`\\Z`"), expr)),
         };
         Ok(Piece::of(Hir::look(look), 0).seeing(behind, ahead))
     }
@@ -417,7 +403,7 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    fn refuse(&self, fault: Fault, expr: &Expr) -> Refused {
+    fn refuse(&self, fault: LookaroundFault, expr: &Expr) -> Refused {
         let look = self
             .looks
             .iter()
@@ -639,7 +625,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_confirmed_on_a_window_is_refused_at_its_place() {
-        let unbounded = |what| Fault::Unbounded(what);
+        let unbounded = |what| LookaroundFault::Unbounded(what);
         let cases = [
             ("foo(?!.*x)", unbounded("look-ahead"), "(?!.*x)"),
             (r"(?<=\s+)foo", unbounded("look-behind"), r"(?<=\s+)"),
@@ -653,7 +639,7 @@ mod tests {
             ("x(?>(?:ab)+)c", unbounded("atomic group"), ""),
             (
                 "a(?=b{300})",
-                Fault::TooFar {
+                LookaroundFault::TooFar {
                     side: "ahead",
                     chars: 300,
                 },
@@ -661,33 +647,41 @@ mod tests {
             ),
             (
                 "(?<=(?:ab){200})c",
-                Fault::TooFar {
+                LookaroundFault::TooFar {
                     side: "behind",
                     chars: 400,
                 },
                 "",
             ),
-            (r"a\Kb(?=c)", Fault::Unsupported(r"`\K`"), ""),
-            (r"a\Gb(?=c)", Fault::Unsupported(r"`\G`"), ""),
-            (r"(a)?b(?(1)c|d)", Fault::Unsupported("a conditional"), ""),
-            (r"(a|b\1)+c", Fault::Recursive, ""),
+            (r"a\Kb(?=c)", LookaroundFault::Unsupported(r"`\K`"), ""),
+            (r"a\Gb(?=c)", LookaroundFault::Unsupported(r"`\G`"), ""),
             (
-                r"(?<n>a\g<n>?b)(?=c)",
-                Fault::Unsupported("a subroutine"),
+                r"(a)?b(?(1)c|d)",
+                LookaroundFault::Unsupported("a conditional"),
                 "",
             ),
-            (r"a(?=b)\Z", Fault::Unsupported(r"`\Z`"), ""),
+            (r"(a|b\1)+c", LookaroundFault::Recursive, ""),
+            (
+                r"(?<n>a\g<n>?b)(?=c)",
+                LookaroundFault::Unsupported("a subroutine"),
+                "",
+            ),
+            (r"a(?=b)\Z", LookaroundFault::Unsupported(r"`\Z`"), ""),
             (
                 r"(a)\k<1+0>(?=b)",
-                Fault::Unsupported("a back-reference with a recursion level"),
+                LookaroundFault::Unsupported("a back-reference with a recursion level"),
                 "",
             ),
             (
                 "a(*FAIL)(?=b)",
-                Fault::Unsupported("a backtracking verb"),
+                LookaroundFault::Unsupported("a backtracking verb"),
                 "",
             ),
-            ("a(?~cd)(?=b)", Fault::Unsupported("an absent operator"), ""),
+            (
+                "a(?~cd)(?=b)",
+                LookaroundFault::Unsupported("an absent operator"),
+                "",
+            ),
         ];
         for (text, want, place) in cases {
             match around(text) {
@@ -728,7 +722,7 @@ mod tests {
         assert!(matches!(
             around(&chain),
             Err(Refused::Around {
-                fault: Fault::Recursive,
+                fault: LookaroundFault::Recursive,
                 ..
             })
         ));

@@ -1,4 +1,4 @@
-//! Rules that look only into some kinds of text, or do not see some differences, under every split.
+//! Rules with regions and folds, under every split.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::verdict::PartId;
 
 const PART: PartId = PartId(0);
 
-/// A pack of one rule, whose patterns are written as in a file.
+/// A pack with one rule, from its TOML.
 fn pack(on: &str, condition: &str, more: &str) -> Pack {
     let text = format!(
         "schema = 1\n[pack]\nname = \"t\"\ngrants = [\"inject\", \"redact\"]\n[rule.r]\ndescription = \"d\"\n\
@@ -18,7 +18,7 @@ fn pack(on: &str, condition: &str, more: &str) -> Pack {
     Pack::from_toml(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// What matched, with where it ends and when that was certain.
+/// The matched text of each hit, with its end and the byte at which it was certain.
 fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Vec<(String, u64, u64)> {
     let mut stream = pack.stream();
     stream.open(PART, channel);
@@ -37,7 +37,7 @@ fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Vec<(Stri
     told.collect()
 }
 
-/// Whole, byte by byte and at every two-way cut.
+/// Reads the text whole, byte by byte and at every two-way cut.
 fn check(pack: &Pack, channel: Channel, text: &str, expected: &[&str]) {
     let whole = read(pack, channel, text.as_bytes(), &[]);
     let matched: Vec<&str> = whole.iter().map(|hit| hit.0.as_str()).collect();
@@ -224,7 +224,7 @@ fn commands_are_those_of_the_arguments_that_a_rule_names() {
     let one = r#"{"command":"rm -rf a; ls","script":"ls"}"#;
     check(&shell("command"), Channel::ToolInput, one, &["rm -rf"]);
     check(&shell("script"), Channel::ToolInput, one, &[]);
-    // The command of a list is over when another value begins: it stays one of the list.
+    // The command of a list ends when another value begins, and still belongs to the list.
     let words = r#"{"command":["rm","-rf","a"],"script":"ls","x":1}"#;
     check(&shell("command"), Channel::ToolInput, words, &["rm -rf"]);
     check(&shell("script"), Channel::ToolInput, words, &[]);
@@ -449,7 +449,7 @@ fn hits_of_detectors_say_where_the_garbage_begins_and_quote_it() {
         (
             "match.repetition = { unit-chars = [5, 60], times = 4 }",
             format!("{head}{}", unit.repeat(12)),
-            // The full stop and the blank before the first round repeat, too; one round is worth keeping.
+            // The full stop and the space before the first repetition repeat, too; one repetition is worth keeping.
             head.len() - 2 + unit.len(),
             "again and again",
         ),
@@ -576,7 +576,7 @@ fn files_that_nobody_knows_are_found_in_code_spans() {
         ("See `guide.md`, `en/guide.md` and `main.rs`.", &[]),
         ("See `src/mian.rs`.", &[(5, 16)]),
         ("See `./src/mian.rs:12` now", &[(7, 18)]),
-        // A rule hits once a part.
+        // A rule hits once in a part.
         ("`a/b.rs` and\n`c.toml`\n", &[(1, 7)]),
         ("src/mian.rs is no code span, `items.len` is no file", &[]),
         ("```\n`src/mian.rs`\n```\n", &[]),
@@ -619,7 +619,7 @@ fn tools_that_nobody_knows_are_found_when_they_are_named() {
         let mut stream = pack.stream();
         stream.open(PART, Channel::ToolInput);
         assert_eq!(stream.tool(PART, name, "1").len(), hits, "{name}");
-        // Named once, found once.
+        // The second name has no effect.
         assert_eq!(stream.tool(PART, "other", "1").len(), 0);
         assert_eq!(stream.push(PART, b"{}").len(), 0);
     }
@@ -650,7 +650,7 @@ fn a_capture_that_looks_random_is_judged_by_its_alphabet() {
     }
 }
 
-/// Gigabytes of text that no rule hits, without reading them: the part says that they were delivered.
+/// Gigabytes of text without a hit are not read: the part is told that they were delivered.
 #[test]
 fn g108_places_of_hits_views_and_matches_pass_32_bits() {
     let before = (1 << 32) - 3;

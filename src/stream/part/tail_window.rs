@@ -1,41 +1,41 @@
-//! The last bytes of what a detector reads, for the excerpts of its hits.
+//! The last bytes that a detector has read, for the excerpts of its hits.
 
-use super::haystack::Near;
+use super::haystack::MatchContext;
 use crate::detect::{Found, Places};
 use crate::stream::window::{WINDOW, Window};
 use crate::view::piece::Piece;
 
-/// The last bytes that came, and where in the part they stand.
+/// The last bytes read, with their offsets in the part.
 #[derive(Debug, Default)]
-pub(super) struct Trail {
+pub(super) struct TailWindow {
     window: Window,
     places: Places,
 }
 
-impl Trail {
-    /// The piece is about to be read.
+impl TailWindow {
+    /// Adds the offsets of a piece that is about to be read.
     pub(super) fn begin(&mut self, piece: &Piece<'_>) {
         self.places.push(piece);
     }
 
-    /// The piece was read.
+    /// Adds the bytes of a piece that has been read.
     pub(super) fn end(&mut self, piece: &Piece<'_>) {
         self.window.push(piece.bytes);
         self.places
             .forget(self.places.len().saturating_sub(2 * WINDOW as u64));
     }
 
-    /// Another text begins.
+    /// Starts another text.
     pub(super) fn clear(&mut self) {
         self.window.clear();
         self.places = Places::default();
     }
 
-    /// The text of what was found while `piece` was read, or behind all of them: at most [`WINDOW`] bytes before
-    /// the one that decided it, however the text was cut.
-    pub(super) fn near(&self, found: Found, piece: &[u8]) -> Near {
+    /// Returns the text of a finding that was made while `piece` was read, or after all pieces if `piece` is empty: at
+    /// most [`WINDOW`] bytes before the byte that decided it, however the text was cut.
+    pub(super) fn context(&self, found: Found, piece: &[u8]) -> MatchContext {
         let (before, _) = self.window.with(&[]);
-        // Index in the haystack of the first byte that is at hand.
+        // All indices are in the haystack. `from` is that of the first byte at hand.
         let from = self.places.len() - (piece.len() + before.len()) as u64;
         let seen = self.places.before(found.decided.max(found.end));
         let end = self.places.before(found.end).min(seen);
@@ -47,8 +47,8 @@ impl Trail {
         bytes.extend_from_slice(&piece[..at(end).saturating_sub(bytes.len()).min(piece.len())]);
         bytes.truncate(at(end));
         bytes.drain(..at(least).min(bytes.len()));
-        let text = at(start) - at(least)..at(end) - at(least);
-        Near::around(&[], &bytes, &text, least == 0)
+        let range = at(start) - at(least)..at(end) - at(least);
+        MatchContext::in_stretch(&[], &bytes, &range, least == 0)
     }
 }
 
@@ -58,34 +58,38 @@ mod tests {
 
     #[test]
     fn what_was_found_is_quoted_from_its_beginning_also_over_text_that_was_left_out() {
-        let mut trail = Trail::default();
+        let mut tail = TailWindow::default();
         for (text, at) in [("ab", 0), ("cd", 4), ("ef", 8)] {
             let piece = Piece::verbatim(text.as_bytes(), at);
-            trail.begin(&piece);
-            trail.end(&piece);
+            tail.begin(&piece);
+            tail.end(&piece);
         }
         let found = |start, end| Found {
             start,
             end,
             decided: end,
         };
-        for (place, bytes, text) in [
+        for (found, bytes, text) in [
             (found(1, 10), &b"abcdef"[..], "bcdef"),
             (found(4, 9), b"abcde", "cde"),
             (found(5, 6), b"abcd", "d"),
         ] {
-            let near = trail.near(place, &[]);
+            let context = tail.context(found, &[]);
             assert_eq!(
-                (&*near.bytes, near.begins_haystack),
+                (&*context.bytes, context.begins_haystack),
                 (bytes, true),
-                "{place:?}"
+                "{found:?}"
             );
-            let from = near.match_start().unwrap();
-            assert_eq!(near.bytes[from..near.end], *text.as_bytes(), "{place:?}");
+            let from = context.start.unwrap();
+            assert_eq!(
+                context.bytes[from..context.end],
+                *text.as_bytes(),
+                "{found:?}"
+            );
         }
-        trail.clear();
+        tail.clear();
         let piece = Piece::verbatim(b"gh", 20);
-        trail.begin(&piece);
-        assert_eq!(trail.near(found(20, 22), piece.bytes).bytes, b"gh");
+        tail.begin(&piece);
+        assert_eq!(tail.context(found(20, 22), piece.bytes).bytes, b"gh");
     }
 }

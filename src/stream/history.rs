@@ -1,4 +1,4 @@
-//! What earlier replies of a session leave to later ones, for rules that look beyond one reply.
+//! The history of a rule: what the earlier replies of a session leave to the later ones.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,20 @@ use crate::detect::turns::Turns;
 use crate::rule::Channel;
 use crate::verdict::RuleId;
 
-/// What is remembered of one rule.
+/// The history of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Past {
-    /// Matches in this turn, and in the session.
+pub(crate) struct RuleHistory {
+    /// Number of matches in this turn.
     pub(crate) turn: u64,
+    /// Number of matches in the session.
     pub(crate) session: u64,
     /// The last tool calls.
     pub(crate) calls: Calls,
-    /// What is kept of the last replies, by channel.
+    /// The digests of the last replies, by channel.
     #[serde(default)]
     pub(crate) turns: BTreeMap<Channel, Turns>,
 }
 
-/// By rule; rules that look at one reply only have no entry.
-pub(crate) type Pasts = BTreeMap<RuleId, Past>;
+/// The histories by rule. Rules that read a single reply have none.
+pub(crate) type RuleHistories = BTreeMap<RuleId, RuleHistory>;

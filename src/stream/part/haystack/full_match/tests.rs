@@ -1,4 +1,4 @@
-//! Conditions against a model that searches the whole text, under every split.
+//! Compound conditions, compared with a model that searches the whole text, under every split.
 
 use regex_automata::meta::Regex;
 
@@ -25,7 +25,7 @@ fn made(rule: Rule) -> Result<Pack, LoadError> {
     Pack::builder().rule(rule).build()
 }
 
-/// What a part came to: hits as (end, decided, match), and stretches to replace.
+/// The hits of a part as (end, decided, match), and its redactions as ranges.
 type Came = (Vec<(u64, u64, String)>, Vec<(u64, u64)>);
 
 fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Came {
@@ -111,7 +111,7 @@ fn is_near(within: Within, text: &str, a: Known, b: Known) -> bool {
     }
 }
 
-/// Ends of the matches that complete the condition, in order.
+/// Returns the ends of the matches that complete the condition, in order.
 fn model(condition: &Condition, text: &str) -> Vec<usize> {
     let found = |patterns: &[Pattern]| -> Vec<Vec<Known>> {
         let each = patterns.iter();
@@ -159,7 +159,7 @@ fn model(condition: &Condition, text: &str) -> Vec<usize> {
     ends
 }
 
-/// For each match that completes a choice, the extent of the choice that begins last.
+/// Returns, for each match that completes a choice, the span of the choice that begins last.
 fn tightest(choices: &[Vec<Known>]) -> Vec<Known> {
     let mut made: Vec<(usize, usize, usize)> = choices
         .iter()
@@ -178,7 +178,7 @@ fn tightest(choices: &[Vec<Known>]) -> Vec<Known> {
         .collect()
 }
 
-/// Every way to take one of each.
+/// Returns every way to choose one match from each list.
 fn choices(lists: &[Vec<Known>]) -> Vec<Vec<Known>> {
     lists.iter().fold(
         if lists.is_empty() {
@@ -253,12 +253,12 @@ fn conditions_hold_where_the_model_says_under_every_split() {
     for _ in 0..scale(3_000) {
         let condition = condition(&mut random);
         let Ok(pack) = made(rule(condition.clone())) else {
-            // It makes no sense as a whole, and the loader says so.
+            // The condition is inconsistent, and the loader refuses it.
             refused += 1;
             continue;
         };
-        if pack.compound(pack.find("t/r").unwrap()).is_none() {
-            // First ends are enough for it: that is the matcher's, and tested there.
+        if pack.program().compound(pack.find("t/r").unwrap()).is_none() {
+            // The rule needs first ends only, which the tests of the automaton cover.
             continue;
         }
         for _ in 0..4 {
@@ -266,8 +266,8 @@ fn conditions_hold_where_the_model_says_under_every_split() {
             let ends = model(&condition, &text);
             let (whole, splits) = read_all_cuts(&pack, Channel::Text, text.as_bytes(), &mut random);
             let found: Vec<usize> = whole.0.iter().map(|hit| hit.0 as usize).collect();
-            // Exceptions decide in the order in which they are certain, so the first hit may be another
-            // one of those that the model gives; without them it is the first.
+            // Exceptions decide in the order in which they are certain, so the first hit may be any of the ends of the
+            // model. Without exceptions it is the first of them.
             let is_right = match (found.as_slice(), ends.as_slice()) {
                 ([], []) => true,
                 ([found], [first, ..]) if condition.none.is_empty() => found == first,
@@ -275,7 +275,7 @@ fn conditions_hold_where_the_model_says_under_every_split() {
                 _ => false,
             };
             assert!(is_right, "{condition:?}\n{text:?}: {found:?}, not {ends:?}");
-            // A key is a haystack, too: this one holds nothing.
+            // A key is a haystack, too; this key is empty.
             let input = serde_json::json!({ "": text }).to_string();
             let (decoded, more) =
                 read_all_cuts(&pack, Channel::ToolInput, input.as_bytes(), &mut random);
@@ -345,7 +345,7 @@ fn conditions_reach_over_parts_of_a_message_by_their_order_of_opening() {
     let (first, second) = (PartId(3), PartId(1));
     stream.open(first, Channel::Text);
     stream.open(second, Channel::Text);
-    // The second part comes first in time, but not in the message.
+    // The second part arrives first, but follows the first part in the message.
     assert!(stream.push(second, b"done, ").is_empty());
     assert!(stream.push(second, b"really").is_empty());
     let hits = stream.push(first, b"a plan.").to_vec();
@@ -387,7 +387,7 @@ fn where_long_matches_are_cut_does_not_depend_on_deltas() {
     }
 }
 
-/// Hits as (end, decided), the same whole, byte by byte and at every two-way cut.
+/// Returns the hits as (end, decided), after comparing every split with the whole text.
 fn told(pack: &Pack, channel: Channel, text: &str) -> Vec<(u64, u64)> {
     let whole = read(pack, channel, text.as_bytes(), &[]);
     let bytes: Vec<usize> = (1..text.len()).collect();
@@ -621,7 +621,7 @@ fn a_long_match_is_cut_at_the_same_byte_also_where_short_deltas_are_read_at_once
         (["aaa", "aaaa", "d x"], 1, 0),
         (["aaaa", "aaaa", "d x"], 0, 1),
     ] {
-        // What is read twice is read in a few steps.
+        // A delta is on the fast path only once its states are built, so every text is read more than once.
         for _ in 0..3 {
             let mut stream = pack.stream();
             let deltas = deltas.map(|delta| stream.push(PART, delta.as_bytes()).len());
@@ -666,20 +666,20 @@ fn a_sequence_remembers_the_last_of_many_beginnings() {
 fn short_deltas_that_bring_nothing_are_read_at_once() {
     let pack = written("match.any = [{ literal = 'leak' }]\nmatch.count = 2");
     let text: [&[u8]; 4] = [b"a few words ", b"and a le", b"ap and l", b"ess."];
-    // The first to read them builds the table.
+    // The first stream builds the states.
     let mut stream = pack.stream();
     stream.open(PART, Channel::Text);
     for bytes in text {
         let _ = stream.push(PART, bytes);
     }
-    let rules = pack.channel(Channel::Text).unwrap();
-    let rules = &rules.raw.spans[0];
-    let mut spans = super::Spans::new(rules);
+    let rules = pack.program().channel(Channel::Text).unwrap();
+    let rules = &rules.raw.full[0];
+    let mut reader = super::FullMatchReader::new(rules);
     let mut at = 0;
     let mut push = |bytes: &[u8]| {
         let piece = crate::view::piece::Piece::verbatim(bytes, at);
         at += bytes.len() as u64;
-        spans.push_short(rules, piece, 1 << 10)
+        reader.push_short(rules, piece, 1 << 10)
     };
     assert_eq!(text.map(&mut push), [true; 4]);
 }

@@ -1,4 +1,4 @@
-//! Patterns that look around, against `fancy-regex` on the whole haystack, under every split.
+//! Patterns with look-around, compared with `fancy-regex` on the whole haystack, under every split.
 
 use fancy_regex::{Regex, RegexInput};
 
@@ -9,7 +9,7 @@ use crate::stream::Counters;
 use crate::verdict::PartId;
 use ttsr_testing::{Random, scale, skip};
 
-/// What a part came to: hits as (rule, end, decided, excerpt, match).
+/// The hits of a part as (rule, end, decided, excerpt, match), and its counters.
 type Found = (Vec<(usize, u64, u64, String, String)>, Counters);
 
 fn rule(id: &str, patterns: &[&str], severity: Severity) -> Rule {
@@ -55,7 +55,7 @@ fn read(pack: &Pack, channel: Channel, text: &[u8], cuts: &[usize]) -> Found {
     (told.collect(), stream.counters())
 }
 
-/// Whole, byte by byte, and at every two-way cut; gives what was found.
+/// Reads the text whole, byte by byte, and at every two-way cut, and returns the hits.
 fn read_all_cuts(pack: &Pack, channel: Channel, text: &[u8], name: &str) -> Found {
     let whole = read(pack, channel, text, &[]);
     let bytes: Vec<usize> = (1..text.len()).collect();
@@ -72,10 +72,10 @@ fn read_all_cuts(pack: &Pack, channel: Channel, text: &[u8], name: &str) -> Foun
     whole
 }
 
-/// The earliest end of a match that `fancy-regex` finds in the whole haystack, from any start.
+/// Finds the earliest end of a match, from any start, with `fancy-regex` on the whole haystack.
 struct Oracle {
     pattern: String,
-    /// By the number of characters after the end.
+    /// Indexed by the number of characters after the end.
     exact: Vec<Regex>,
 }
 
@@ -246,25 +246,25 @@ fn an_end_that_is_certain_twice_is_one() {
 #[test]
 fn a_candidate_is_remembered_while_it_may_be_certain_again_and_no_longer() {
     let pack = one("(?<!no )foo(?!bar)");
-    let rules = &pack.channel(Channel::Text).unwrap().raw;
-    let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
+    let rules = &pack.program().channel(Channel::Text).unwrap().raw;
+    let mut queue = super::CandidateQueue::new(&rules.confirms).unwrap();
     for (at, remembered) in [(1, 1), (2, 2), (5, 3), (6, 3), (10, 2), (11, 2)] {
-        waiting.note(&super::Candidate {
+        queue.add_recent(&super::Candidate {
             pattern: 0,
             at,
             end: at,
             seen: at,
             due: 0,
         });
-        assert_eq!(waiting.lately.len(), remembered, "at {at}");
+        assert_eq!(queue.recent.len(), remembered, "at {at}");
     }
 }
 
 #[test]
 fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
     let pack = one("(?<!no )foo(?!bar)");
-    let rules = &pack.channel(Channel::Text).unwrap().raw;
-    let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
+    let rules = &pack.program().channel(Channel::Text).unwrap().raw;
+    let mut queue = super::CandidateQueue::new(&rules.confirms).unwrap();
     for (pattern, at, seen) in [
         (0, 5, 5),
         (0, 9, 10),
@@ -273,9 +273,9 @@ fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
         (1, 5, 7),
         (0, 9, 11),
     ] {
-        waiting.report(pattern, at, at, seen);
+        queue.report(pattern, at, at, seen);
     }
-    let told = waiting.reported.iter();
+    let told = queue.reported.iter();
     let told: Vec<_> = told.map(|it| (it.pattern, it.at, it.seen)).collect();
     assert_eq!(told, [(1, 3, 3), (0, 5, 5), (1, 5, 6), (0, 9, 10)]);
 }
@@ -283,19 +283,19 @@ fn ends_are_looked_at_as_they_became_certain_whichever_automaton_came_first() {
 #[test]
 fn bytes_that_no_check_needs_any_more_go_and_nothing_else() {
     let pack = one("(?<!no )foo(?!bar)");
-    let rules = &pack.channel(Channel::Text).unwrap().raw;
-    let mut waiting = super::Waiting::new(&rules.confirms).unwrap();
-    let keep = waiting.past.max(super::WINDOW) + super::BEYOND;
+    let rules = &pack.program().channel(Channel::Text).unwrap().raw;
+    let mut queue = super::CandidateQueue::new(&rules.confirms).unwrap();
+    let keep = queue.past.max(super::WINDOW) + super::BEYOND;
     let text: Vec<u8> = (0..8 * keep).map(|at| (at % 251) as u8).collect();
     for piece in text.chunks(100) {
-        waiting.keep(piece);
-        assert!(waiting.bytes.len() <= 2 * keep, "what is kept is bounded");
-        let total = waiting.total() as usize;
-        assert_eq!(waiting.bytes, text[waiting.dropped as usize..total]);
-        assert!(waiting.bytes.len() >= keep.min(total));
+        queue.append(piece);
+        assert!(queue.bytes.len() <= 2 * keep, "what is kept is bounded");
+        let total = queue.total() as usize;
+        assert_eq!(queue.bytes, text[queue.dropped as usize..total]);
+        assert!(queue.bytes.len() >= keep.min(total));
     }
-    assert_eq!(waiting.total(), text.len() as u64);
-    // Far behind them patterns are checked as before.
+    assert_eq!(queue.total(), text.len() as u64);
+    // Patterns far after these bytes are confirmed as before.
     for (end, hits) in [("no foo ", 0), ("so foo ---", 1)] {
         let long = format!("{}{end}", "words and ".repeat(4000));
         let end = 40_006;
@@ -314,7 +314,7 @@ fn decoded_arguments_are_haystacks_of_their_own() {
         // An escape is text like any other, and offsets count delivered bytes.
         (r#"{"a":"foo\u0062ar foo\n"}"#, Some((21, 24))),
         (r#"{"a":"fo\u006f ba"}"#, Some((14, 17))),
-        // The end of a value ends what can be seen.
+        // Look-ahead does not cross the end of a value.
         (r#"{"a":"foo","b":"bar"}"#, Some((9, 10))),
         (r#"{"a":"foobar","b":"fo","c":"o"}"#, None),
         (r#"{"a":"foo\ud83d\ude00x","b":""}"#, Some((9, 23))),
@@ -463,7 +463,7 @@ fn a_match_longer_than_the_window_is_told_as_unconfirmed() {
     }
 }
 
-/// A random pattern over `abc.` that looks around or refers back.
+/// Appends a random pattern over `abc.` with look-around or back-references.
 fn random_pattern(random: &mut Random, depth: usize, groups: &mut usize, out: &mut String) {
     if depth == 0 {
         return out
@@ -499,7 +499,7 @@ fn random_pattern(random: &mut Random, depth: usize, groups: &mut usize, out: &m
         }
         11 => group(random, "(?>", groups, out),
         _ => {
-            // The group counts once it is complete: nothing refers to the inside of itself.
+            // A group must be complete before a back-reference refers to it.
             let mut inner = *groups + 1;
             group(random, "(", &mut inner, out);
             *groups = inner;
@@ -550,7 +550,7 @@ fn random_patterns_agree_with_brute_force_under_random_cuts() {
     assert!(hits * 20 > cases as u64 / 2, "too few texts match");
 }
 
-/// Patterns of real rule sets that `regex` refuses: each loads, or is refused for a reason that is told.
+/// Patterns of published rule sets that `regex` refuses: each loads, or is refused with a reason.
 #[test]
 fn real_patterns_load_or_are_refused_with_the_reason() {
     let Some(corpus) = skip::corpus() else {
@@ -603,7 +603,7 @@ fn real_patterns_load_or_are_refused_with_the_reason() {
     }
 }
 
-/// A byte behind a fold or among the words of a command is certain with the byte behind it, and so is what is confirmed.
+/// A byte after a fold or among the words of a command is certain with the byte after it, and so is a confirmed match.
 #[test]
 fn behind_a_view_a_hit_is_certain_at_the_same_byte_under_every_cut() {
     let read_as = |keys: &str, pattern: &str| {
@@ -659,7 +659,7 @@ fn behind_a_view_a_hit_is_certain_at_the_same_byte_under_every_cut() {
             (22, 24),
         ),
     ];
-    // Words that go on in one piece of several hundred bytes.
+    // Words that continue in one piece of several hundred bytes.
     let long = format!(
         "{{\"command\":\"rm {}two three four\"}}",
         "one ".repeat(100)
@@ -690,10 +690,10 @@ fn what_is_cut_off_from_a_match_may_be_what_decides() {
         ("(?<!x)a{7}b", "xaaaaaab", &[], 0),
         ("(?<!x)a{7}b", "yaaaaaaab", &[], 1),
         ("(?<!x)a{7}b", "aaaaaaab", &[8], 0),
-        // No match could begin before what is kept.
+        // No match can begin before the bytes kept.
         ("(?<!x)b{2}", "aaaaaaaaaaaaxbb", &[], 0),
         ("(?<=x)a+b", "aab", &[], 0),
-        // What is kept begins inside of a character.
+        // The bytes kept begin inside of a character.
         ("(?<!é)a{7}", "zzéaaaaaaa", &[], 1),
         ("(?<!é)a{7}", "zzé-aaaaaaa", &[12], 0),
     ] {

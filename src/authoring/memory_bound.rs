@@ -1,0 +1,224 @@
+//! The memory bound of a rule: the bytes of a reply that a stream retains for it, at most.
+//!
+//! The bound is the sum of the limits of everything that reads for the rule: the windows for excerpts, the stretches of
+//! full matches, the matches that wait for an exception, and the text that views and detectors retain. Automaton
+//! states, offsets and hashes are not text.
+
+use std::sync::Arc;
+
+use crate::detect::cycle;
+use crate::detect::leak;
+use crate::detect::{unknown_file, unknown_name};
+use crate::limits::Limits;
+use crate::program::{CompoundCondition, DetectorSpec, MatchMode, ViewKey, ViewSource};
+use crate::rule::{Channel, Rule};
+use crate::stream::buffers;
+use crate::view::edit::EditLimits;
+use crate::view::fence;
+use crate::view::fold;
+use crate::view::shell::ShellLimits;
+
+impl Rule {
+    /// Returns the largest number of bytes of the text of one part that a stream retains for this rule if it is the
+    /// only one: to decide the rule and to quote its matches. Only text is counted, not the data structures around it,
+    /// and not the text that a host holds back for a rule with [`hold`](Rule::hold).
+    ///
+    /// # Example: an exception makes matches wait
+    /// ```
+    /// use ttsr::{Channel, Limits, Pattern, Rule};
+    /// let limits = Limits::default();
+    /// let mut rule = Rule::new("a/b", vec![Pattern::literal("x")]);
+    /// rule.on = vec![Channel::Text];
+    /// let plain = rule.retained_bytes(&limits);
+    /// assert!(plain < 2048);
+    /// rule.condition.none = vec![Pattern::literal("y")];
+    /// assert!(rule.retained_bytes(&limits) >= plain + limits.stretch_bytes as u64);
+    /// ```
+    #[must_use]
+    pub fn retained_bytes(&self, limits: &Limits) -> u64 {
+        let channels = self.on.iter();
+        let retained = channels.map(|channel| retained_on(self, *channel, limits));
+        retained.max().unwrap_or_default() as u64
+    }
+}
+
+fn retained_on(rule: &Rule, channel: Channel, limits: &Limits) -> usize {
+    let mut keys: Vec<ViewKey> = Vec::new();
+    for pattern in rule.condition.patterns() {
+        let key = ViewKey::from_pattern(pattern, channel);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let specs = DetectorSpec::from_condition(&rule.condition, |_| Arc::default());
+    let is_tool_input = channel == Channel::ToolInput;
+    let mut sources: Vec<ViewSource> = keys.iter().filter_map(|key| key.source).collect();
+    sources.extend(specs.iter().filter_map(|spec| spec.source(is_tool_input)));
+    let ast = rule.condition.ast.as_ref();
+    sources.extend(ast.map(|_| ViewSource::of_code(is_tool_input)));
+    sources.sort_unstable();
+    sources.dedup();
+    let folded = keys.iter().filter(|key| !key.folds.is_empty());
+    let views = sources.into_iter().map(view_bytes).sum::<usize>() + folded.count() * FOLD;
+    let input = match is_tool_input {
+        // The path of the file, both as it is decoded and in its normal form.
+        true => 2 * limits.path_bytes,
+        false => 0,
+    };
+    let windows = |spec: &DetectorSpec| match spec {
+        // One of the part, and one of the argument that is being read.
+        DetectorSpec::Limit(_) if is_tool_input => 2,
+        _ => 1,
+    };
+    let detectors = specs
+        .iter()
+        .map(|spec| detector_bytes(spec) + windows(spec) * buffers::WINDOW_BYTES);
+    keys.len() * buffers::WINDOW_BYTES
+        + full_match_bytes(rule, keys.len(), limits)
+        + views
+        + input
+        + detectors.sum::<usize>()
+        + ast.map_or(0, |_| {
+            // The code that is parsed, and code that waits for the name of its file.
+            2 * limits.ast_bytes
+        })
+        + quote_bytes(rule)
+}
+
+/// Returns the bytes that the search for full matches retains, for that number of views.
+fn full_match_bytes(rule: &Rule, views: usize, limits: &Limits) -> usize {
+    match CompoundCondition::from_rule(rule, false, MatchMode::First) {
+        Some(_) => views * (buffers::WINDOW_BYTES + limits.stretch_bytes),
+        None => 0,
+    }
+}
+
+/// Returns the bytes of quoted matches: those that wait, and those of the last hit.
+fn quote_bytes(rule: &Rule) -> usize {
+    let compound = CompoundCondition::from_rule(rule, false, MatchMode::First);
+    let waits = compound.is_some_and(|compound| {
+        compound.has_none || compound.last.is_some() || compound.wants_all()
+    });
+    let quotes = if waits {
+        1 + buffers::PENDING_MATCHES
+    } else {
+        2
+    };
+    quotes * buffers::EXCERPT_BYTES
+}
+
+/// Bytes that a fold retains: each pending character stands for at most four bytes.
+const FOLD: usize = fold::WAITING * 4;
+
+/// Returns the bytes that a view retains.
+fn view_bytes(source: ViewSource) -> usize {
+    match source {
+        ViewSource::Markdown => 3 * fence::HELD,
+        // Old text, new text, and a line of each.
+        ViewSource::Edits => {
+            let limits = EditLimits::default();
+            4 * limits.waiting + limits.path_bytes
+        }
+        // Nested commands, a script, and a word for each level.
+        ViewSource::Shell => {
+            let limits = ShellLimits::default();
+            2 * limits.waiting + limits.depth * 1024
+        }
+    }
+}
+
+/// Returns the bytes that a detector retains, besides its window.
+fn detector_bytes(spec: &DetectorSpec) -> usize {
+    match spec {
+        DetectorSpec::Repetition(_) => cycle::WINDOW,
+        DetectorSpec::Leak => leak::TOKEN,
+        DetectorSpec::UnknownName(_) => (1 + unknown_name::OWN) * unknown_name::LINE,
+        DetectorSpec::UnknownFile(_) => unknown_file::SPAN,
+        DetectorSpec::NearDuplicate
+        | DetectorSpec::Turns(_)
+        | DetectorSpec::Script(_)
+        | DetectorSpec::Limit(_)
+        | DetectorSpec::DoomLoop(_)
+        | DetectorSpec::UnknownTool(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Ast, Condition, Named, Pattern, Region, Repetition, UnknownName};
+
+    /// Returns the bytes that a rule with that condition retains of a part of that channel.
+    fn retained(channel: Channel, set: impl Fn(&mut Condition)) -> usize {
+        let mut rule = Rule::new("a/b", Vec::new());
+        rule.on = vec![channel];
+        set(&mut rule.condition);
+        usize::try_from(rule.retained_bytes(&Limits::default())).expect("it is a usize")
+    }
+
+    #[test]
+    fn each_thing_that_reads_for_a_rule_adds_what_it_holds() {
+        let limits = Limits::default();
+        let (text, call) = (Channel::Text, Channel::ToolInput);
+        let quotes = 2 * buffers::EXCERPT_BYTES;
+        let paths = 2 * limits.path_bytes;
+        let fence = 3 * fence::HELD;
+        let pattern = |region: &[Region]| {
+            let mut pattern = Pattern::literal("x");
+            pattern.region = region.to_vec();
+            vec![pattern]
+        };
+        let plain = buffers::WINDOW_BYTES + quotes;
+        assert_eq!(retained(text, |it| it.any = pattern(&[])), plain);
+        assert_eq!(retained(call, |it| it.any = pattern(&[])), plain + paths);
+        let prose = retained(text, |it| it.any = pattern(&[Region::Prose]));
+        assert_eq!(prose, plain + fence);
+        // Patterns with the same view share it.
+        let two = retained(text, |it| {
+            it.any = [pattern(&[Region::Prose]), pattern(&[Region::Prose])].concat();
+        });
+        assert_eq!(two, prose);
+
+        let leak = retained(text, |it| it.leak = true);
+        assert_eq!(leak, buffers::WINDOW_BYTES + leak::TOKEN + fence + quotes);
+        let repetition = |it: &mut Condition| {
+            it.repetition = Some(Repetition {
+                unit_chars: (20, 400),
+                times: 4,
+                near: false,
+                turns: None,
+            });
+        };
+        let loops = retained(text, repetition);
+        assert_eq!(
+            loops,
+            buffers::WINDOW_BYTES + cycle::WINDOW + fence + quotes
+        );
+        // In tool input there is no Markdown.
+        let loops = retained(call, repetition);
+        assert_eq!(
+            loops,
+            buffers::WINDOW_BYTES + cycle::WINDOW + paths + quotes
+        );
+
+        let named = |of: Named| {
+            let of = vec![of];
+            retained(text, |it| {
+                it.unknown_name = Some(UnknownName {
+                    of: of.clone(),
+                    ..UnknownName::default()
+                });
+            })
+        };
+        let [package, file] = [named(Named::Package), named(Named::File)];
+        let lines = (1 + unknown_name::OWN) * unknown_name::LINE;
+        assert_eq!(package, buffers::WINDOW_BYTES + lines + fence + quotes);
+        assert_eq!(
+            file,
+            buffers::WINDOW_BYTES + unknown_file::SPAN + fence + quotes
+        );
+
+        let ast = retained(text, |it| it.ast = Some(Ast::default()));
+        assert_eq!(ast, 2 * limits.ast_bytes + fence + quotes);
+    }
+}

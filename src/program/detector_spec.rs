@@ -1,0 +1,132 @@
+//! Detector specifications: the detectors that a condition asks for, with their parameters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ViewSource;
+use crate::detect::cycle::CycleLimits;
+use crate::detect::doom_loop::LoopLimits;
+use crate::detect::limit::Bounds;
+use crate::detect::script::{Languages, ScriptLimits, Scripts};
+use crate::detect::turns::TurnLimits;
+use crate::detect::unknown_name::KnownNames;
+use crate::rule::{Condition, KnownList, Named, Script};
+use crate::verdict::RuleId;
+
+/// A rule that a detector decides.
+#[derive(Debug)]
+pub(crate) struct DetectorRule {
+    pub(crate) rule: RuleId,
+    pub(crate) spec: DetectorSpec,
+    /// True if text is held back until the detector has decided.
+    pub(crate) holds: bool,
+}
+
+/// A detector and its parameters.
+#[derive(Debug)]
+pub(crate) enum DetectorSpec {
+    /// Text that repeats exactly.
+    Repetition(CycleLimits),
+    /// Lines and sentences that are nearly the same.
+    NearDuplicate,
+    /// Replies that are nearly the same.
+    Turns(TurnLimits),
+    /// Control tokens of a chat template.
+    Leak,
+    Script(ScriptLimits),
+    UnknownName(Arc<KnownNames>),
+    UnknownFile(Arc<KnownNames>),
+    /// Decided on the name of a tool call.
+    UnknownTool(Arc<KnownNames>),
+    Limit(Bounds),
+    DoomLoop(LoopLimits),
+}
+
+impl DetectorSpec {
+    /// Returns the detectors of a condition, which may need several for one key. `names` makes the set of a list.
+    pub(crate) fn from_condition(
+        condition: &Condition,
+        names: impl FnOnce(&KnownList) -> Arc<KnownNames>,
+    ) -> Vec<DetectorSpec> {
+        let mut specs = Vec::new();
+        if let Some(repetition) = condition.repetition {
+            let (least, most) = repetition.unit_chars;
+            specs.push(DetectorSpec::Repetition(CycleLimits {
+                unit_chars: (least as usize, most as usize),
+                times: repetition.times as usize,
+                ..CycleLimits::default()
+            }));
+            specs.extend(repetition.near.then_some(DetectorSpec::NearDuplicate));
+            specs.extend(repetition.turns.map(|turns| {
+                DetectorSpec::Turns(TurnLimits {
+                    turns: turns as usize,
+                    ..TurnLimits::default()
+                })
+            }));
+        }
+        specs.extend(condition.leak.then_some(DetectorSpec::Leak));
+        let script = condition.script.as_ref();
+        specs.extend(script.map(|script| DetectorSpec::Script(script_limits(script))));
+        if let Some(unknown) = &condition.unknown_name {
+            let known = names(&unknown.known);
+            let kinds = Named::ALL.into_iter().filter(|kind| unknown.is_of(*kind));
+            specs.extend(kinds.map(|kind| match kind {
+                Named::Package => DetectorSpec::UnknownName(Arc::clone(&known)),
+                Named::File => DetectorSpec::UnknownFile(Arc::clone(&known)),
+                Named::Tool => DetectorSpec::UnknownTool(Arc::clone(&known)),
+            }));
+        }
+        specs.extend(condition.limit.map(|bound| {
+            let time = |millis: Option<u64>| millis.map(Duration::from_millis);
+            DetectorSpec::Limit(Bounds {
+                bytes: bound.bytes,
+                lines: bound.lines,
+                deltas: bound.deltas,
+                tokens: bound.tokens,
+                time: time(bound.millis),
+                first: None,
+                stall: time(bound.stall_millis),
+            })
+        }));
+        specs.extend(condition.doom_loop.map(|doom| {
+            let near_times = LoopLimits::default().near_times;
+            DetectorSpec::DoomLoop(LoopLimits {
+                times: doom.times,
+                // Calls that are nearly the same must not be a loop sooner than calls that are the same.
+                near_times: near_times.max(doom.times),
+                differing: doom.differing as usize,
+            })
+        }));
+        specs
+    }
+
+    /// Returns the view whose output the detector reads; `None` if it reads the unchanged text.
+    pub(crate) fn source(&self, is_tool_input: bool) -> Option<ViewSource> {
+        match self {
+            DetectorSpec::Limit(_)
+            | DetectorSpec::DoomLoop(_)
+            | DetectorSpec::Turns(_)
+            | DetectorSpec::UnknownTool(_) => None,
+            DetectorSpec::UnknownName(_) if is_tool_input => Some(ViewSource::Edits),
+            _ if is_tool_input => None,
+            _ => Some(ViewSource::Markdown),
+        }
+    }
+}
+
+fn script_limits(script: &Script) -> ScriptLimits {
+    let named = script.expect.iter();
+    let scripts = named.clone().filter_map(|name| Scripts::named(name));
+    let languages = named.filter_map(|name| Languages::named(name));
+    let languages = languages.fold(Languages::default(), |all, one| all | one);
+    let mut limits = ScriptLimits {
+        scripts: scripts.fold(Scripts::default(), |all, one| all | one),
+        languages,
+        ..ScriptLimits::default()
+    };
+    if languages != Languages::default() {
+        // All languages that the detector distinguishes are written in Latin script.
+        limits.scripts = limits.scripts | Scripts::LATIN;
+    }
+    limits
+}

@@ -1,0 +1,286 @@
+//! The compiled form of a pack: the loader ([`pack`](crate::pack)) produces it, a [`stream`](crate::stream) executes
+//! it.
+//!
+//! A [`Program`] has, for each channel, the rules grouped by the view that their patterns read ([`ViewRules`]), and,
+//! for each rule, its scope, its compound condition and the entries that allow it. Everything here is immutable but
+//! the transition tables inside the matchers. The program knows neither TOML nor the state of a stream.
+
+mod capture;
+mod condition;
+mod detector_spec;
+mod scope;
+mod view_key;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+#[cfg(feature = "ast")]
+use crate::ast::Shapes;
+use crate::limits::Limits;
+use crate::rule::{Channel, Rule};
+use crate::verdict::RuleId;
+use crate::view::path::ArgScope;
+use crate::view::piece::Regions;
+use ttsr_automata::Matcher;
+#[cfg(feature = "lookaround")]
+use ttsr_automata::lookaround::verify::{AroundSearch, Confirm};
+use ttsr_automata::pike::{self, PikeVm};
+
+pub(crate) use capture::{CaptureGroup, GroupFilter};
+pub(crate) use condition::{CompoundCondition, ConditionExtent, MatchMode, PatternRole};
+pub(crate) use detector_spec::{DetectorRule, DetectorSpec};
+pub(crate) use scope::{AllowEntry, RuleScope};
+pub(crate) use view_key::{ViewKey, ViewSource};
+
+/// The rules of a pack, compiled. A [`RuleId`] is an index into `rules`, `scopes`, `conditions` and `allows`.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) limits: Limits,
+    /// The folder that absolute paths of tool calls are made relative to.
+    pub(crate) root: Option<String>,
+    /// In the order of [`Channel::ALL`]; `None` where no rule reads the channel.
+    pub(crate) channels: [Option<ChannelRules>; Channel::ALL.len()],
+    pub(crate) scopes: Vec<RuleScope>,
+    /// `None` for a rule that is broken by any match of any of its patterns.
+    pub(crate) conditions: Vec<Option<Box<CompoundCondition>>>,
+    /// The allow entries that apply to a rule.
+    pub(crate) allows: Vec<Vec<Arc<AllowEntry>>>,
+}
+
+impl Program {
+    pub(crate) fn rule(&self, id: RuleId) -> &Rule {
+        &self.rules[id.index()]
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn root(&self) -> Option<&str> {
+        self.root.as_deref()
+    }
+
+    /// Returns the rules that read `channel`, or `None` if no rule does.
+    #[inline]
+    pub(crate) fn channel(&self, channel: Channel) -> Option<&ChannelRules> {
+        self.channels[channel as usize].as_ref()
+    }
+
+    pub(crate) fn scope(&self, rule: RuleId) -> &RuleScope {
+        &self.scopes[rule.index()]
+    }
+
+    pub(crate) fn compound(&self, rule: RuleId) -> Option<&CompoundCondition> {
+        self.conditions[rule.index()].as_deref()
+    }
+
+    pub(crate) fn allows(&self, rule: RuleId) -> &[Arc<AllowEntry>] {
+        &self.allows[rule.index()]
+    }
+}
+
+/// The rules of one channel, grouped by the view that their patterns read.
+#[derive(Debug)]
+pub(crate) struct ChannelRules {
+    /// The patterns that read the text unchanged.
+    pub(crate) raw: ViewRules,
+    /// The patterns that read some regions of the text, or the folded text.
+    pub(crate) views: Box<[ViewRules]>,
+    /// The rules that a detector decides.
+    pub(crate) detectors: Box<[DetectorRule]>,
+    /// The syntax-tree patterns, by rule.
+    #[cfg(feature = "ast")]
+    pub(crate) shapes: Option<Box<Shapes>>,
+    /// True if a rule or an allow entry of this channel has a path scope, so that paths in tool input must be decoded.
+    pub(crate) reads_paths: bool,
+}
+
+/// The patterns that read the same text.
+#[derive(Debug)]
+pub(crate) struct ViewRules {
+    pub(crate) key: ViewKey,
+    /// Searches for the first end of each pattern in `patterns`.
+    pub(crate) matcher: Matcher,
+    /// Indexed by pattern id of `matcher`.
+    pub(crate) patterns: Box<[FirstEndPattern]>,
+    #[cfg(feature = "lookaround")]
+    pub(crate) confirms: ConfirmTable,
+    /// The patterns whose full matches are needed: one set for rules that hold text back, one for the other rules, and
+    /// one for patterns with look-around.
+    pub(crate) full: Box<[FullMatchRules]>,
+}
+
+/// A set of patterns whose full matches are needed, in one matcher.
+#[derive(Debug)]
+pub(crate) struct FullMatchRules {
+    pub(crate) matcher: Matcher,
+    /// Indexed by pattern id of `matcher`.
+    pub(crate) patterns: Box<[FullMatchPattern]>,
+    /// True if text is held back until these patterns are decided.
+    pub(crate) holds: bool,
+    /// True if these patterns look around: the haystack is then searched as a whole instead of in stretches.
+    pub(crate) is_unbroken: bool,
+}
+
+/// A pattern whose full matches are needed.
+#[derive(Debug)]
+pub(crate) struct FullMatchPattern {
+    pub(crate) rule: RuleId,
+    pub(crate) role: PatternRole,
+    /// The arguments that the pattern applies to, in addition to the scope of its rule.
+    pub(crate) arg: Option<Arc<ArgScope>>,
+    /// The filter on a capture group of the match.
+    pub(crate) filter: Option<Arc<GroupFilter>>,
+    pub(crate) search: FullMatchSearch,
+}
+
+/// The search for the full matches of a pattern.
+#[derive(Debug)]
+pub(crate) enum FullMatchSearch {
+    Pike(Arc<PikeVm>),
+    /// For a pattern with look-around, which only [`MatchMode::Every`] allows.
+    #[cfg(feature = "lookaround")]
+    Around(Arc<AroundSearch>),
+}
+
+/// A pattern whose first end is enough.
+#[derive(Debug)]
+pub(crate) struct FirstEndPattern {
+    pub(crate) rule: RuleId,
+    /// The arguments that the pattern applies to, in addition to the scope of its rule.
+    pub(crate) arg: Option<Arc<ArgScope>>,
+    /// Finds the start of a match; `None` if `confirm` does.
+    pub(crate) vm: Option<Arc<PikeVm>>,
+    #[cfg(feature = "lookaround")]
+    pub(crate) confirm: Option<Arc<Confirm>>,
+}
+
+impl ChannelRules {
+    fn all(&self) -> impl Iterator<Item = &ViewRules> {
+        [&self.raw].into_iter().chain(&self.views)
+    }
+
+    /// Returns the rules that read the channel. A rule may be returned more than once.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = RuleId> {
+        self.all()
+            .flat_map(|view| {
+                let first_end = view.patterns.iter().map(|pattern| pattern.rule);
+                let full = view.full.iter().flat_map(|full| &full.patterns);
+                first_end.chain(full.map(|pattern| pattern.rule))
+            })
+            .chain(self.detectors.iter().map(|detector| detector.rule))
+            .chain(self.shape_rules())
+    }
+
+    /// Returns the rules with syntax-tree patterns.
+    #[cfg(feature = "ast")]
+    fn shape_rules(&self) -> impl Iterator<Item = RuleId> {
+        let owners = self.shapes.iter().flat_map(|shapes| shapes.all_owners());
+        owners.map(RuleId)
+    }
+
+    #[cfg(not(feature = "ast"))]
+    fn shape_rules(&self) -> impl Iterator<Item = RuleId> {
+        std::iter::empty()
+    }
+
+    fn has_shapes(&self) -> bool {
+        self.shape_rules().next().is_some()
+    }
+
+    /// Returns every matcher of the channel.
+    pub(crate) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
+        self.all().flat_map(|view| {
+            let full = view.full.iter().map(|full| &full.matcher);
+            [&view.matcher].into_iter().chain(full)
+        })
+    }
+
+    /// Returns true if a rule of this channel needs regions from that view.
+    pub(crate) fn wants(&self, source: ViewSource, is_tool_input: bool) -> bool {
+        let mut views = self.views.iter();
+        let mut detectors = self.detectors.iter();
+        source == ViewSource::of_code(is_tool_input) && self.has_shapes()
+            || views.any(|view| view.key.source == Some(source))
+            || detectors.any(|detector| detector.spec.source(is_tool_input) == Some(source))
+    }
+
+    /// Returns true if a rule of this channel distinguishes comments, strings and the rest of code.
+    pub(crate) fn tells_code_apart(&self) -> bool {
+        let kinds = Regions::COMMENT | Regions::STRING | Regions::CODE_ONLY;
+        let mut views = self.views.iter();
+        views.any(|view| view.key.regions.meets(kinds))
+    }
+
+    /// Returns true if first ends in the unchanged text decide every rule of this channel.
+    pub(crate) fn is_raw_only(&self) -> bool {
+        self.views.is_empty()
+            && self.detectors.is_empty()
+            && self.raw.full.is_empty()
+            && !self.has_shapes()
+    }
+}
+
+impl FullMatchPattern {
+    /// Returns the matches in `text` that start at `from` or later, and true if these are all of them: the search of a
+    /// pattern with look-around may exceed its budget.
+    pub(crate) fn matches(&self, text: &[u8], from: usize) -> (Vec<Range<usize>>, bool) {
+        match &self.search {
+            FullMatchSearch::Pike(vm) => {
+                let found = vm.find_all(text, from).into_iter();
+                let filter = self.filter.as_ref();
+                let accepts = |found: &pike::Found| filter.is_none_or(|it| it.accepts(found, text));
+                let found = found.filter(accepts).map(|found| found.range);
+                (found.collect(), true)
+            }
+            #[cfg(feature = "lookaround")]
+            FullMatchSearch::Around(around) => {
+                let (mut found, are_all) = around.find_all(text);
+                found.retain(|range| range.start >= from);
+                (found, are_all)
+            }
+        }
+    }
+}
+
+/// The patterns of a view whose ends are confirmed after the automaton has reported them.
+#[cfg(feature = "lookaround")]
+#[derive(Debug)]
+pub(crate) struct ConfirmTable {
+    /// Indexed by pattern id of the matcher; empty if no pattern is confirmed.
+    by_pattern: Box<[Option<Arc<Confirm>>]>,
+    /// [`Limits::confirm_bytes`].
+    pub(crate) bytes: usize,
+    /// [`Limits::confirm_pending`].
+    pub(crate) pending: usize,
+}
+
+#[cfg(feature = "lookaround")]
+impl ConfirmTable {
+    pub(crate) fn new(patterns: &[FirstEndPattern], limits: &Limits) -> ConfirmTable {
+        let confirms = patterns.iter().map(|pattern| pattern.confirm.clone());
+        let mut by_pattern: Vec<Option<Arc<Confirm>>> = confirms.collect();
+        if by_pattern.iter().all(Option::is_none) {
+            by_pattern.clear();
+        }
+        ConfirmTable {
+            by_pattern: by_pattern.into_boxed_slice(),
+            bytes: limits.confirm_bytes,
+            pending: limits.confirm_pending,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_pattern.is_empty()
+    }
+
+    /// Returns, for each pattern, true if it is confirmed. Empty if no pattern is.
+    pub(crate) fn is_confirmed(&self) -> Vec<bool> {
+        self.by_pattern.iter().map(Option::is_some).collect()
+    }
+
+    pub(crate) fn get(&self, pattern: u32) -> Option<&Confirm> {
+        self.by_pattern.get(pattern as usize)?.as_deref()
+    }
+}

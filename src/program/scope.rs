@@ -1,0 +1,29 @@
+//! The scopes of rules and of allow entries, with their globs compiled.
+
+use std::sync::Arc;
+
+use globset::GlobSet;
+
+use crate::view::path::{ArgScope, PathScope, ToolScope};
+
+/// The scope of a rule, except for its channels. `None` is no restriction.
+#[derive(Debug)]
+pub(crate) struct RuleScope {
+    pub(crate) tools: Option<Arc<ToolScope>>,
+    pub(crate) args: Option<Arc<ArgScope>>,
+    pub(crate) paths: Option<Arc<PathScope>>,
+    pub(crate) agents: Option<Arc<ToolScope>>,
+    pub(crate) models: Option<Arc<ToolScope>>,
+    pub(crate) providers: Option<Arc<ToolScope>>,
+    /// True if the rule is critical: it then applies if the tool or the file never becomes known.
+    pub(crate) is_critical: bool,
+}
+
+/// An `[[allow]]` entry: a match for which all of its fields hold does not count. `None` is no restriction.
+#[derive(Debug)]
+pub(crate) struct AllowEntry {
+    pub(crate) tools: Option<Arc<ToolScope>>,
+    pub(crate) paths: Option<Arc<PathScope>>,
+    /// Globs on the matched text.
+    pub(crate) text: Option<Arc<GlobSet>>,
+}

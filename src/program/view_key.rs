@@ -1,0 +1,88 @@
+//! The key of a view: which regions of a haystack a pattern reads, in which language, and how they are folded.
+
+use crate::rule::{Channel, Pattern, Region};
+use crate::view::fold::Folds;
+use crate::view::piece::{Language, Regions, Tag};
+
+/// The text of a haystack that a pattern reads. Patterns with equal keys share an automaton.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ViewKey {
+    /// The view that finds the regions; `None` if the pattern reads the whole haystack.
+    pub(crate) source: Option<ViewSource>,
+    /// Only text that is in all of these regions is read.
+    pub(crate) regions: Regions,
+    /// Only text in this language is read.
+    pub(crate) language: Option<Language>,
+    /// The folds that are applied to the text.
+    pub(crate) folds: Folds,
+}
+
+impl ViewKey {
+    pub(crate) fn from_pattern(pattern: &Pattern, channel: Channel) -> ViewKey {
+        let mut key = ViewKey::default();
+        for region in &pattern.region {
+            key.regions = key.regions | regions(region);
+            if let Region::CodeIn(language) = region {
+                key.language = Language::new(language);
+            }
+        }
+        for fold in &pattern.fold {
+            // The check of the pack has refused folds that this build does not have.
+            key.folds = key.folds | Folds::named(fold.name()).unwrap_or_default();
+        }
+        if key.regions != Regions::default() {
+            key.source = Some(match channel {
+                Channel::ToolInput if key.regions.contains(Regions::SHELL) => ViewSource::Shell,
+                Channel::ToolInput => ViewSource::Edits,
+                _ => ViewSource::Markdown,
+            });
+        }
+        key
+    }
+
+    /// Returns true if the pattern reads text with that tag.
+    pub(crate) fn sees(&self, tag: Tag) -> bool {
+        tag.regions.contains(self.regions)
+            && self
+                .language
+                .is_none_or(|wanted| tag.language == Some(wanted))
+    }
+}
+
+/// A view that finds regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ViewSource {
+    /// Markdown in text.
+    Markdown,
+    /// The text that a tool call adds to and removes from files.
+    Edits,
+    /// The commands in a shell script.
+    Shell,
+}
+
+impl ViewSource {
+    /// Returns the view that finds code.
+    pub(crate) fn of_code(is_tool_input: bool) -> ViewSource {
+        match is_tool_input {
+            true => ViewSource::Edits,
+            false => ViewSource::Markdown,
+        }
+    }
+}
+
+fn regions(region: &Region) -> Regions {
+    match region {
+        Region::Prose => Regions::PROSE,
+        Region::Code | Region::CodeIn(_) => Regions::CODE,
+        Region::InlineCode => Regions::INLINE_CODE,
+        Region::Quote => Regions::QUOTE,
+        Region::Heading => Regions::HEADING,
+        Region::Added => Regions::ADDED,
+        Region::Removed => Regions::REMOVED,
+        Region::File => Regions::FILE,
+        Region::Shell => Regions::SHELL,
+        Region::Comment => Regions::COMMENT,
+        Region::String => Regions::STRING,
+        Region::CodeOnly => Regions::CODE_ONLY,
+    }
+}

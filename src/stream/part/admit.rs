@@ -1,0 +1,249 @@
+//! Admission: decides whether a match counts, and makes it a hit.
+//!
+//! A match passes the scope of its rule, then its condition, then its count; a rule hits at most once in a part.
+
+use std::sync::Arc;
+
+use super::condition::{ConditionState, FullMatch, TextPosition};
+use super::haystack::MatchContext;
+use super::scope::PartScope;
+use crate::detect::Found;
+use crate::program::{ChannelRules, ConditionExtent, PatternRole, Program, ViewRules};
+use crate::stream::state::{CallResults, QueuedMatch, RecordedMatch, SharedState, StreamState};
+use crate::verdict::{Hit, PartId, RuleId};
+use crate::view::json::ArgPath;
+use ttsr_automata::MatchEvent;
+
+/// The facts about a part that are constant during a call.
+#[derive(Clone, Copy)]
+pub(super) struct PartContext<'a> {
+    pub(super) program: &'a Program,
+    pub(super) rules: &'a ChannelRules,
+    pub(super) part: PartId,
+    /// The index of the part in the order of opening.
+    pub(super) order: u32,
+}
+
+/// The argument and the file that a haystack belongs to.
+#[derive(Clone, Copy, Default)]
+pub(super) struct HaystackScope<'a> {
+    /// The argument of the tool call; `None` if the haystack is not part of one.
+    pub(super) arg: Option<&'a ArgPath>,
+    /// The file, if the text itself names it, as a hunk of a patch does.
+    pub(super) file: Option<&'a Arc<str>>,
+}
+
+impl<'a> HaystackScope<'a> {
+    /// Returns the scope of an argument, or of a haystack outside of one.
+    pub(super) fn from_arg(arg: Option<&'a ArgPath>) -> HaystackScope<'a> {
+        HaystackScope { arg, file: None }
+    }
+}
+
+/// The end of a match or of a haystack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextEnd {
+    /// Offset in the part as delivered.
+    pub(super) offset: u64,
+    /// Number of bytes of the part that were delivered when the end was certain.
+    pub(super) decided: u64,
+}
+
+/// The path of a match of one part from its discovery to its hit.
+pub(super) struct Admission<'a> {
+    pub(super) context: PartContext<'a>,
+    pub(super) scope: &'a mut PartScope,
+    pub(super) results: &'a mut CallResults,
+    pub(super) state: &'a mut StreamState,
+}
+
+impl<'a> Admission<'a> {
+    pub(super) fn new(
+        context: PartContext<'a>,
+        scope: &'a mut PartScope,
+        shared: &'a mut SharedState,
+    ) -> Admission<'a> {
+        Admission {
+            context,
+            scope,
+            results: &mut shared.results,
+            state: &mut shared.state,
+        }
+    }
+}
+
+impl Admission<'_> {
+    /// Admits the first end of a pattern of `view`. `context` is called only if the match may count.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn admit_first_end(
+        &mut self,
+        view: &ViewRules,
+        scope: HaystackScope<'_>,
+        event: &MatchEvent,
+        end: TextEnd,
+        context: impl FnOnce() -> MatchContext,
+    ) {
+        let pattern = &view.patterns[event.pattern as usize];
+        let rule = pattern.rule;
+        let in_arg = match (&pattern.arg, scope.arg) {
+            (Some(wanted), Some(arg)) => wanted.applies(arg),
+            _ => true,
+        };
+        if !in_arg || !self.can_hit(rule, scope, end) {
+            return;
+        }
+        let hit = self.hit(rule, scope, end);
+        let context = context();
+        let vm = pattern.vm.as_deref();
+        let start = context.start.or_else(|| context.find_start(vm?));
+        let mut record = context.record(hit, start);
+        record.file = scope.file.cloned();
+        let is_unchanged = view.key.source.is_none() && view.key.folds.is_empty();
+        if scope.arg.is_none() && is_unchanged {
+            record.start = start.map(|start| end.offset - (context.end - start) as u64);
+        }
+        self.admit(record);
+    }
+
+    /// Admits a match that completes the condition of its rule.
+    pub(super) fn admit(&mut self, record: RecordedMatch) {
+        let program = self.context.program;
+        self.scope.admit(program, record, self.results, self.state);
+    }
+
+    /// Admits the finding of a detector, with the text around it if that is available.
+    pub(super) fn admit_finding(
+        &mut self,
+        rule: RuleId,
+        scope: HaystackScope<'_>,
+        found: Found,
+        context: Option<MatchContext>,
+    ) {
+        let end = TextEnd {
+            offset: found.end,
+            decided: found.decided.max(found.end),
+        };
+        let compound = self.context.program.compound(rule);
+        let counts = match compound.is_some_and(|it| it.wants_all()) {
+            true => self.is_in_scope(rule, scope),
+            false => self.can_hit(rule, scope, end),
+        };
+        if !counts {
+            return;
+        }
+        let hit = self.hit(rule, scope, end);
+        let record = context.map(|context| context.record(hit, context.start));
+        let (text, matched) = record.map_or_else(Default::default, |it| (it.text, it.matched));
+        self.admit(RecordedMatch {
+            hit,
+            start: Some(found.start),
+            file: scope.file.cloned(),
+            text,
+            matched,
+        });
+    }
+
+    /// Returns the hit of a rule at that end.
+    pub(super) fn hit(&mut self, rule: RuleId, scope: HaystackScope<'_>, end: TextEnd) -> Hit {
+        Hit {
+            rule,
+            part: self.context.part,
+            end: end.offset,
+            decided: end.decided,
+            arg: self.state.arg_index(scope.arg),
+        }
+    }
+
+    /// Keeps a match until the end of the call. A condition on the part or the reply is decided on all matches in the
+    /// order in which they became certain, and haystacks are not read in that order.
+    pub(super) fn queue(&mut self, role: PatternRole, found: FullMatch, record: RecordedMatch) {
+        self.results.queued.push(QueuedMatch {
+            role,
+            found,
+            record,
+        });
+    }
+
+    /// Decides the matches that were queued or counted in this call.
+    pub(super) fn resolve_queued(&mut self) {
+        if self.results.queued.is_empty() && self.results.counting.is_empty() {
+            return;
+        }
+        let mut queued = std::mem::take(&mut self.results.queued);
+        queued.sort_by_key(|queued| {
+            let FullMatch {
+                start,
+                end,
+                decided,
+                ..
+            } = queued.found;
+            (decided, end.offset, start.offset, queued.role)
+        });
+        for queued in queued {
+            self.resolve(queued);
+        }
+        self.results
+            .resolve_counts(self.context.program, self.state);
+    }
+
+    fn resolve(&mut self, queued: QueuedMatch) {
+        let QueuedMatch {
+            role,
+            mut found,
+            record,
+        } = queued;
+        let Some(compound) = self.context.program.compound(record.hit.rule) else {
+            return;
+        };
+        let conditions = if compound.extent() == ConditionExtent::Message {
+            found.start = found.start.in_reply(self.context.order);
+            found.end = found.end.in_reply(self.context.order);
+            &mut self.state.conditions
+        } else {
+            &mut self.scope.conditions
+        };
+        let counters = &mut self.state.counters;
+        let complete = conditions.add_match(compound, role, &found, record, counters);
+        complete.into_iter().for_each(|record| self.admit(record));
+    }
+
+    /// Decides the matches that wait for the end of the part.
+    pub(super) fn finish_part(&mut self, decided: u64) {
+        let conditions: ConditionState = std::mem::take(&mut self.scope.conditions);
+        conditions.finish(0, self, decided);
+    }
+
+    /// Returns false if a match of the rule in that scope is known not to count.
+    pub(super) fn is_in_scope(&self, rule: RuleId, scope: HaystackScope<'_>) -> bool {
+        let rule_scope = self.context.program.scope(rule);
+        let in_arg = match (&rule_scope.args, scope.arg) {
+            (Some(args), Some(arg)) => args.applies(arg),
+            _ => true,
+        };
+        let file = scope.file.map(|file| &**file);
+        in_arg && self.scope.applies(rule_scope, file) != Some(false)
+    }
+
+    /// Returns true if a match of the rule may become its hit: the rule is not known to be out of scope, and it has
+    /// not hit in this part, or only in this call and later than at `end`.
+    pub(super) fn can_hit(&self, rule: RuleId, scope: HaystackScope<'_>, end: TextEnd) -> bool {
+        let is_later = |index: usize| self.results.hits[index].is_after(end.offset, end.decided);
+        self.is_in_scope(rule, scope)
+            && (!self.scope.has_hit(rule)
+                || self
+                    .results
+                    .hit_index(rule, self.context.part)
+                    .is_some_and(is_later))
+    }
+}
+
+impl TextPosition {
+    /// Returns the position in the reply, in which parts follow each other in the order of opening.
+    fn in_reply(self, order: u32) -> TextPosition {
+        TextPosition {
+            offset: u64::from(order) << 44 | self.offset & ((1 << 44) - 1),
+            ..self
+        }
+    }
+}

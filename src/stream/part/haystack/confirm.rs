@@ -1,0 +1,519 @@
+//! Confirms the ends of patterns with look-around or back-references.
+//!
+//! The automaton reports *candidates*: ends at which such a pattern may match. A candidate waits until as many
+//! characters follow it as its pattern looks ahead, or until the haystack ends, and is then verified on the bytes kept.
+//! All distances are in bytes and characters of the haystack, so the cuts of deltas make no difference. The
+//! verification itself is in [`verify`](ttsr_automata::lookaround::verify).
+
+use std::collections::VecDeque;
+
+use super::context::{EXCERPT, MatchContext};
+use super::first_end::FirstEndReader;
+use super::{Admission, HaystackScope, TextEnd};
+use crate::program::{ConfirmTable, ViewRules};
+use crate::stream::window::WINDOW;
+use crate::view::piece::Piece;
+use ttsr_automata::MatchEvent;
+use ttsr_automata::lookaround::verify::{Confirm, Confirmed, nth_end};
+use ttsr_automata::utf8::Utf8Decoder;
+
+/// Bytes that are stepped before the candidates in them are verified.
+const BLOCK: usize = 256;
+
+/// A pattern whose verification exceeded its budget this often in one haystack is not verified there again.
+const TRIES: usize = 8;
+
+/// Bytes kept after the bytes before a candidate: a block, and the widest look-ahead.
+const BEYOND: usize = BLOCK + 4 * (ttsr_automata::lookaround::approximate::REACH + 2);
+
+/// The automaton may report one end twice: at once, and again one character later, which is at most this many bytes.
+const REPEAT_BYTES: u64 = 4;
+
+/// An end at which a pattern may match.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    pattern: u32,
+    /// Bytes of the haystack before the end.
+    at: u64,
+    /// Offset of the end in the part as delivered.
+    end: u64,
+    /// Bytes of the haystack read when the automaton reported the end.
+    seen: u64,
+    /// The value of [`CharClock::known`] at which the candidate can be verified.
+    due: u64,
+}
+
+/// The candidates of one haystack, and the bytes they are verified on.
+#[derive(Debug)]
+pub(super) struct CandidateQueue {
+    /// The last bytes of the haystack.
+    bytes: Vec<u8>,
+    /// Number of bytes of the haystack before `bytes`.
+    dropped: u64,
+    /// Bytes kept before a candidate.
+    past: usize,
+    /// Most candidates that may wait.
+    limit: usize,
+    /// Reported candidates that the clock has not reached, in the order in which they were reported.
+    reported: VecDeque<Candidate>,
+    /// Pattern and end of the candidates that the clock reached within the last [`REPEAT_BYTES`].
+    recent: VecDeque<(u32, u64)>,
+    /// Candidates that wait for characters, in the order of their ends.
+    pending: VecDeque<Candidate>,
+    clock: CharClock,
+    /// Patterns that exceeded their budget, once for each time.
+    exhausted: Vec<u32>,
+}
+
+/// Counts characters while a candidate waits for them.
+#[derive(Debug, Default)]
+struct CharClock {
+    decoder: Utf8Decoder,
+    /// Number of complete characters counted.
+    known: u64,
+    /// Bytes of the haystack that the clock has read.
+    at: u64,
+}
+
+impl CandidateQueue {
+    /// Returns `None` if no pattern is confirmed.
+    pub(super) fn new(confirms: &ConfirmTable) -> Option<Box<CandidateQueue>> {
+        (!confirms.is_empty()).then(|| {
+            Box::new(CandidateQueue {
+                bytes: Vec::new(),
+                dropped: 0,
+                past: confirms.bytes,
+                limit: confirms.pending,
+                reported: VecDeque::new(),
+                recent: VecDeque::new(),
+                pending: VecDeque::new(),
+                clock: CharClock::default(),
+                exhausted: Vec::new(),
+            })
+        })
+    }
+
+    /// Starts another haystack.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.dropped = 0;
+        self.reported.clear();
+        self.recent.clear();
+        self.pending.clear();
+        self.exhausted.clear();
+    }
+
+    /// Returns the number of bytes of the haystack so far.
+    fn total(&self) -> u64 {
+        self.dropped + self.bytes.len() as u64
+    }
+
+    /// Appends at most [`BLOCK`] bytes, and drops bytes that no candidate can need.
+    fn append(&mut self, bytes: &[u8]) {
+        let keep = self.past.max(WINDOW).saturating_add(BEYOND);
+        if self.bytes.len() + bytes.len() > keep.saturating_mul(2) {
+            let drop = self.bytes.len().saturating_sub(keep);
+            self.bytes.drain(..drop);
+            self.dropped += drop as u64;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn index(&self, at: u64) -> usize {
+        usize::try_from(at - self.dropped).expect("the bytes that candidates need are kept")
+    }
+
+    fn report(&mut self, pattern: u32, at: u64, end: u64, seen: u64) {
+        // Automata are stepped one after the other, each over the whole block, so `seen` does not only increase.
+        let index = self.reported.partition_point(|known| known.seen <= seen);
+        let before = self.reported.range(..index).rev();
+        let mut near = before.take_while(|known| known.seen + REPEAT_BYTES >= seen);
+        let is_known = near.any(|known| (known.pattern, known.at) == (pattern, at))
+            || self.recent.contains(&(pattern, at));
+        if !is_known {
+            let candidate = Candidate {
+                pattern,
+                at,
+                end,
+                seen,
+                due: 0,
+            };
+            self.reported.insert(index, candidate);
+        }
+    }
+
+    /// Advances the clock over the bytes appended since the last call. `decided` returns the number of bytes delivered
+    /// with that byte of the haystack.
+    fn advance(&mut self, confirmer: &mut Confirmer<'_, '_>, decided: impl Fn(u64) -> u64) {
+        let total = self.total();
+        loop {
+            if self.pending.is_empty() {
+                let Some(next) = self.reported.front() else {
+                    return;
+                };
+                // The clock starts at the end of a match, where no character is incomplete.
+                self.clock = CharClock {
+                    at: next.at,
+                    ..CharClock::default()
+                };
+                let seen = next.seen;
+                while self.clock.at < seen {
+                    self.tick();
+                }
+                self.accept_reported(confirmer, decided(seen), complete_chars);
+                continue;
+            }
+            if self.clock.at == total {
+                return;
+            }
+            self.tick();
+            let decided = decided(self.clock.at);
+            self.verify_due(confirmer, decided);
+            self.accept_reported(confirmer, decided, complete_chars);
+        }
+    }
+
+    fn tick(&mut self) {
+        let byte = self.bytes[self.index(self.clock.at)];
+        let CharClock { decoder, known, at } = &mut self.clock;
+        decoder.push(byte, |_, _| *known += 1);
+        *at += 1;
+    }
+
+    /// Ends an incomplete character: the next bytes do not continue it.
+    fn flush(&mut self, confirmer: &mut Confirmer<'_, '_>, decided: u64) {
+        let CharClock { decoder, known, .. } = &mut self.clock;
+        decoder.flush(|_, _| *known += 1);
+        self.verify_due(confirmer, decided);
+        self.accept_reported(confirmer, decided, |bytes| nth_end(bytes, usize::MAX).1);
+    }
+
+    /// Verifies the candidates that were reported at the last byte of the clock, or adds them to `pending`. `chars`
+    /// counts the characters after an end.
+    fn accept_reported(
+        &mut self,
+        confirmer: &mut Confirmer<'_, '_>,
+        decided: u64,
+        chars: impl Fn(&[u8]) -> usize,
+    ) {
+        while let Some(&candidate) = self.reported.front() {
+            if candidate.seen > self.clock.at {
+                return;
+            }
+            self.reported.pop_front();
+            self.add_recent(&candidate);
+            let Some(confirm) = confirmer.confirm(&candidate, decided) else {
+                continue;
+            };
+            let (from, to) = (self.index(candidate.at), self.index(self.clock.at));
+            let after = chars(&self.bytes[from..to]);
+            if after >= confirm.ahead() {
+                self.verify(confirmer, confirm, &candidate, decided);
+            } else if self.pending.len() >= self.limit {
+                confirmer.undecided(self, &candidate, candidate.at, decided);
+            } else {
+                let due = self.clock.known - after as u64 + confirm.ahead() as u64;
+                self.pending.push_back(Candidate { due, ..candidate });
+            }
+        }
+    }
+
+    /// Remembers a candidate as long as it may be reported again.
+    fn add_recent(&mut self, candidate: &Candidate) {
+        let is_old = |known: &(u32, u64)| known.1 + REPEAT_BYTES < candidate.seen;
+        while self.recent.front().is_some_and(is_old) {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((candidate.pattern, candidate.at));
+    }
+
+    /// Verifies the pending candidates that are due.
+    fn verify_due(&mut self, confirmer: &mut Confirmer<'_, '_>, decided: u64) {
+        let mut index = 0;
+        while let Some(&candidate) = self.pending.get(index) {
+            if candidate.due > self.clock.known {
+                index += 1;
+                continue;
+            }
+            self.pending.remove(index);
+            if let Some(confirm) = confirmer.confirm(&candidate, decided) {
+                self.verify(confirmer, confirm, &candidate, decided);
+            }
+        }
+    }
+
+    /// Ends the haystack: verifies the remaining candidates.
+    fn finish(&mut self, confirmer: &mut Confirmer<'_, '_>, decided: u64) {
+        let left: Vec<Candidate> = self
+            .pending
+            .drain(..)
+            .chain(self.reported.drain(..))
+            .collect();
+        for candidate in left {
+            if let Some(confirm) = confirmer.confirm(&candidate, decided) {
+                self.verify(confirmer, confirm, &candidate, decided);
+            }
+        }
+    }
+
+    fn verify(
+        &mut self,
+        confirmer: &mut Confirmer<'_, '_>,
+        confirm: &Confirm,
+        candidate: &Candidate,
+        decided: u64,
+    ) {
+        let exhausted = self.exhausted.iter();
+        let tries = exhausted.filter(|&&pattern| pattern == candidate.pattern);
+        if tries.count() >= TRIES {
+            return confirmer.undecided(self, candidate, candidate.at, decided);
+        }
+        let end = self.index(candidate.at);
+        let from = end.saturating_sub(self.past);
+        let to = end + nth_end(&self.bytes[end..], confirm.ahead()).0;
+        let is_whole = self.dropped == 0 && from == 0;
+        let confirmed = confirm.check(&self.bytes[from..to], is_whole, end - from);
+        let in_haystack = |start: usize| self.dropped + (from + start) as u64;
+        match confirmed {
+            Confirmed::Nothing => {}
+            Confirmed::Match(start) => {
+                confirmer.admit(self, candidate, in_haystack(start), decided);
+            }
+            Confirmed::CutOff(start) => {
+                confirmer.undecided(self, candidate, in_haystack(start), decided);
+            }
+            Confirmed::Spent(start) => {
+                let start = in_haystack(start);
+                self.exhausted.push(candidate.pattern);
+                confirmer.undecided(self, candidate, start, decided);
+            }
+        }
+    }
+
+    /// Returns the text around a candidate.
+    fn context(&self, candidate: &Candidate, start: u64) -> MatchContext {
+        let end = self.index(candidate.at);
+        let from = end.saturating_sub(WINDOW);
+        let to = (end + EXCERPT / 4).min(self.index(self.clock.at));
+        let start = self.index(start.max(self.dropped + from as u64));
+        MatchContext {
+            bytes: self.bytes[from..to].to_vec(),
+            begins_haystack: self.dropped == 0 && from == 0,
+            end: end - from,
+            start: Some(start - from),
+        }
+    }
+}
+
+/// Returns the number of characters that are complete in these bytes.
+fn complete_chars(bytes: &[u8]) -> usize {
+    let mut decoder = Utf8Decoder::default();
+    let mut complete = 0;
+    for &byte in bytes {
+        decoder.push(byte, |_, _| complete += 1);
+    }
+    complete
+}
+
+/// Looks up the verification of a candidate, and admits what is confirmed.
+struct Confirmer<'a, 'j> {
+    view: &'a ViewRules,
+    admission: &'a mut Admission<'j>,
+    scope: HaystackScope<'a>,
+}
+
+impl<'a> Confirmer<'a, '_> {
+    /// Returns the verification of the candidate's pattern, or `None` if a match would not count.
+    fn confirm(&self, candidate: &Candidate, decided: u64) -> Option<&'a Confirm> {
+        let rule = self.view.patterns[candidate.pattern as usize].rule;
+        let end = TextEnd {
+            offset: candidate.end,
+            decided,
+        };
+        self.admission
+            .can_hit(rule, self.scope, end)
+            .then(|| self.view.confirms.get(candidate.pattern))
+            .flatten()
+    }
+
+    fn admit(&mut self, queue: &CandidateQueue, candidate: &Candidate, start: u64, decided: u64) {
+        let event = MatchEvent {
+            pattern: candidate.pattern,
+            at: 0,
+            back: 0,
+        };
+        let end = TextEnd {
+            offset: candidate.end,
+            decided,
+        };
+        let context = || queue.context(candidate, start);
+        self.admission
+            .admit_first_end(self.view, self.scope, &event, end, context);
+    }
+
+    /// Handles a candidate that could not be verified: it is a hit of a critical rule, and is counted as unconfirmed
+    /// for any other.
+    fn undecided(
+        &mut self,
+        queue: &CandidateQueue,
+        candidate: &Candidate,
+        start: u64,
+        decided: u64,
+    ) {
+        let rule = self.view.patterns[candidate.pattern as usize].rule;
+        if self.admission.context.program.scope(rule).is_critical {
+            self.admit(queue, candidate, start, decided);
+        } else {
+            self.admission.state.counters.unconfirmed += 1;
+        }
+    }
+}
+
+impl FirstEndReader {
+    /// [`FirstEndReader::push_verbatim`] for a view with confirmed patterns.
+    pub(super) fn confirm_verbatim(
+        &mut self,
+        queue: &mut CandidateQueue,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        bytes: &[u8],
+        at: u64,
+    ) {
+        let mut confirmer = Confirmer {
+            view,
+            admission,
+            scope,
+        };
+        for (number, block) in bytes.chunks(BLOCK).enumerate() {
+            let at = at + (number * BLOCK) as u64;
+            let begin = queue.total();
+            self.step(queue, &mut confirmer, block, |from_end| {
+                let decided = at + (block.len() - from_end.read) as u64;
+                TextEnd {
+                    offset: decided - from_end.back as u64,
+                    decided,
+                }
+            });
+            queue.append(block);
+            queue.advance(&mut confirmer, |seen| at + (seen - begin));
+            self.window.push(block);
+        }
+    }
+
+    /// [`FirstEndReader::push_piece`] for a piece that was held back, in a view with confirmed patterns. `offset`
+    /// returns the offset in the part that is the given number of bytes before the end of the piece. The bytes of such
+    /// a piece may have become certain at different times.
+    pub(super) fn confirm_held(
+        &mut self,
+        queue: &mut CandidateQueue,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        piece: Piece<'_>,
+        offset: impl Fn(usize) -> u64,
+    ) {
+        let mut confirmer = Confirmer {
+            view,
+            admission,
+            scope,
+        };
+        for (number, block) in piece.bytes.chunks(BLOCK).enumerate() {
+            let begin = queue.total();
+            let decided = |read: usize| piece.decided(number * BLOCK + read - 1);
+            let rest = piece.bytes.len() - (number * BLOCK + block.len());
+            self.step(queue, &mut confirmer, block, |from_end| TextEnd {
+                offset: offset(rest + from_end.read + from_end.back),
+                decided: decided(block.len() - from_end.read),
+            });
+            queue.append(block);
+            queue.advance(&mut confirmer, |seen| decided((seen - begin) as usize));
+            self.window.push(block);
+        }
+    }
+
+    /// Steps a block: matches that need no confirmation are admitted, the others are reported to `queue`.
+    fn step(
+        &mut self,
+        queue: &mut CandidateQueue,
+        confirmer: &mut Confirmer<'_, '_>,
+        block: &[u8],
+        end_of: impl Fn(FromEnd) -> TextEnd,
+    ) {
+        let begin = queue.total();
+        let FirstEndReader { cursor, window, .. } = self;
+        let Confirmer {
+            view,
+            admission,
+            scope,
+        } = confirmer;
+        view.matcher.push(cursor, block, |event| {
+            let read = event.at + 1;
+            let end = end_of(FromEnd {
+                read: block.len() - read,
+                back: event.back,
+            });
+            if view.confirms.get(event.pattern).is_some() {
+                let seen = begin + read as u64;
+                queue.report(event.pattern, seen - event.back as u64, end.offset, seen);
+            } else {
+                admission.admit_first_end(view, *scope, &event, end, || {
+                    MatchContext::at_end(window, &block[..read], event.back)
+                });
+            }
+        });
+    }
+
+    /// [`FirstEndReader::flush`] and [`FirstEndReader::finish`] for a view with confirmed patterns.
+    pub(super) fn confirm_end(
+        &mut self,
+        queue: &mut CandidateQueue,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        end: TextEnd,
+        is_last: bool,
+    ) {
+        let total = queue.total();
+        let FirstEndReader { cursor, window, .. } = self;
+        let mut on_match = |event: MatchEvent| {
+            let back = event.back as u64;
+            let offset = end.offset - back;
+            if view.confirms.get(event.pattern).is_some() {
+                queue.report(event.pattern, total - back, offset, total);
+            } else {
+                let end = TextEnd { offset, ..end };
+                admission.admit_first_end(view, scope, &event, end, || {
+                    MatchContext::at_end(window, &[], event.back)
+                });
+            }
+        };
+        if is_last {
+            view.matcher.finish(cursor, &mut on_match);
+        } else {
+            view.matcher.flush(cursor, &mut on_match);
+        }
+        let confirmer = &mut Confirmer {
+            view,
+            admission,
+            scope,
+        };
+        queue.advance(confirmer, |_| end.decided);
+        queue.flush(confirmer, end.decided);
+        if is_last {
+            queue.finish(confirmer, end.decided);
+        }
+    }
+}
+
+/// The position of a match event, counted from the end of the bytes that are pushed.
+#[derive(Clone, Copy)]
+struct FromEnd {
+    /// Bytes after the byte that made the match certain.
+    read: usize,
+    /// Bytes between the end of the match and the byte that made it certain, inclusive.
+    back: usize,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Reads a haystack for the first end of each pattern.
+
+#[cfg(feature = "lookaround")]
+use super::confirm::CandidateQueue;
+use super::context::MatchContext;
+use super::{Admission, HaystackScope, TextEnd};
+use crate::program::ViewRules;
+use crate::stream::Counters;
+use crate::stream::window::Window;
+use crate::view::piece::{Piece, Place};
+use ttsr_automata::{Cursor, MatchEvent, Matcher, SHORT};
+
+/// The state of the search for first ends.
+#[derive(Debug)]
+pub(in crate::stream::part) struct FirstEndReader {
+    pub(super) cursor: Cursor,
+    pub(super) window: Window,
+    /// The candidates for confirmation; `None` if no pattern of the view looks around.
+    #[cfg(feature = "lookaround")]
+    candidates: Option<Box<CandidateQueue>>,
+}
+
+impl FirstEndReader {
+    pub(in crate::stream::part) fn new(view: &ViewRules) -> FirstEndReader {
+        FirstEndReader {
+            cursor: view.matcher.start(),
+            window: Window::default(),
+            #[cfg(feature = "lookaround")]
+            candidates: CandidateQueue::new(&view.confirms),
+        }
+    }
+
+    /// Returns true if every byte must be kept for patterns that look around.
+    #[inline(always)]
+    fn is_confirming(&self) -> bool {
+        #[cfg(feature = "lookaround")]
+        return self.candidates.is_some();
+        #[cfg(not(feature = "lookaround"))]
+        false
+    }
+
+    pub(super) fn restart(&mut self, matcher: &Matcher) {
+        matcher.restart(&mut self.cursor);
+        self.window.clear();
+        #[cfg(feature = "lookaround")]
+        self.candidates.iter_mut().for_each(|it| it.clear());
+    }
+
+    /// The fast path: steps a delta of 1 to [`SHORT`](ttsr_automata::SHORT) bytes in which no pattern is reported.
+    /// Returns false, and changes nothing, if the delta is not of that kind.
+    #[inline(always)]
+    pub(in crate::stream::part) fn push_short(&mut self, bytes: &[u8]) -> bool {
+        self.push_short_if(bytes, |_| true)
+    }
+
+    /// Like [`push_short`](Self::push_short), if `accepts` returns true for the bytes, which are padded with zeros.
+    #[inline(always)]
+    pub(super) fn push_short_if(
+        &mut self,
+        bytes: &[u8],
+        accepts: impl FnOnce(&[u8; SHORT]) -> bool,
+    ) -> bool {
+        let is_done =
+            !self.is_confirming() && self.cursor.push_short(bytes, self.window.room(), accepts);
+        if is_done {
+            self.window.keep(bytes.len());
+        }
+        is_done
+    }
+
+    /// Like [`push_short`](Self::push_short), for views with several automata or with a live suffix.
+    #[inline(never)]
+    pub(in crate::stream::part) fn push_short_all(
+        &mut self,
+        matcher: &Matcher,
+        bytes: &[u8],
+    ) -> bool {
+        if self.is_confirming() {
+            return false;
+        }
+        let Some(padded) = matcher.push_short(&mut self.cursor, bytes) else {
+            return false;
+        };
+        self.window.push_short(padded, bytes.len());
+        true
+    }
+
+    /// Reads bytes that are in the part unchanged, from offset `at`.
+    #[inline]
+    pub(in crate::stream::part) fn push_verbatim(
+        &mut self,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        bytes: &[u8],
+        at: u64,
+    ) {
+        #[cfg(feature = "lookaround")]
+        if let Some(mut candidates) = self.candidates.take() {
+            self.confirm_verbatim(&mut candidates, view, admission, scope, bytes, at);
+            self.candidates = Some(candidates);
+            return;
+        }
+        let FirstEndReader { cursor, window, .. } = self;
+        view.matcher.push(cursor, bytes, |event| {
+            let read = event.at + 1;
+            let decided = at + read as u64;
+            let end = TextEnd {
+                offset: decided - event.back as u64,
+                decided,
+            };
+            admission.admit_first_end(view, scope, &event, end, || {
+                MatchContext::at_end(window, &bytes[..read], event.back)
+            });
+        });
+        window.push(bytes);
+    }
+
+    /// Reads a piece.
+    #[inline]
+    pub(super) fn push_piece(
+        &mut self,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        piece: Piece<'_>,
+    ) {
+        match piece.place {
+            Place::Verbatim(at) if piece.decided == 0 => {
+                self.push_verbatim(view, admission, scope, piece.bytes, at);
+            }
+            _ => self.push_held(view, admission, scope, piece),
+        }
+    }
+
+    /// Reads a piece that the view has held back: a character written as an escape, or bytes that turned out to be
+    /// literal.
+    fn push_held(
+        &mut self,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        piece: Piece<'_>,
+    ) {
+        let len = piece.bytes.len();
+        if let Place::StandIn { start, .. } = piece.place {
+            let end = TextEnd {
+                offset: start,
+                decided: piece.decided,
+            };
+            self.flush(view, admission, scope, end);
+        }
+        // The offset that is `back` bytes before the end of the piece.
+        let offset = |back: usize| match piece.place {
+            Place::Verbatim(at) | Place::Late(at) | Place::Words(at) => {
+                at + len as u64 - back as u64
+            }
+            // A match cannot end inside of an escape: it ends before or after it.
+            Place::StandIn { start, .. } if back >= len => start,
+            Place::StandIn { end, .. } => end,
+        };
+        #[cfg(feature = "lookaround")]
+        if let Some(mut candidates) = self.candidates.take() {
+            self.confirm_held(&mut candidates, view, admission, scope, piece, offset);
+            self.candidates = Some(candidates);
+            return;
+        }
+        let FirstEndReader { cursor, window, .. } = self;
+        view.matcher.push(cursor, piece.bytes, |event| {
+            let read = event.at + 1;
+            let end = TextEnd {
+                offset: offset(len - read + event.back),
+                decided: piece.decided(event.at),
+            };
+            admission.admit_first_end(view, scope, &event, end, || {
+                MatchContext::at_end(window, &piece.bytes[..read], event.back)
+            });
+        });
+        window.push(piece.bytes);
+    }
+
+    /// Ends an incomplete character: the next bytes do not continue it.
+    fn flush(
+        &mut self,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        end: TextEnd,
+    ) {
+        self.stop(view, admission, scope, end, false);
+    }
+
+    /// Ends the haystack.
+    pub(in crate::stream::part) fn finish(
+        &mut self,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        end: TextEnd,
+    ) {
+        self.stop(view, admission, scope, end, true);
+    }
+
+    fn stop(
+        &mut self,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        end: TextEnd,
+        is_over: bool,
+    ) {
+        #[cfg(feature = "lookaround")]
+        if let Some(mut candidates) = self.candidates.take() {
+            self.confirm_end(&mut candidates, view, admission, scope, end, is_over);
+            self.candidates = Some(candidates);
+            return;
+        }
+        let FirstEndReader { cursor, window, .. } = self;
+        let on_match = |event: MatchEvent| {
+            let back = event.back;
+            let end = TextEnd {
+                offset: end.offset - back as u64,
+                ..end
+            };
+            admission.admit_first_end(view, scope, &event, end, || {
+                MatchContext::at_end(window, &[], back)
+            });
+        };
+        if is_over {
+            view.matcher.finish(cursor, on_match);
+        } else {
+            view.matcher.flush(cursor, on_match);
+        }
+    }
+
+    pub(in crate::stream::part) fn count(&self, counters: &mut Counters) {
+        counters.invalid_utf8 += Matcher::invalid_bytes(&self.cursor);
+    }
+}

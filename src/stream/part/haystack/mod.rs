@@ -1,0 +1,110 @@
+//! One haystack: `first_end` reads it for the first end of most patterns, `full_match` for the full matches of the
+//! others.
+
+#[cfg(feature = "lookaround")]
+mod confirm;
+mod context;
+mod first_end;
+mod full_match;
+
+use super::admit::{Admission, HaystackScope, TextEnd};
+use super::condition;
+use crate::program::ViewRules;
+use crate::stream::Counters;
+use crate::view::piece::Piece;
+pub(super) use context::MatchContext;
+pub(super) use first_end::FirstEndReader;
+use full_match::FullMatchReader;
+use ttsr_automata::{SHORT, is_short};
+
+/// The state of a haystack that is being read, for all patterns of one view.
+#[derive(Debug)]
+pub(super) struct HaystackReader {
+    first_end: FirstEndReader,
+    /// In the order of [`ViewRules::full`].
+    full: Box<[FullMatchReader]>,
+}
+
+impl HaystackReader {
+    pub(super) fn new(view: &ViewRules) -> HaystackReader {
+        HaystackReader {
+            first_end: FirstEndReader::new(view),
+            full: view.full.iter().map(FullMatchReader::new).collect(),
+        }
+    }
+
+    /// Starts another haystack.
+    pub(super) fn restart(&mut self, view: &ViewRules) {
+        self.first_end.restart(&view.matcher);
+        for (full, rules) in self.full.iter_mut().zip(&view.full) {
+            full.restart(rules);
+        }
+    }
+
+    /// The fast path if no full matches are needed: see [`FirstEndReader::push_short_if`].
+    #[inline]
+    pub(super) fn push_short_if(
+        &mut self,
+        bytes: &[u8],
+        accepts: impl FnOnce(&[u8; SHORT]) -> bool,
+    ) -> bool {
+        self.full.is_empty() && self.first_end.push_short_if(bytes, accepts)
+    }
+
+    /// Reads the next piece.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        piece: Piece<'_>,
+    ) {
+        // The offsets of the bytes are needed only for a match, so the fast path ignores them.
+        let is_short = is_short(piece.bytes);
+        let is_read =
+            view.patterns.is_empty() || is_short && self.first_end.push_short(piece.bytes);
+        if !is_read {
+            self.first_end.push_piece(view, admission, scope, piece);
+        }
+        for (full, rules) in self.full.iter_mut().zip(&view.full) {
+            let limit = admission.context.program.limits().stretch_bytes;
+            if is_short && full.push_short(rules, piece, limit) {
+                continue;
+            }
+            full.push(rules, admission, scope, piece);
+        }
+    }
+
+    /// Ends the haystack.
+    pub(super) fn finish(
+        &mut self,
+        view: &ViewRules,
+        admission: &mut Admission<'_>,
+        scope: HaystackScope<'_>,
+        end: TextEnd,
+    ) {
+        if !view.patterns.is_empty() {
+            self.first_end.finish(view, admission, scope, end);
+        }
+        for (full, rules) in self.full.iter_mut().zip(&view.full) {
+            full.finish(rules, admission, scope, end);
+        }
+    }
+
+    /// Returns the offset of the first byte that an undecided match of a rule that holds may contain.
+    pub(super) fn undecided_from(&self, view: &ViewRules) -> Option<u64> {
+        let full = self.full.iter().zip(&view.full);
+        full.filter(|(_, rules)| rules.holds)
+            .filter_map(|(full, _)| full.undecided_from())
+            .min()
+    }
+
+    pub(super) fn count(&self, counters: &mut Counters) {
+        // All readers read the same bytes, so one of them counts for all.
+        match self.full.first() {
+            Some(full) => full.count(counters),
+            None => self.first_end.count(counters),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The scope of a part: its tool and its files as far as they are known, and the matches that wait until they are.
+
+use super::condition::ConditionState;
+use crate::program::{AllowEntry, Program, RuleScope};
+use crate::rule::Channel;
+use crate::stream::buffers::PENDING_MATCHES;
+use crate::stream::state::{CallResults, RecordedMatch, StreamState};
+use crate::verdict::{Hit, RuleId};
+use crate::view::path::{PathScope, ToolScope};
+
+/// The scope of a part, and the state of its rules.
+#[derive(Debug)]
+pub(super) struct PartScope {
+    /// Only tool calls and their output have a tool, and only tool calls have arguments and files. On other channels
+    /// those scopes have no effect.
+    channel: Channel,
+    pub(super) tool: Option<Box<str>>,
+    pub(super) call: Option<Box<str>>,
+    /// Every file path that the part has named, in order.
+    pub(super) paths: Vec<Box<str>>,
+    /// The file that the host has set, which takes precedence over the paths that the text names.
+    pub(super) given_path: Option<Box<str>>,
+    pub(super) is_closed: bool,
+    /// Rules that have hit, sorted: a rule hits once in a part.
+    hit: Vec<RuleId>,
+    /// Matches of rules whose scope is not known yet.
+    pending: Vec<RecordedMatch>,
+    /// Conditions that are decided on the whole part.
+    pub(super) conditions: ConditionState,
+}
+
+impl PartScope {
+    pub(super) fn new(channel: Channel) -> PartScope {
+        PartScope {
+            channel,
+            tool: None,
+            call: None,
+            paths: Vec::new(),
+            given_path: None,
+            is_closed: false,
+            hit: Vec::new(),
+            pending: Vec::new(),
+            conditions: ConditionState::default(),
+        }
+    }
+
+    pub(super) fn has_hit(&self, rule: RuleId) -> bool {
+        self.hit.binary_search(&rule).is_ok()
+    }
+
+    /// Returns whether a rule with that scope applies to this part, or `None` if that is not known yet. `file` is the
+    /// file that the text names.
+    pub(super) fn applies(&self, scope: &RuleScope, file: Option<&str>) -> Option<bool> {
+        let file = self.given_path.as_deref().or(file);
+        if self.given_path.is_some()
+            && let Some(paths) = &scope.paths
+            && paths.applies(file) != Some(true)
+        {
+            return Some(false);
+        }
+        let tool = match &scope.tools {
+            Some(tools) if self.has_tool() => {
+                self.matches_tool(tools, || tools.applies(None).unwrap_or(scope.is_critical))
+            }
+            _ => Some(true),
+        };
+        let path = match &scope.paths {
+            None => Some(true),
+            Some(_) if !self.has_files() => Some(true),
+            Some(paths) if file.is_some() => Some(paths.applies(file) == Some(true)),
+            Some(paths) if self.matches_path(paths) => Some(true),
+            Some(_) if !self.is_closed => None,
+            Some(paths) => {
+                let without = scope.is_critical || paths.applies(None) == Some(true);
+                Some(self.paths.is_empty() && without)
+            }
+        };
+        both(tool, path)
+    }
+
+    /// Returns whether the tool of this part is in scope, or `None` if it may still be named. `unnamed` decides for a
+    /// tool that is never named.
+    fn matches_tool(&self, tools: &ToolScope, unnamed: impl FnOnce() -> bool) -> Option<bool> {
+        match &self.tool {
+            Some(tool) => tools.applies(Some(tool)),
+            None => self.is_closed.then(unnamed),
+        }
+    }
+
+    fn has_tool(&self) -> bool {
+        matches!(self.channel, Channel::ToolInput | Channel::ToolOutput)
+    }
+
+    fn has_files(&self) -> bool {
+        self.channel == Channel::ToolInput
+    }
+
+    fn matches_path(&self, scope: &PathScope) -> bool {
+        self.paths
+            .iter()
+            .any(|path| scope.applies(Some(path)) == Some(true))
+    }
+
+    /// Decides the pending matches whose scope is known now. `decided` bytes are delivered.
+    pub(super) fn resolve_pending(
+        &mut self,
+        program: &Program,
+        decided: u64,
+        results: &mut CallResults,
+        state: &mut StreamState,
+    ) {
+        if self.pending.is_empty() {
+            return;
+        }
+        for record in std::mem::take(&mut self.pending) {
+            match self.is_admitted(program, &record) {
+                None => self.pending.push(record),
+                Some(true) => self.apply(program, record.decided_at(decided), results, state),
+                Some(false) => {
+                    let is_unknown = self.tool.is_none() || self.paths.is_empty();
+                    state.counters.unscoped += u64::from(self.is_closed && is_unknown);
+                }
+            }
+        }
+    }
+
+    /// Admits a match that completes the condition of its rule.
+    pub(super) fn admit(
+        &mut self,
+        program: &Program,
+        record: RecordedMatch,
+        results: &mut CallResults,
+        state: &mut StreamState,
+    ) {
+        match self.is_admitted(program, &record) {
+            Some(false) => {}
+            Some(true) => self.apply(program, record, results, state),
+            None => self.add_pending(program, record),
+        }
+    }
+
+    /// Returns whether the rule of a match applies here and no entry allows the match, or `None` if that is not known
+    /// yet.
+    fn is_admitted(&self, program: &Program, record: &RecordedMatch) -> Option<bool> {
+        let rule = record.hit.rule;
+        if !self.applies(program.scope(rule), record.file.as_deref())? {
+            return Some(false);
+        }
+        let mut is_open = false;
+        for entry in program.allows(rule) {
+            match self.is_allowed(entry, record) {
+                Some(true) => return Some(false),
+                Some(false) => {}
+                None => is_open = true,
+            }
+        }
+        (!is_open).then_some(true)
+    }
+
+    fn is_allowed(&self, entry: &AllowEntry, record: &RecordedMatch) -> Option<bool> {
+        let matched = &record.text[record.matched.clone()];
+        let text = entry.text.as_ref();
+        if !text.is_none_or(|text| text.is_match(matched)) {
+            return Some(false);
+        }
+        let tool = match &entry.tools {
+            None => Some(true),
+            Some(tools) if self.has_tool() => self.matches_tool(tools, || false),
+            Some(_) => Some(false),
+        };
+        let file = self.given_path.as_deref().or(record.file.as_deref());
+        let path = match (&entry.paths, file) {
+            (None, _) => Some(true),
+            (Some(paths), Some(file)) => Some(paths.applies(Some(file)) == Some(true)),
+            (Some(paths), None) if self.matches_path(paths) => Some(true),
+            (Some(_), None) => (self.is_closed || !self.has_files()).then_some(false),
+        };
+        both(tool, path)
+    }
+
+    /// Keeps a match until its scope is known. A rule that needs only its first match keeps only the earliest.
+    fn add_pending(&mut self, program: &Program, record: RecordedMatch) {
+        let rule = record.hit.rule;
+        let mut known = self
+            .pending
+            .iter_mut()
+            .filter(|known| known.hit.rule == rule);
+        if let Some(compound) = program.compound(rule).filter(|it| it.wants_all()) {
+            if compound.reports_every() || known.count() < PENDING_MATCHES {
+                self.pending.push(record);
+            }
+        } else if let Some(known) = known.next() {
+            // The patterns of one delta are not reported in order.
+            if known.hit.is_after(record.hit.end, record.hit.decided) {
+                *known = record;
+            }
+        } else {
+            self.pending.push(record);
+        }
+    }
+
+    /// Returns the offset of the first byte that a pending match of a rule that holds may contain.
+    pub(super) fn undecided_from(&self, program: &Program) -> Option<u64> {
+        let holds = |rule: RuleId| program.rule(rule).holds_live();
+        let held = self.pending.iter().filter(|record| holds(record.hit.rule));
+        let pending = held.filter_map(|record| record.start);
+        pending.chain(self.conditions.undecided_from(holds)).min()
+    }
+
+    /// Applies an admitted match: counts it, records its redaction, or reports it.
+    fn apply(
+        &mut self,
+        program: &Program,
+        record: RecordedMatch,
+        results: &mut CallResults,
+        state: &mut StreamState,
+    ) {
+        let compound = program.compound(record.hit.rule);
+        if compound.is_some_and(|it| it.reports_every() && it.count.is_none()) {
+            state.records.push(record);
+            return;
+        }
+        if compound.is_some_and(|compound| compound.count.is_some()) {
+            results.counting.push(record);
+            return;
+        }
+        if let (Some(start), true) = (
+            record.start,
+            compound.is_some_and(|compound| compound.redacts)
+                && program.rule(record.hit.rule).holds_live(),
+        ) {
+            state.add_redaction(&record.hit, start);
+        }
+        self.report(record, results, state);
+    }
+
+    /// Makes the match the hit of its rule, replacing a later hit of this call.
+    fn report(
+        &mut self,
+        record: RecordedMatch,
+        results: &mut CallResults,
+        state: &mut StreamState,
+    ) {
+        let Hit {
+            rule,
+            part,
+            end,
+            decided,
+            ..
+        } = record.hit;
+        if let Err(index) = self.hit.binary_search(&rule) {
+            self.hit.insert(index, rule);
+            results.hits.push(record.hit);
+            state.records.push(record);
+        } else if let Some(index) = results.hit_index(rule, part)
+            && results.hits[index].is_after(end, decided)
+        {
+            // The patterns of one delta are not reported in order.
+            let later = std::mem::replace(&mut results.hits[index], record.hit);
+            state.records.retain(|known| known.hit != later);
+            state.records.push(record);
+        }
+    }
+}
+
+/// Returns the conjunction of two answers that may not be known yet.
+fn both(a: Option<bool>, b: Option<bool>) -> Option<bool> {
+    match (a, b) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}

@@ -1,0 +1,424 @@
+//! The layers of the crate: the table in ARCHITECTURE.md names each top-level module and its imports: other top-level
+//! modules, and crates of the workspace. The imports in the sources must be exactly those, and a module may import only
+//! rows above its own, so there is no cycle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The imports of each top-level module.
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+/// The names of the crates of the workspace begin with this.
+const CRATE: &str = "ttsr_";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The rows of the table below the heading "Layers", in their order.
+fn table(text: &str) -> Vec<(String, BTreeSet<String>)> {
+    let section = text.split("\n## Layers\n").nth(1).expect("a section");
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let names = |cell: &str| -> Vec<String> {
+        let quoted = cell.split('`').skip(1).step_by(2);
+        quoted.map(str::to_owned).collect()
+    };
+    let rows = rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').collect();
+        let [name] = &names(cells[1])[..] else {
+            panic!("one module in the first cell: {row}");
+        };
+        (name.clone(), names(cells[2]).into_iter().collect())
+    });
+    rows.collect()
+}
+
+/// The tokens of a source text that are identifiers or punctuation; comments and literals are left out.
+fn tokens(text: &str) -> Vec<String> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    while at < chars.len() {
+        let rest = &chars[at..];
+        match rest[0] {
+            '/' if rest.get(1) == Some(&'/') => {
+                at += rest.iter().take_while(|&&c| c != '\n').count();
+            }
+            '/' if rest.get(1) == Some(&'*') => {
+                let end = rest.windows(2).position(|pair| pair == ['*', '/']);
+                at += end.map_or(rest.len(), |end| end + 2);
+            }
+            '"' => {
+                at += 1;
+                while at < chars.len() && chars[at] != '"' {
+                    at += if chars[at] == '\\' { 2 } else { 1 };
+                }
+                at += 1;
+            }
+            // A character literal, as opposed to a lifetime.
+            '\'' if rest.get(1) == Some(&'\\') => {
+                at += 3 + rest[3..].iter().take_while(|&&c| c != '\'').count() + 1;
+            }
+            '\'' if rest.get(2) == Some(&'\'') => at += 3,
+            c if is_word(c) => {
+                let word: String = rest.iter().take_while(|&&c| is_word(c)).collect();
+                at += word.chars().count();
+                let hashes = chars[at..].iter().take_while(|&&c| c == '#').count();
+                let is_raw =
+                    matches!(&*word, "r" | "br" | "cr") && chars.get(at + hashes) == Some(&'"');
+                if is_raw {
+                    let close: Vec<char> = format!("\"{}", "#".repeat(hashes)).chars().collect();
+                    at += hashes + 1;
+                    let end = chars[at..].windows(close.len()).position(|it| it == close);
+                    at += end.map_or(chars.len() - at, |end| end + close.len());
+                } else {
+                    tokens.push(word);
+                }
+            }
+            c => {
+                if !c.is_whitespace() {
+                    tokens.push(c.to_string());
+                }
+                at += 1;
+            }
+        }
+    }
+    tokens
+}
+
+/// The index after the group that opens at `from`.
+fn after_group(tokens: &[String], from: usize) -> usize {
+    let mut depth = 0;
+    for (index, token) in tokens.iter().enumerate().skip(from) {
+        match &**token {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return index + 1;
+        }
+    }
+    tokens.len()
+}
+
+/// Removes the items that only tests have; returns the names of the test modules with files of their own.
+fn without_tests(tokens: &[String]) -> (Vec<String>, BTreeSet<String>) {
+    let (mut kept, mut modules) = (Vec::new(), BTreeSet::new());
+    let mut at = 0;
+    while at < tokens.len() {
+        let is_attribute = tokens[at] == "#" && tokens.get(at + 1).is_some_and(|next| next == "[");
+        let end = if is_attribute {
+            after_group(tokens, at + 1)
+        } else {
+            at
+        };
+        let attribute = &tokens[at..end];
+        let is_test = attribute.get(2).is_some_and(|it| it == "cfg")
+            && attribute.contains(&"test".to_owned())
+            && !attribute.contains(&"not".to_owned());
+        if !is_test {
+            kept.push(tokens[at].clone());
+            at += 1;
+            continue;
+        }
+        // The item ends at a semicolon, or after its body.
+        let mut item = end;
+        while item < tokens.len() && tokens[item] != ";" && tokens[item] != "{" {
+            let opens = matches!(&*tokens[item], "(" | "[");
+            item = if opens {
+                after_group(tokens, item)
+            } else {
+                item + 1
+            };
+        }
+        let is_file = tokens.get(item).is_some_and(|it| it == ";") && tokens[item - 2] == "mod";
+        if is_file {
+            modules.insert(tokens[item - 1].clone());
+        }
+        let has_body = tokens.get(item).is_some_and(|it| it == "{");
+        at = if has_body {
+            after_group(tokens, item)
+        } else {
+            item + 1
+        };
+        // `use a::{b};` ends with its semicolon, which follows the braces.
+        if tokens.get(at).is_some_and(|it| it == ";") {
+            at += 1;
+        }
+    }
+    (kept, modules)
+}
+
+/// The first names below the crate root that paths in these tokens begin with, in a module `depth` levels deep.
+fn names_at_root(tokens: &[String], depth: usize) -> BTreeSet<String> {
+    let is = |at: usize, text: &str| tokens.get(at).is_some_and(|token| token == text);
+    let is_path = |at: usize| is(at, ":") && is(at + 1, ":");
+    let mut names = BTreeSet::new();
+    for at in 0..tokens.len() {
+        if at > 0 && is(at - 1, ":") {
+            continue;
+        }
+        let mut next = at;
+        let mut ups = 0;
+        if is(at, "self") && is_path(at + 1) && is(at + 3, "super") {
+            next += 3;
+        }
+        while is(next, "super") && is_path(next + 1) {
+            (next, ups) = (next + 3, ups + 1);
+        }
+        // A chain of `super` that is longer than the path of the module does not compile.
+        let is_root = is(at, "crate") && is_path(at + 1) || ups > 0 && ups == depth;
+        if is(at, "crate") {
+            next = at + 3;
+        }
+        if !is_root {
+            continue;
+        }
+        if !is(next, "{") {
+            names.extend(tokens.get(next).cloned());
+            continue;
+        }
+        // `use crate::{a::B, c}`: the names at the first level of the braces.
+        let end = after_group(tokens, next);
+        let mut inner = next + 1;
+        while inner + 1 < end {
+            names.insert(tokens[inner].clone());
+            while inner + 1 < end && tokens[inner] != "," {
+                inner = if tokens[inner] == "{" {
+                    after_group(tokens, inner)
+                } else {
+                    inner + 1
+                };
+            }
+            inner += 1;
+        }
+    }
+    names
+}
+
+/// The crates of the workspace that paths in these tokens begin with.
+fn workspace_crates(tokens: &[String]) -> impl Iterator<Item = &String> {
+    let is_path = |at: usize| tokens.get(at).is_some_and(|token| token == ":");
+    let indexed = tokens.iter().enumerate();
+    let names = indexed.filter(move |(at, name)| {
+        name.starts_with(CRATE) && is_path(at + 1) && !(*at > 0 && is_path(at - 1))
+    });
+    names.map(|(_, name)| name)
+}
+
+/// The modules of `lib.rs`, and the module of each name that it re-exports.
+fn exports(tokens: &[String], modules: &BTreeSet<String>) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    for at in 0..tokens.len() {
+        let is_use = tokens[at] == "use" && at > 0 && tokens[at - 1] == "pub";
+        let Some(module) = tokens
+            .get(at + 1)
+            .filter(|it| is_use && modules.contains(*it))
+        else {
+            continue;
+        };
+        for name in tokens[at + 2..].iter().take_while(|it| *it != ";") {
+            exports.insert(name.clone(), module.clone());
+        }
+    }
+    exports
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The imports of the library's top-level modules, tests left out.
+fn imports() -> Imports {
+    let src = root().join("src");
+    let (lib, hidden) = without_tests(&tokens(&read(&src.join("lib.rs"))));
+    let declared = lib.windows(3).filter(|it| it[0] == "mod" && it[2] == ";");
+    let modules: BTreeSet<String> = declared.map(|it| it[1].clone()).collect();
+    let exports = exports(&lib, &modules);
+    let mut paths = Vec::new();
+    sources(&src, &mut paths);
+    let mut files = Vec::new();
+    let mut tests: BTreeSet<PathBuf> = hidden.iter().map(|name| src.join(name)).collect();
+    for path in paths {
+        let (kept, hidden) = without_tests(&tokens(&read(&path)));
+        // The folder that submodules of this file are in.
+        let folder = match path.file_stem().unwrap().to_str().unwrap() {
+            "mod" | "lib" | "main" => path.parent().unwrap().to_owned(),
+            _ => path.with_extension(""),
+        };
+        tests.extend(hidden.iter().map(|name| folder.join(name)));
+        files.push((folder, kept));
+    }
+    let mut imports: Imports = modules
+        .iter()
+        .map(|it| (it.clone(), BTreeSet::new()))
+        .collect();
+    for (folder, kept) in files {
+        let module: Vec<&str> = folder
+            .strip_prefix(&src)
+            .unwrap()
+            .iter()
+            .map(|it| it.to_str().unwrap())
+            .collect();
+        let Some(top) = module.first().filter(|top| modules.contains(**top)) else {
+            continue;
+        };
+        if tests.iter().any(|test| folder.starts_with(test)) {
+            continue;
+        }
+        let crates = workspace_crates(&kept).cloned();
+        imports.get_mut(*top).unwrap().extend(crates);
+        for name in names_at_root(&kept, module.len()) {
+            let target = exports.get(&name).unwrap_or(&name);
+            let is_other = modules.contains(target) && target != top;
+            if is_other {
+                imports.get_mut(*top).unwrap().insert(target.clone());
+            }
+        }
+    }
+    imports
+}
+
+/// A cycle of modules, if there is one.
+fn cycle(imports: &Imports) -> Option<Vec<String>> {
+    fn visit<'i>(
+        imports: &'i Imports,
+        path: &mut Vec<&'i str>,
+        done: &mut BTreeSet<&'i str>,
+    ) -> bool {
+        let last = *path.last().unwrap();
+        for next in imports.get(last).into_iter().flatten() {
+            if path.contains(&&**next) {
+                path.push(next);
+                return true;
+            }
+            path.push(next);
+            if done.insert(next) && visit(imports, path, done) {
+                return true;
+            }
+            path.pop();
+        }
+        false
+    }
+    let mut done = BTreeSet::new();
+    imports.keys().find_map(|start| {
+        let mut path = vec![start.as_str()];
+        let is_found = visit(imports, &mut path, &mut done);
+        is_found.then(|| path.into_iter().map(str::to_owned).collect())
+    })
+}
+
+#[test]
+fn no_top_level_module_imports_itself_by_way_of_others() {
+    assert_eq!(cycle(&imports()), None);
+}
+
+#[test]
+fn each_layer_imports_what_the_table_says_and_only_layers_above_it() {
+    let rows = table(&read(&root().join("ARCHITECTURE.md")));
+    let mut imports = imports();
+    let crates: Vec<String> = imports.values().flatten().cloned().collect();
+    for name in crates.into_iter().filter(|name| name.starts_with(CRATE)) {
+        // Cargo refuses a crate that depends on this one, so a crate imports no module.
+        imports.insert(name, BTreeSet::new());
+    }
+    let named: BTreeSet<&String> = rows.iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        named,
+        imports.keys().collect(),
+        "the modules of lib.rs and the crates that they import"
+    );
+    assert_eq!(rows.len(), named.len(), "each in one row");
+    let mut above = BTreeSet::new();
+    for (name, allowed) in &rows {
+        let later: Vec<_> = allowed.difference(&above).collect();
+        assert!(
+            later.is_empty(),
+            "`{name}` may only import rows above it, not {later:?}"
+        );
+        assert_eq!(
+            &imports[name], allowed,
+            "the imports of `{name}`, left as found, right as in the table"
+        );
+        above.insert(name.clone());
+    }
+}
+
+#[test]
+fn imports_are_found_however_they_are_written() {
+    let at_root = |text: &str, depth| {
+        let (kept, _) = without_tests(&tokens(text));
+        names_at_root(&kept, depth).into_iter().collect::<Vec<_>>()
+    };
+    for (text, depth, names) in [
+        ("use crate::pack::Pack;", 1, &["pack"][..]),
+        (
+            "use crate::{pack::{Pack, x}, Rule, scan};",
+            1,
+            &["Rule", "pack", "scan"],
+        ),
+        (
+            "fn f() -> crate::stream::Hits { crate::scan() }",
+            2,
+            &["scan", "stream"],
+        ),
+        ("use super::super::session::Session;", 2, &["session"]),
+        ("use self::super::session::Session;", 1, &["session"]),
+        ("use super::session::Session;", 2, &[]),
+        (
+            "// crate::a\n/* crate::b */ let x = \"crate::c\"; r#\"crate::\"d\"#; '\"'; '\\''; crate::e::f;",
+            1,
+            &["e"],
+        ),
+        (
+            "#[cfg(test)]\nmod tests { use crate::a; }\nuse crate::b;",
+            1,
+            &["b"],
+        ),
+        ("#[cfg(test)]\nuse crate::{a, c};\nuse crate::b;", 1, &["b"]),
+        (
+            "#[cfg(all(test, feature = \"x\"))]\nfn f(a: [u8; 2]) { crate::a() }\ncrate::b!()",
+            1,
+            &["b"],
+        ),
+        ("#[cfg(not(test))]\nuse crate::a;", 1, &["a"]),
+    ] {
+        assert_eq!(at_root(text, depth), names, "{text}");
+    }
+    let crates = tokens("use ttsr_a::{x, ttsr_b::y}; use z::ttsr_c::y; let ttsr_d = ttsr_e::f();");
+    let crates: Vec<&String> = workspace_crates(&crates).collect();
+    assert_eq!(crates, ["ttsr_a", "ttsr_b", "ttsr_e"]);
+    let (_, hidden) = without_tests(&tokens("#[cfg(test)]\nmod tests;\nmod other;"));
+    assert_eq!(hidden.into_iter().collect::<Vec<_>>(), ["tests"]);
+}
+
+#[test]
+fn a_cycle_is_found() {
+    let imports = |edges: &[(&str, &str)]| {
+        let mut imports = Imports::new();
+        for (from, to) in edges {
+            imports
+                .entry((*from).to_owned())
+                .or_default()
+                .insert((*to).to_owned());
+        }
+        imports
+    };
+    assert_eq!(cycle(&imports(&[("a", "b"), ("a", "c"), ("b", "c")])), None);
+    let found = cycle(&imports(&[("a", "b"), ("b", "c"), ("c", "d"), ("d", "b")]));
+    assert_eq!(found.unwrap(), ["a", "b", "c", "d", "b"]);
+}
